@@ -39,9 +39,9 @@ from study import Study
 def _metered(run: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:
     """What it found, with the CPU seconds of all that it started, and those of everybody else."""
     ours, all_ = _ours(), _everybodys()
-    found = run()
+    results = run()
     cpu = _ours() - ours
-    return {**found, "cpu": cpu, "others": max(0.0, _everybodys() - all_ - cpu)}
+    return {**results, "cpu": cpu, "others": max(0.0, _everybodys() - all_ - cpu)}
 
 
 def _ours() -> float:
@@ -73,8 +73,8 @@ def main() -> None:
         }
         for part in [chosen.part] if chosen.part else shapes:
             name, used, configs, repeats = shapes[part]
-            place, named = work / part, {"tokens": chosen.tokens, "dtype": chosen.dtype}
-            study = Study(used, configs, repeats, place, **named)
+            slot, named = work / part, {"tokens": chosen.tokens, "dtype": chosen.dtype}
+            study = Study(used, configs, repeats, slot, **named)
             for slots in [chosen.slots] if chosen.slots else (1, 2):
                 measured = _measured(study, slots, chosen)
                 title = f"{name}, {slots} slot{'s' if slots > 1 else ''}"
@@ -95,7 +95,7 @@ def _measured(study: Study, slots: int, chosen: Any) -> dict[str, float]:
         systems["fresh"] = lambda: study.fresh(slots, chosen.fresh)
     figures = interleaved(systems, chosen.repeats)
     ours, bare, fresh = figures["benchfleet"], figures["bare processes"], figures.get("fresh")
-    found = {
+    results = {
         "cells": float(len(study.cells)),
         "compute": bare["compute"],
         "start": bare["start"],
@@ -112,9 +112,9 @@ def _measured(study: Study, slots: int, chosen: Any) -> dict[str, float]:
         "others": (bare["others"] + ours["others"]) / (bare["whole"] + ours["whole"]),
     }
     if fresh:
-        found |= {"fresh": fresh["whole"], "faster": fresh["whole"] / ours["whole"]}
-        found["measured"] = fresh["measured"]
-    return found
+        results |= {"fresh": fresh["whole"], "faster": fresh["whole"] / ours["whole"]}
+        results["measured"] = fresh["measured"]
+    return results
 
 
 def _tell(everything: Mapping[str, Mapping[str, float]]) -> None:
@@ -136,17 +136,17 @@ def _tell(everything: Mapping[str, Mapping[str, float]]) -> None:
     print(f"\n| | {' | '.join(head for head, _, _ in columns.values())} |")
     print("|---" * (len(columns) + 1) + "|")
     for title, row in everything.items():
-        shown = (
+        text = (
             f"{row[figure] * by:.{digits}f}" if figure in row else ""
             for figure, (_, by, digits) in columns.items()
         )
-        print(f"| {title} | {' | '.join(shown)} |")
+        print(f"| {title} | {' | '.join(text)} |")
     for title, row in everything.items():
         aim(f"{title}: x the ideal", row["ratio"], 1.05)
         measured, cells = int(row.get("measured", 0)), int(row["cells"])
-        said = f"{title}: a process for each cell was measured on {measured} of {cells} cells"
+        output = f"{title}: a process for each cell was measured on {measured} of {cells} cells"
         if measured:
-            print(said + (" and multiplied" if measured < cells else ""))
+            print(output + (" and multiplied" if measured < cells else ""))
         if row["change"]:
             change = f"{row['change']:.2f} s, a bare load {row['load']:.2f} s"
             print(f"{title}: another model in a slot took {change}")

@@ -12,7 +12,7 @@ from simulation.turns import Strand, Turns
 RUNNER, LEDGER, SIMULATION, BARE = "runner", "ledger", "simulation", "bare"
 
 
-class RunnerComponents:
+class Parts:
     """Shares out the time between `begin` and `end`. Exactly one strand has its turn at a time, so
     that each moment is one part's. The parts are told apart by the wall clock, which costs little
     to read, and share out the CPU time of the process, which others on the machine do not touch."""
@@ -42,7 +42,7 @@ class RunnerComponents:
 class Metered:
     """All that is called of an object is the time of one part."""
 
-    def __init__(self, thing: Any, part: str, parts: RunnerComponents) -> None:
+    def __init__(self, thing: Any, part: str, parts: Parts) -> None:
         self._thing, self._name, self._parts = thing, part, parts
 
     def __getattr__(self, name: str) -> Any:
@@ -74,7 +74,7 @@ class Metered:
 class MeteredTurns(Turns):
     """Virtual time, in which whatever happens while somebody waits is the simulation's."""
 
-    def __init__(self, parts: RunnerComponents) -> None:
+    def __init__(self, parts: Parts) -> None:
         super().__init__()
         self._parts = parts
 

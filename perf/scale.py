@@ -1,16 +1,13 @@
 """How the runner bears size: its time and memory for 1,000 and 10,000 simulated slots and up to
 1,000,000 cells, and the local engine's for 1,000 real pipes to trivial slots on this machine.
 
-The loop, the ledger (SQLite in memory) and the leases are the real ones; simulated slots tell what
-real ones tell, and no attempt has a folder, so that what is measured is the runner alone; what the
-simulation itself takes is told apart, and not counted. A trivial slot is a bare interpreter that
-speaks frames. Each size runs in a process of its own, and the time is that process's CPU time.
-What a run takes until it knows how long each kind of cell takes is told apart, since all that waits
-is ranked for that, once. Large runs end after some 30,000 cells (`RUN`; `--run N`, and `--ended N`
-has the runner come upon so many that ended before). Where others use the machine CPU time is worth
-less: so the same process runs a piece of a bare loop after every hundredth cell, and the time of a
-cell is told in steps of it too. Compare rows whose steps took alike: what fits into a cache gains
-more by a quiet hour than what does not.
+The loop, the ledger (SQLite in memory) and the leases are the real ones. Slots are simulated and no
+attempt has a folder; the simulation's own time is counted apart. A trivial slot is a bare
+interpreter that speaks frames. Each size runs in a process of its own, and the time is that
+process's CPU time. The ranking before the duration of each kind of cell is known is counted apart.
+Large runs end after some 30,000 cells (`RUN`; `--run N`; `--ended N` adds cells that ended before).
+On a shared machine CPU time varies: the process therefore runs a piece of a bare loop after every
+hundredth cell, and times are given in its steps too. Compare rows with similar steps.
 
 Memory is what the process has, in parts: of a cell that is declared, enrolled and waits; of a slot
 that is open and has a cell at hand; and what stays of a cell that ended.
@@ -42,15 +39,15 @@ PIPES, PIPED_CELLS = 1_000, 10_000
 
 def one(slots: int, cells: int, *, ended: int, run: int, real: bool) -> Mapping[str, float]:
     """The figures of one size, from a process of its own."""
-    asked = {"slots": slots, "cells": cells, "ended": ended, "run": run, "real": int(real)}
-    words = [word for name, number in asked.items() for word in (f"--{name}", str(number))]
+    arguments = {"slots": slots, "cells": cells, "ended": ended, "run": run, "real": int(real)}
+    words = [word for name, number in arguments.items() for word in (f"--{name}", str(number))]
     done = subprocess.run(
         [sys.executable, __file__, *words, "--inside", "1"], stdout=subprocess.PIPE
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(words)} ended with {done.returncode}")
-    found: Mapping[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    results: Mapping[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return results
 
 
 def main() -> None:
@@ -65,7 +62,7 @@ def main() -> None:
         _inside(chosen)
         return
     sizes = [(chosen.slots, chosen.cells)] if chosen.slots and chosen.cells else SIZES
-    found = {}
+    results = {}
     for slots, cells in () if chosen.real else sizes:
         if cells > chosen.most:
             continue
@@ -73,13 +70,13 @@ def main() -> None:
         name = f"{slots:,} slots, {cells:,} cells"
         name += f", of which {chosen.ended:,} ended before" if chosen.ended else ""
         name += f", {run:,} run" if run < cells else ""
-        found[name] = one(slots, cells, ended=chosen.ended, run=run, real=False)
-        added(found, chosen.json)  # if it is cut
+        results[name] = one(slots, cells, ended=chosen.ended, run=run, real=False)
+        added(results, chosen.json)  # if it is cut
     if chosen.real or not chosen.slots:
         slots, orders = chosen.slots or PIPES, chosen.cells or PIPED_CELLS
         name = f"{slots:,} real pipes, {orders:,} orders"
-        found[name] = one(slots, orders, ended=0, run=orders, real=True)
-    _tell(added(found, chosen.json))
+        results[name] = one(slots, orders, ended=0, run=orders, real=True)
+    _tell(added(results, chosen.json))
 
 
 def _inside(chosen: Any) -> None:
@@ -115,8 +112,8 @@ def _tell(figures: Mapping[str, Mapping[str, float]]) -> None:
         print(f"| | {' | '.join(head for head, _ in columns.values())} |")
         print("|---" * (len(columns) + 1) + "|")
     for name, row in runs.items():
-        shown = (f"{row.get(figure, 0) * factor:.2f}" for figure, (_, factor) in columns.items())
-        print(f"| {name} | {' | '.join(shown)} |")
+        text = (f"{row.get(figure, 0) * factor:.2f}" for figure, (_, factor) in columns.items())
+        print(f"| {name} | {' | '.join(text)} |")
     for name, row in runs.items():
         aim(f"{name}: ms of runner time a cell", row["cell"] * 1e3, 3)
     for name, row in figures.items():

@@ -1,4 +1,4 @@
-"""A run on simulated slots, whose own time and memory are told from what the simulation takes."""
+"""A run on simulated slots; its own time and memory are counted apart from the simulation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     """One run on simulated slots, of which `before` cells have ended, until `most` more have."""
     import random
 
-    from parts import BARE, LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, RunnerComponents
+    from parts import BARE, LEDGER, RUNNER, SIMULATION, Metered, MeteredTurns, Parts
 
     from benchfleet.domain.attempt import RunnerId
     from benchfleet.domain.resource import Device
@@ -41,23 +41,23 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
     from simulation.turns import Gate, VirtualEvent
 
     devices = tuple(Device(kind="cpu", index=number) for number in range(slots))
-    parts = RunnerComponents()
+    parts = Parts()
     turns, began = MeteredTurns(parts), _memory()
     kinds = [sample_cell(n, repeats=True) for n in range(min(cells, KINDS))]
     declared = [replace(kinds[n % KINDS], repeat=n // KINDS) for n in range(cells)]  # parts shared
     inbox = VirtualEventQueue(turns, lambda what: None)
-    told = _Told(parts, inbox, most, cells - before, slots)
+    sent = _QuietEngine(parts, inbox, most, cells - before, slots)
 
     class Engine(SimulatedEngine):
         def open(self, spec: SlotSpec) -> None:
-            told.memory.setdefault("surveyed", _memory())
+            sent.memory.setdefault("surveyed", _memory())
             super().open(spec)
 
     engine = Engine(
         post=inbox.post,
         later=turns.later,
         hosts=[SimulatedHost(name="", devices=devices, slots=slots)],
-        natures=_Alike(Nature(samples=1, load=1.0, each=30.0)),
+        natures=_EqualCells(Nature(samples=1, load=1.0, each=30.0)),
         chance=random.Random(1),
     )
     opened = SqliteLedger(work / "ledger.db", campaign="scale", clock=turns.clock)
@@ -86,12 +86,12 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
                 ),
                 RunRequest(cells=declared),
                 ResultStorage(folder=NoFolder, publish_all=lambda moves: [None] * len(moves)),
-                observer=told,
+                observer=sent,
             )
         )
         parts.begin()
         end = runner.run()
-        took = told.took()
+        took = sent.took()
     if most >= cells and +Counter(end.progress.states) != {"success": cells}:
         raise SystemExit(f"not all of it ended well: {end.progress.states}")
     return {
@@ -100,22 +100,22 @@ def simulated(slots: int, cells: int, work: Path, *, before: int, most: int) -> 
         "loop": took[RUNNER],
         "ledger": took[LEDGER],
         "simulation": took[SIMULATION],
-        "begin": told.begin,
+        "begin": sent.begin,
         "bare": bare,
-        "waiting": (told.memory["surveyed"] - began) / cells,
-        "slot": (told.memory["busy"] - told.memory["surveyed"]) / slots,
-        "ended": (told.memory["last"] - told.memory["from"]) / told.counted,
+        "waiting": (sent.memory["surveyed"] - began) / cells,
+        "slot": (sent.memory["busy"] - sent.memory["surveyed"]) / slots,
+        "ended": (sent.memory["last"] - sent.memory["from"]) / sent.counted,
         "whole": float(_memory() - began),
     }
 
 
-class _Told:
+class _QuietEngine:
     """Watches a run: from when it knows how long cells take until the last of those that count."""
 
-    def __init__(self, parts: Any, inbox: Any, most: int, left: int, slots: int) -> None:
+    def __init__(self, parts: Any, inbox: Any, most: int, remaining: int, slots: int) -> None:
         self._parts, self._inbox, self._most, self._slots = parts, inbox, most, slots
-        self._last, self._done, self._begun = min(most, left), 0, 0
-        # Until every kind of cell was seen some times, what waits is ranked anew again and again.
+        self._last, self._done, self._begun = min(most, remaining), 0, 0
+        # Until every kind of cell was seen some times, what waits is ranked again and again.
         self._from = min(self._last // 2, 8 * KINDS)
         self.counted = self._last - self._from
         self.begin = 0.0
@@ -167,7 +167,7 @@ def _end(ledger: Any, count: int) -> None:
         count -= len(claims)
 
 
-class _Alike(dict[str, Any]):
+class _EqualCells(dict[str, Any]):
     """The same nature for every cell."""
 
     def __init__(self, nature: Any) -> None:

@@ -101,7 +101,7 @@ def warm(model: Path, work: Path, slots: int, dtype: str, tokens: int) -> Mappin
 def main() -> None:
     numbers, words = {"slots": None, "tokens": 6}, {"dtype": "bfloat16"}
     chosen = arguments(__doc__ or "", repeats=1, numbers=numbers, words=words)
-    made = chosen.dtype, chosen.tokens
+    created = chosen.dtype, chosen.tokens
     with folder(chosen) as work:
         model = work / "model"
         python(MAKE, str(model))
@@ -110,10 +110,10 @@ def main() -> None:
             figures = interleaved(
                 {
                     "benchfleet": lambda slots=slots: warm(
-                        model, work / str(next(count)), slots, *made
+                        model, work / str(next(count)), slots, *created
                     ),
                     "a process for each cell": lambda slots=slots: fresh(
-                        model, work / str(next(count)), slots, *made
+                        model, work / str(next(count)), slots, *created
                     ),
                 },
                 chosen.repeats,

@@ -13,7 +13,7 @@ from typing import Any
 from benchfleet.domain.attempt import Advice, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.placement import Placing
+from benchfleet.domain.placement import Placement
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     AttemptRequest,
@@ -170,7 +170,7 @@ class Stage:
     policy: Policy | None = None  # the default one
     gate_config: GateConfig = field(default_factory=GateConfig)
     options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen
-    placing: Callable[[], Placing] = Placing
+    placement: Callable[[], Placement] = Placement
     serving: threading.Event = field(default_factory=threading.Event)
     keeps: bool = True  # False: attempts have no folders, and many cells take little time
 
@@ -216,12 +216,12 @@ class Stage:
                     cells=cells,
                     policy=self.policy,
                     gate_config=self.gate_config,
-                    placing=self.placing,
+                    placement=self.placement,
                     options=self.options,
                 ),
                 disk if self.keeps else replace(disk, folder=NoFolder, publish_all=_nothing),
                 observer=self.watch,
-                ending=self.ending,
+                stop_waiting=self.ending,
                 serving=self.serving,
             )
         )

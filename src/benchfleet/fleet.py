@@ -21,20 +21,20 @@ from benchfleet.runner.events import EventQueue
 from benchfleet.runner.resources.shapes import Pool
 
 
-def choose_pool(asked: Machine) -> Pool:
+def choose_pool(machine: Machine) -> Pool:
     """The devices of a run and how many slots share them. Raises DeviceError."""
-    most, per_gpu = asked.max_concurrent_runs, asked.slots_per_gpu
-    if asked.cpu_slots == AUTO:
-        devices = select_devices(asked.gpus, most or cores())
-    elif asked.cpu_slots is None and not asked.gpus:
-        devices = select_devices(asked.gpus, None, cpu_default=most)
+    most, per_gpu = machine.max_concurrent_runs, machine.slots_per_gpu
+    if machine.cpu_slots == AUTO:
+        devices = select_devices(machine.gpus, most or cores())
+    elif machine.cpu_slots is None and not machine.gpus:
+        devices = select_devices(machine.gpus, None, cpu_default=most)
     else:
-        devices = select_devices(asked.gpus, asked.cpu_slots)
+        devices = select_devices(machine.gpus, machine.cpu_slots)
     begin = 0
     if devices[0].kind == "cpu":
         devices = devices[:most]
         slots = len(devices)
-        begin = min(DEFAULT_CPU_SLOTS, slots) if asked.cpu_slots == AUTO else 0
+        begin = min(DEFAULT_CPU_SLOTS, slots) if machine.cpu_slots == AUTO else 0
     elif per_gpu is not None:
         slots = (per_gpu or MAX_SLOTS_PER_GPU) * len(devices)
         slots, begin = min(slots, most or slots), 1 if per_gpu == AUTO else 0
@@ -45,7 +45,7 @@ def choose_pool(asked: Machine) -> Pool:
         slots=slots,
         threads=max(1, cores() // slots),
         begin=begin,
-        price=asked.price,
+        price=machine.price,
     )
 
 
@@ -82,7 +82,7 @@ def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: f
     """The engines. Where leases are shorter than usual, slots of this machine are missed sooner."""
     silence = min(lease, DEFAULT_LEASE_S)
     local = registry.load("engines", "local")
-    here: Engine = local(
+    local_engine: Engine = local(
         post,
         heartbeat=silence / 12,
         silence=silence,
@@ -90,7 +90,7 @@ def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: f
         named=fleet.named,
     )
     if not fleet.hosts:
-        return here
+        return local_engine
     from benchfleet.engines.composite import CompositeEngine
     from benchfleet.engines.openssh import connections
     from benchfleet.engines.ssh import SshEngine
@@ -99,5 +99,7 @@ def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: f
 
     hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]
     ssh = connected.enter_context(connections(fleet.known_hosts))
-    there = SshEngine(post, hosts=hosts, ssh=ssh, examine=capacity_from_facts, checks=fleet.checks)
-    return CompositeEngine(here, there)
+    ssh_engine = SshEngine(
+        post, hosts=hosts, ssh=ssh, examine=capacity_from_facts, checks=fleet.checks
+    )
+    return CompositeEngine(local_engine, ssh_engine)

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.eligibility import PROBED
-from benchfleet.domain.placement import Placing, Reported
+from benchfleet.domain.placement import Placement, Reported
 from benchfleet.domain.plan import ASSIGNED, forms, newest, plans
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
@@ -15,48 +15,48 @@ from benchfleet.ledger.base import Ledger
 KINDS = frozenset({ASSIGNED, PROBED})  # of events that tell it
 
 
-def placing_of(campaign: Campaign, ledger: Ledger, *, here: str = "") -> Placing:
-    """What the ledger tells now; the machine `here` is the runner's own, which calls it ``""``.
+def load_placement(campaign: Campaign, ledger: Ledger, *, local_host: str = "") -> Placement:
+    """The placement by the ledger's reports and plans; the runner calls its own host ``""``.
 
-    A report that cannot be read binds nobody, and is told of.
+    A report that cannot be read binds nothing, and is named in the notes.
     """
     events = ledger.events(kinds=KINDS)
-    told = [
+    reports = [
         (event.data.get("report"), f"the report in event {event.seq} of the ledger")
         for event in events
         if event.kind == PROBED
     ]
-    machines, notes = _reported(told) if told else ({}, ())
-    if here in machines:
-        machines[""] = machines[here]
-    made = plans(events)
-    plan, run_as = newest(made), forms(made)
-    homes = {
-        run_as.get(cell, cell): "" if host == here else host
+    machines, notes = _reported(reports) if reports else ({}, ())
+    if local_host in machines:
+        machines[""] = machines[local_host]
+    all_plans = plans(events)
+    plan, run_as = newest(all_plans), forms(all_plans)
+    planned_hosts = {
+        run_as.get(cell, cell): "" if host == local_host else host
         for host, cells in ((plan.hosts if plan else None) or {}).items()
         for cell in cells
     }
-    return Placing(
+    return Placement(
         rules=campaign.eligibility,
         machines=machines,
         variants=frozenset(campaign.variants),
-        homes=homes,
-        here=here,
+        planned_hosts=planned_hosts,
+        local_host=local_host,
         notes=notes,
     )
 
 
-def _reported(told: Sequence[tuple[Any, str]]) -> tuple[dict[str, Reported], tuple[str, ...]]:
+def _reported(reports: Sequence[tuple[Any, str]]) -> tuple[dict[str, Reported], tuple[str, ...]]:
     """The newest of these reports of each machine, and which cannot be read."""
     from benchfleet.machines.probe import report  # where there is one: every `status` comes here
 
     whole, notes = [], []
-    for one in told:
+    for one in reports:
         try:
             report.read(*one)
             whole.append(one)
         except BenchfleetError as error:
-            notes.append(f"{error}; it is not heeded")
+            notes.append(f"{error}; it is ignored")
     machines = {
         machine.hostname: Reported(
             facts=machine.facts, by=f"report of {machine.hostname}, {_moment(machine.at)}"

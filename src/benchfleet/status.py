@@ -11,13 +11,13 @@ from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
-from benchfleet.domain.placement import KeptOff, Placing
+from benchfleet.domain.placement import KeptOff, Placement
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
-from benchfleet.placement import placing_of
+from benchfleet.placement import load_placement
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.study import Study
@@ -80,7 +80,7 @@ class _Known:
     decisions: Mapping[str, GateDecision] = field(default_factory=dict)
     holders: Sequence[Holder] = ()
     used: UsageTotal = field(default_factory=UsageTotal)
-    placing: Placing = field(default_factory=Placing)
+    placement: Placement = field(default_factory=Placement)
 
 
 def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
@@ -98,8 +98,8 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         has_ledger=known.has_ledger,
         counts=counts(known.records, total=len(chosen)),
         phases=phase_statuses(study.campaign.phases, chosen, known.records, known.decisions),
-        kept_off=known.placing.kept_off(cell for cell in chosen if cell.fingerprint not in ended),
-        notes=known.placing.notes,
+        kept_off=known.placement.kept_off(cell for cell in chosen if cell.fingerprint not in ended),
+        notes=known.placement.notes,
         holders=known.holders,
         used=known.used,
         failed=[record for record in known.records if record.state in ("failed", "partial")],
@@ -126,5 +126,5 @@ def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _
         decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
         holders=holders(ledger, records),
         used=bill(ledger.events(kinds=BILLED), among),
-        placing=placing_of(campaign, ledger),
+        placement=load_placement(campaign, ledger),
     )

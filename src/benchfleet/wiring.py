@@ -29,7 +29,7 @@ from benchfleet.machines.devices import (
 from benchfleet.machines.free_memory import free_memory
 from benchfleet.machines.provenance import provenance
 from benchfleet.maintenance.rescore import Rescored, Rescorer
-from benchfleet.placement import placing_of
+from benchfleet.placement import load_placement
 from benchfleet.results.disk import make_folder
 from benchfleet.results.publish import publish_all
 from benchfleet.results.transfer.upload import Uploader
@@ -56,7 +56,8 @@ from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 
 PUBLISHERS = 4  # threads that write results; a disk syncs for several threads at once
-ALL_SENT, LAST_SENT = 3600.0, 20.0  # seconds to send what is left: at the end, and if interrupted
+UPLOAD_TIMEOUT_S = 3600.0  # for the uploads that are left at the end
+INTERRUPTED_UPLOAD_TIMEOUT_S = 20.0
 
 
 def run_cells(
@@ -72,11 +73,11 @@ def run_cells(
     """Run the cells on these machines and return how it ended. `serving` is set once cells may
     run; before that a ledger whose server is away is waited for."""
     make_folder(study.layout.root)
-    ending, serving = threading.Event(), serving or threading.Event()
+    stop_waiting, serving = threading.Event(), serving or threading.Event()
     ledger = RetryingLedger(
         shared := study.open_ledger(),
         post=inbox.post,
-        ending=ending,
+        ending=stop_waiting,
         serving=serving,
     )
     publishers = ThreadPoolExecutor(PUBLISHERS, thread_name_prefix="publisher")
@@ -106,11 +107,11 @@ def run_cells(
                     cells=cells,
                     policy=registry.load("policies", study.campaign.placement)(),
                     gate_config=_gate_config(study, cells, patient=options.patient),
-                    placing=partial(
-                        placing_of,
+                    placement=partial(
+                        load_placement,
                         study.campaign,
                         ledger,
-                        here=study.host if fleet.pool else "",
+                        local_host=study.host if fleet.pool else "",
                     ),
                     options=options,
                 ),
@@ -120,7 +121,7 @@ def run_cells(
                     background=publishers.submit,
                 ),
                 observer=observer,
-                ending=ending,
+                stop_waiting=stop_waiting,
                 serving=serving,
             )
         )
@@ -134,7 +135,7 @@ def run_cells(
 
 
 def _local_host(study: Study, fleet: Fleet) -> LocalHost:
-    """This machine, as a runner is told of it."""
+    """This machine, for the runner."""
     return LocalHost(
         machine=socket.gethostname(),
         process=owner(os.getpid()),
@@ -171,7 +172,7 @@ def _finish_uploads(uploader: Uploader, inbox: EventQueue, end: RunEnd) -> RunEn
     """How the run ended, once the results that are left were sent, or could not be. Who interrupts
     it does not wait for that."""
     uploader.stop()
-    until = inbox.now() + (LAST_SENT if end.interrupted else ALL_SENT)
+    until = inbox.now() + (INTERRUPTED_UPLOAD_TIMEOUT_S if end.interrupted else UPLOAD_TIMEOUT_S)
     while not uploader.ended and inbox.now() < until:
         if isinstance(inbox.take(0.02), Interrupted):
             break
@@ -179,7 +180,7 @@ def _finish_uploads(uploader: Uploader, inbox: EventQueue, end: RunEnd) -> RunEn
 
 
 def _gate_config(study: Study, cells: Sequence[Cell], *, patient: bool) -> GateConfig:
-    """What of the campaign's phases a run of these cells heeds: nothing where it is a trial."""
+    """What of the campaign's phases a run of these cells respects: nothing in a trial."""
     phases, matrix = study.campaign.phases, study.campaign.matrix
     if not any(cell.phase for cell in cells) and study.campaign.file is not None:
         return GateConfig()

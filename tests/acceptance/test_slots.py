@@ -149,7 +149,7 @@ def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_said(
     ("words", "said"),
     [
         (["add"], "add what? name devices, such as gpu:3 or cpu:0"),
-        (["drain", "gpu3"], "'gpu3' is no device; write gpu:3, cpu:0 or lab2/gpu:1"),
+        (["drain", "gpu3"], "invalid device 'gpu3': write gpu:3, cpu:0 or lab2/gpu:1"),
         (["dran", "gpu:3"], "'dran' is no campaign file, no device and none of add, drain"),
         (["gpu:3"], "what of gpu:3? write: benchfleet slots drain gpu:3"),
         (["add", "gpu:3", "--now"], "--now goes with drain or remove"),

@@ -12,7 +12,7 @@ from benchfleet.domain.cell import Cell, Limits
 from benchfleet.domain.conditions import Fact, parse_condition
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.failure import Failure, Kind
-from benchfleet.domain.placement import Placing, Reported
+from benchfleet.domain.placement import Placement, Reported
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     AttemptRequest,
@@ -97,7 +97,7 @@ def draw_cells(
 
 def draw_placing(
     seed: str, cells: Sequence[Cell], hosts: Sequence[SimulatedHost], *, plan: int
-) -> Placing:
+) -> Placement:
     """In half of all fleets reports keep models off hosts, never off all that can take their cells;
     and in half of all a plan, of which there may be several, gives most cells to some host."""
     chance = random.Random(f"{seed} placing")
@@ -115,14 +115,16 @@ def draw_placing(
     facts: dict[str, Fact] = {name: 1 if kind != "text" else "" for name, kind in KINDS.items()}
     drawn = random.Random(f"{seed} plan {plan}")
     names = [host.name for host in hosts]
-    homes = {str(cell.fingerprint): drawn.choice(names) for cell in cells if drawn.random() < 0.8}
-    return Placing(
+    planned_hosts = {
+        str(cell.fingerprint): drawn.choice(names) for cell in cells if drawn.random() < 0.8
+    }
+    return Placement(
         rules=Eligibility(rules=tuple(rules), tiers=()),
         machines={
             h.name: Reported(facts={**facts, "hostname": h.name}, by=f"report of {h.name}")
             for h in hosts
         },
-        homes=homes if is_planned and plan else {},
+        planned_hosts=planned_hosts if is_planned and plan else {},
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.placement import Placing
+from benchfleet.domain.placement import Placement
 from benchfleet.domain.plan import ASSIGNED
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
@@ -59,7 +59,7 @@ class Surroundings:
     publish_all: PublishAll
     tell: Callable[[str, str], None]  # who, and what happened
     wrong: Callable[[str], None]
-    placing: Callable[[int], Placing]  # by the number of the plan
+    placement: Callable[[int], Placement]  # by the number of the plan
 
 
 class VirtualEventQueue(EventQueue):
@@ -128,7 +128,7 @@ class RunnerProcess:
             natures=around.natures,
             chance=self._chance,
             dies_at_start=0.03 if troubled else 0.0,
-            barred=around.placing(0).barred,
+            barred=around.placement(0).barred,
         )
         heartbeat = LeaseHeartbeat(
             retrying,
@@ -153,7 +153,7 @@ class RunnerProcess:
                 ),
                 RunRequest(
                     cells=around.cells,
-                    placing=lambda: around.placing(len(retrying.events(kinds={ASSIGNED}))),
+                    placement=lambda: around.placement(len(retrying.events(kinds={ASSIGNED}))),
                 ),
                 ResultStorage(
                     disk_space=around.disk.disk_space,
@@ -163,7 +163,7 @@ class RunnerProcess:
                     background=self._write_later,
                 ),
                 observer=self._observe,
-                ending=self._ended,
+                stop_waiting=self._ended,
                 serving=serving,
             )
         )

@@ -105,7 +105,7 @@ class SimulatedFleet:
             publish_all=publish_all,
             tell=self._tell,
             wrong=self._wrong.append,
-            placing=lambda plan: draw_placing(key, declared, machines, plan=plan),
+            placement=lambda plan: draw_placing(key, declared, machines, plan=plan),
         )
         self._ledger = self._opened()
         self._adversary = Adversary(self._around, self._ledger, self._alive, self._join)

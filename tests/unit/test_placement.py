@@ -11,7 +11,7 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.plan import Plan
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.placement import placing_of
+from benchfleet.placement import load_placement
 from benchfleet.testing.sample_cells import sample_cell
 from capabilities import BOARD, DESKTOP, reported
 
@@ -42,69 +42,71 @@ def probed(*reports: dict[str, object]) -> MemoryLedger:
 def test_the_newest_report_of_a_machine_binds_it_by_rule_and_date(tmp_path: Path) -> None:
     campaign = study(tmp_path)
     ledger = probed(reported("lab1", BOARD), reported("lab2", DESKTOP))
-    placing = placing_of(campaign, ledger)
-    assert placing.why_not(LARGE) == {
+    placement = load_placement(campaign, ledger)
+    assert placement.why_not(LARGE) == {
         "lab1": "big: ram_total is 4 GB, not >= 8 GB (report of lab1, 2026-03-01 00:00)"
     }
     newer = {**reported("lab1", DESKTOP), "timestamp": "2026-04-01T10:20:30+00:00"}
     ledger.record(Event(kind=PROBED, data={"report": newer}))
-    assert placing_of(campaign, ledger).barred(LARGE) == frozenset()
+    assert load_placement(campaign, ledger).barred(LARGE) == frozenset()
 
 
 def test_rules_tell_variants_from_models_by_the_campaign(tmp_path: Path) -> None:
-    placing = placing_of(study(tmp_path), probed(reported("lab1", BOARD)))
-    assert placing.barred(LARGE) == {"lab1"}
-    assert not placing.barred(sample_cell(model="small-q4"))
-    assert placing.barred(sample_cell(model="small-full")) == {"lab1"}
-    assert placing.barred(sample_cell(5, model="large")) is placing.barred(LARGE)
+    placement = load_placement(study(tmp_path), probed(reported("lab1", BOARD)))
+    assert placement.barred(LARGE) == {"lab1"}
+    assert not placement.barred(sample_cell(model="small-q4"))
+    assert placement.barred(sample_cell(model="small-full")) == {"lab1"}
+    assert placement.barred(sample_cell(5, model="large")) is placement.barred(LARGE)
 
 
 def test_the_runners_own_machine_is_called_by_no_name(tmp_path: Path) -> None:
     ledger = probed(reported("lab1", BOARD))
     ledger.record(Plan(number=1, hosts={"lab1": ["a"], "lab2": ["b"]}).event())
-    placing = placing_of(study(tmp_path), ledger, here="lab1")
-    assert placing.barred(LARGE) == {"", "lab1"}
-    assert placing.homes == {"a": "", "b": "lab2"}
+    placement = load_placement(study(tmp_path), ledger, local_host="lab1")
+    assert placement.barred(LARGE) == {"", "lab1"}
+    assert placement.planned_hosts == {"a": "", "b": "lab2"}
 
 
 def test_the_newest_plan_counts_with_the_forms_of_all(tmp_path: Path) -> None:
     ledger = probed()
     ledger.record(Plan(number=1, hosts={"lab1": ["a", "b"]}, forms={"a": "a-q4"}).event())
     ledger.record(Plan(number=2, hosts={"lab2": ["a"]}).event())
-    assert placing_of(study(tmp_path), ledger).homes == {"a-q4": "lab2"}
+    assert load_placement(study(tmp_path), ledger).planned_hosts == {"a-q4": "lab2"}
 
 
 def test_a_report_that_cannot_be_read_binds_nobody_and_is_told_of(tmp_path: Path) -> None:
     ledger = probed(reported("lab1", BOARD), {"hostname": "lab2"})
-    placing = placing_of(study(tmp_path), ledger)
-    assert placing.barred(LARGE) == {"lab1"}
-    (note,) = placing.notes
+    placement = load_placement(study(tmp_path), ledger)
+    assert placement.barred(LARGE) == {"lab1"}
+    (note,) = placement.notes
     assert note.startswith("the report in event 2 of the ledger tells no memory")
-    assert note.endswith("it is not heeded")
+    assert note.endswith("it is ignored")
 
 
 def test_without_reports_and_plans_machines_are_not_told_apart(tmp_path: Path) -> None:
-    placing = placing_of(study(tmp_path), probed())
-    assert not placing.binds
-    assert placing.barred(LARGE) == frozenset()
-    assert placing.kept_off([LARGE]) == []
+    placement = load_placement(study(tmp_path), probed())
+    assert not placement.binds
+    assert placement.barred(LARGE) == frozenset()
+    assert placement.kept_off([LARGE]) == []
 
 
 def test_a_machine_that_no_report_speaks_of_is_named_where_rules_bind_its_cells(
     tmp_path: Path,
 ) -> None:
-    placing = placing_of(study(tmp_path), probed(reported("lab1.lan", BOARD)), here="laptop")
-    (told,) = placing.unreported([LARGE], {"lab1", "lab1.lan"})
+    placement = load_placement(
+        study(tmp_path), probed(reported("lab1.lan", BOARD)), local_host="laptop"
+    )
+    (told,) = placement.unreported([LARGE], {"lab1", "lab1.lan"})
     assert told.startswith(
         "no report of lab1: no rule keeps a cell off it, and no plan gives it one"
     )
     assert "there are reports of lab1.lan. Is it one of these, call it so in the inventory" in told
-    (told,) = placing.unreported([LARGE], [""])
+    (told,) = placement.unreported([LARGE], [""])
     assert told.startswith("no report of laptop: ")
     assert "say so by BENCHFLEET_HOST" in told
-    assert not placing.unreported([sample_cell()], {"lab1"})  # no rule is about it
-    assert not placing_of(study(tmp_path), probed()).unreported([LARGE], {"lab1"})
-    known = placing_of(study(tmp_path), probed(reported("lab1", BOARD)), here="lab1")
+    assert not placement.unreported([sample_cell()], {"lab1"})  # no rule is about it
+    assert not load_placement(study(tmp_path), probed()).unreported([LARGE], {"lab1"})
+    known = load_placement(study(tmp_path), probed(reported("lab1", BOARD)), local_host="lab1")
     assert not known.unreported([LARGE], ["", "lab1"])
 
 
@@ -114,14 +116,14 @@ def test_a_machine_that_no_report_speaks_of_is_named_where_a_plan_gives_the_cell
     ledger = probed(reported("lab1.lan", BOARD))
     cell = sample_cell()
     ledger.record(Plan(number=1, hosts={"lab1.lan": [str(cell.fingerprint)]}).event())
-    assert placing_of(study(tmp_path), ledger).unreported([cell], {"lab1"})
+    assert load_placement(study(tmp_path), ledger).unreported([cell], {"lab1"})
 
 
 def test_what_is_kept_off_is_summed_up_by_machine_and_reason(tmp_path: Path) -> None:
     ledger = probed(reported("lab1", BOARD), reported("lab2", BOARD))
-    placing = placing_of(study(tmp_path), ledger)
+    placement = load_placement(study(tmp_path), ledger)
     cells = [LARGE, replace(LARGE, repeat=1), sample_cell(model="small-x"), sample_cell()]
-    one, other = placing.kept_off(cells)
+    one, other = placement.kept_off(cells)
     assert (one.host, one.cells, one.models) == ("lab1", 3, ("large", "small-x"))
     assert str(one).startswith("none of 3 cells of large, small-x: big: ram_total is 4 GB")
-    assert placing.kept_off(cells, {"lab2"}) == [other]
+    assert placement.kept_off(cells, {"lab2"}) == [other]

@@ -114,15 +114,15 @@ class Outcome:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Outcome:
-        found = dict(value)
+        values = dict(value)
         for name in ("failure", "first"):
-            if found.get(name):
-                found[name] = Failure.from_dict(found[name])
-        if "advice" in found:
-            found["advice"] = Advice(**found["advice"])
-        if "usage" in found:
-            found["usage"] = Usage.from_dict(found["usage"])
-        return cls(**found)
+            if values.get(name):
+                values[name] = Failure.from_dict(values[name])
+        if "advice" in values:
+            values["advice"] = Advice(**values["advice"])
+        if "usage" in values:
+            values["usage"] = Usage.from_dict(values["usage"])
+        return cls(**values)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,27 +44,29 @@ class KeptOff:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placing:
-    """What binds cells to machines, by the names that a runner has for them (``""``: this one).
+class Placement:
+    """What binds cells to hosts, by the names that a runner has for them (``""``: its own).
 
-    That a machine may not have a cell is hard; the machine of the plan is a wish. A machine without
-    a report may have any.
+    Eligibility rules are constraints; the plan is a preference. A host without a report may run
+    any cell.
     """
 
     rules: Eligibility | None = None
     machines: Mapping[str, Reported] = field(default_factory=dict)
     variants: Collection[str] = ()  # names of the models that stand in for others
-    homes: Mapping[str, str] = field(default_factory=dict)  # fingerprint → machine of the plan
-    here: str = ""  # what the runner's own machine is called by others
-    notes: tuple[str, ...] = ()  # what could not be heeded
-    _known: dict[tuple[str, str], tuple[frozenset[str], Mapping[str, str]]] = field(
+    planned_hosts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # fingerprint → machine of the plan
+    local_host: str = ""  # what the runner's own machine is called by others
+    notes: tuple[str, ...] = ()  # reports that could not be used
+    _reasons: dict[tuple[str, str], tuple[frozenset[str], Mapping[str, str]]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
     @property
     def binds(self) -> bool:
         """Whether it tells machines apart at all."""
-        return bool(self.homes or (self.rules and self.machines))
+        return bool(self.planned_hosts or (self.rules and self.machines))
 
     def barred(self, cell: Cell) -> frozenset[str]:
         """The machines that may not have the cell; equal sets are one object."""
@@ -91,21 +93,20 @@ class Placing:
         ]
 
     def unreported(self, cells: Iterable[Cell], hosts: Collection[str]) -> list[str]:
-        """In words, which of these machines no report speaks of, where others bind such cells: a
-        machine may have been probed under another name than the one it bears here."""
-        lacking = sorted(set(hosts) - self.machines.keys())
-        if not (lacking and self.machines and any(map(self._placed, cells))):
+        """Notes on hosts without a report while others have one; names may differ."""
+        missing = sorted(set(hosts) - self.machines.keys())
+        if not (missing and self.machines and any(map(self._placed, cells))):
             return []
-        known = ", ".join(sorted(filter(None, self.machines)))
+        others = ", ".join(sorted(filter(None, self.machines)))
         return [
-            f"no report of {host or self.here or 'this machine'}: no rule keeps a cell off it, and "
-            f"no plan gives it one; there are reports of {known}. {_remedy(host)}"
-            for host in lacking
+            f"no report of {host or self.local_host or 'this machine'}: no rule keeps a cell off "
+            f"it, and no plan gives it one; there are reports of {others}. {_remedy(host)}"
+            for host in missing
         ]
 
     def _placed(self, cell: Cell) -> bool:
         variant = cell.model.name in self.variants
-        return cell.fingerprint in self.homes or bool(
+        return cell.fingerprint in self.planned_hosts or bool(
             self.rules
             and self.rules.concerns(phase=cell.phase, model=cell.model.name, variant=variant)
         )
@@ -114,7 +115,7 @@ class Placing:
         if self.rules is None or not self.machines:
             return ANYWHERE, _NO_REASONS
         phase, model = cell.phase, cell.model.name
-        if (known := self._known.get((phase, model))) is None:
+        if (cached := self._reasons.get((phase, model))) is None:
             variant = model in self.variants
             reasons = {
                 name: f"{why} ({one.by})"
@@ -122,9 +123,9 @@ class Placing:
                 if (why := self.rules.barred(one.facts, phase=phase, model=model, variant=variant))
             }
             hosts = frozenset(reasons)
-            same = next((one for one, _ in self._known.values() if one == hosts), hosts)
-            known = self._known[phase, model] = same, reasons
-        return known
+            same = next((one for one, _ in self._reasons.values() if one == hosts), hosts)
+            cached = self._reasons[phase, model] = same, reasons
+        return cached
 
 
 def _remedy(host: str) -> str:

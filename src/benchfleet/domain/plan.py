@@ -1,4 +1,4 @@
-"""Which machine is to run which cells, as `assign` made it out: one event of the ledger."""
+"""A plan of which host runs which cells, made by `assign`: one event of the ledger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Plan:
 
     number: int = 0  # one more than that of the plan before it
     hosts: Mapping[str, Sequence[str]] | None = None  # each machine's cells as declared, in order;
-    # None: nothing but forms is told
+    # None: the event has forms only
     forms: Mapping[str, str] = field(default_factory=dict)  # as declared → as it is run
     settings: Mapping[str, Any] = field(default_factory=dict)  # how it was asked for
 
@@ -34,7 +34,7 @@ class Plan:
     @property
     def cells(self) -> frozenset[str]:
         """All that it gives to anybody, as declared."""
-        return frozenset(one for given in (self.hosts or {}).values() for one in given)
+        return frozenset(one for cells in (self.hosts or {}).values() for one in cells)
 
     def event(self) -> Event:
         """The event that tells it."""
@@ -52,25 +52,24 @@ class Plan:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
         """What an event's data say; what a newer benchfleet tells besides is left out."""
-        known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
-        return cls(**known)
+        fields = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
+        return cls(**fields)
 
 
 def plans(events: Iterable[Event]) -> list[Plan]:
-    """The plans that were told, the newest last. Two that were made at once have one number, and
-    one order all the same, whoever reads them in whatever order."""
-    found = [Plan.from_dict(event.data) for event in events if event.kind == ASSIGNED]
-    return sorted(found, key=lambda plan: (plan.number, plan.name))
+    """The plans of these events, the newest last; plans of one number are ordered by name."""
+    result = [Plan.from_dict(event.data) for event in events if event.kind == ASSIGNED]
+    return sorted(result, key=lambda plan: (plan.number, plan.name))
 
 
-def newest(told: Sequence[Plan]) -> Plan | None:
+def newest(plans_in_order: Sequence[Plan]) -> Plan | None:
     """Of the plans in their order the one that counts."""
-    return next((plan for plan in reversed(told) if plan.hosts is not None), None)
+    return next((plan for plan in reversed(plans_in_order) if plan.hosts is not None), None)
 
 
-def forms(told: Iterable[Plan]) -> dict[str, str]:
+def forms(plans_in_order: Iterable[Plan]) -> dict[str, str]:
     """For each cell that any of the plans speaks of, the form in which it is run."""
-    found: dict[str, str] = {}
-    for plan in told:
-        found.update(plan.forms)
-    return found
+    result: dict[str, str] = {}
+    for plan in plans_in_order:
+        result.update(plan.forms)
+    return result

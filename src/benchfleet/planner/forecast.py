@@ -112,7 +112,9 @@ def fit(pool: Pool, demands: Sequence[tuple[Cell, int | None]], *, ram: int, cor
     return Fit(
         slots=max(1, bounds[bound]),
         why=f"bounded by {bound}",
-        warnings=_short(min(rooms), largest, pool.seats if on_gpus else pool.slots, place),
+        warnings=_short(
+            min(rooms), largest, pool.slots_per_device if on_gpus else pool.slots, place
+        ),
     )
 
 

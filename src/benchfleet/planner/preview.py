@@ -10,7 +10,7 @@ from typing import Any, Literal
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import folders_above
-from benchfleet.domain.placement import Placing
+from benchfleet.domain.placement import Placement
 from benchfleet.domain.state import State
 from benchfleet.machines.memory import Estimate
 from benchfleet.planner.explain import Named
@@ -96,10 +96,10 @@ def planned(
     missing: str = "",
     ram: int,
     cores: int,
-    placing: Placing = Placing(),  # noqa: B008 - frozen
+    placement: Placement = Placement(),  # noqa: B008 - frozen
 ) -> Plan:
     """The plan for the cells on a machine with so many bytes of RAM free, and so many cores;
-    `missing` says why there is no pool, and `placing` what this machine (``""``) may have."""
+    `missing` says why there is no pool, and `placement` what this machine (``""``) may have."""
     known = {record.fingerprint: record for record in records}
     ours = {cell.fingerprint: cell for cell in cells}
     times = DurationModel(
@@ -117,7 +117,7 @@ def planned(
         open_ = state in ("pending", "running")
         barred = ""
         if open_:
-            off = placing.why_not(named.cell)
+            off = placement.why_not(named.cell)
             barred = impossible(named.cell.need, [pool], off) if pool else off.get("", missing)
         rows.append(
             Row(

@@ -31,7 +31,7 @@ class Work:
     load_key: str  # of the model
     cells: int  # that wait
     seconds: float  # of all of them; where nothing is known, one for each
-    known: bool = False  # whether these seconds are more than a count
+    has_times: bool = False  # whether these seconds are more than a count
     load: float = 0.0  # seconds that the model takes to load
     serving: int = 0  # slots that have it loaded, or are about to
 

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from benchfleet.domain.cell import Cell
 from benchfleet.policies.base import Preference, Work
 
-_LITTLE = 1e-3  # seconds: among equals the model in memory goes first
+_TIE_BREAK_S = 1e-3  # seconds: among equals the model in memory goes first
 
 
 class _ByTime:
     def preference(self, loaded: str, works: Sequence[Work]) -> Preference | None:
-        models = {work.load_key: work.load + _LITTLE for work in works if work.load_key != loaded}
-        return Preference(models={**models, loaded: 0.0} if loaded else models, others=_LITTLE)
+        models = {
+            work.load_key: work.load + _TIE_BREAK_S for work in works if work.load_key != loaded
+        }
+        return Preference(models={**models, loaded: 0.0} if loaded else models, others=_TIE_BREAK_S)
 
 
 class ShortestFirst(_ByTime):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from benchfleet.domain.cell import Cell
 from benchfleet.policies.base import Preference, Work
 
-_APART = 1e9  # seconds between two models, so that no rank outweighs the order of models
+_BETWEEN_MODELS_S = 1e9  # seconds between two models, so that no rank outweighs the order of models
 
 
 class WarmFirst:
@@ -23,13 +23,13 @@ class WarmFirst:
         cold = [work for work in works if work.load_key != loaded and _is_worth_loading(work)]
         cold.sort(key=lambda work: (work.serving > 0, -work.seconds / max(1, work.serving)))
         order = dict.fromkeys(work.load_key for work in (*warm, *cold))
-        models = {load_key: _APART * place for place, load_key in enumerate(order)}
+        models = {load_key: _BETWEEN_MODELS_S * position for position, load_key in enumerate(order)}
         return Preference(models=models, others=None) if models else None
 
 
 def _is_worth_loading(work: Work) -> bool:
     """Whether another slot has the model loaded before those that have it begin the last cell."""
-    if not work.serving or not work.known or not work.cells:
+    if not work.serving or not work.has_times or not work.cells:
         return True
     mean = work.seconds / work.cells
     last_begins = mean * ((work.cells - 1) / work.serving + 1 / (work.serving + 1))

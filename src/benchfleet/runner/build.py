@@ -1,4 +1,4 @@
-"""The parts of a runner, made and tied to each other."""
+"""The components of a runner, built and wired to each other."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from benchfleet.runner.worker_time import WorkerTime
 
 
 class RunnerComponents:
-    """What sees to parts of one run, for its loop.
+    """The components of one run, for its loop.
 
-    Time comes from the inbox of the means, so that the same loop runs against a simulated fleet.
-    `serving` is set once there may be slots to serve, and `ending` when nothing is to be waited for
-    any more.
+    Time comes from the event queue, so that the same loop runs against a simulated fleet.
+    `serving` is set once slots may open, and `stop_waiting` when no component may wait any more.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class RunnerComponents:
         storage: ResultStorage,
         *,
         observer: Observer,
-        ending: threading.Event | None = None,
+        stop_waiting: threading.Event | None = None,
         serving: threading.Event | None = None,
     ) -> None:
         self.context, self.request, self.publish_all = context, request, storage.publish_all
@@ -50,7 +49,7 @@ class RunnerComponents:
             cells=request.cells,
             observer=observer,
             disk_space=storage.disk_space,
-            ending=ending or threading.Event(),
+            stop_waiting=stop_waiting or threading.Event(),
         )
         self.slots = Slots(context.runner[:8], context.engine, context.layout, self.state.progress)
         hosts, self.feed = Hosts(context.engine.hosts()), EventFeed(context.ledger)
@@ -81,7 +80,7 @@ class RunnerComponents:
             recorder=recorder,
             publisher=self.publisher,
         )
-        self.feed.tell(self.cells.cancellation.follow)
+        self.feed.subscribe(self.cells.cancellation.follow)
         self.autoscaler = Autoscaler(
             inbox=context.inbox,
             state=self.state,
@@ -106,7 +105,7 @@ class RunnerComponents:
             devices=self.devices,
             cells=self.cells,
         )
-        self.feed.tell(self.commands.follow)
+        self.feed.subscribe(self.commands.follow)
         self.termination = Termination(
             inbox=context.inbox,
             engine=context.engine,

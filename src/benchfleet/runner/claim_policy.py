@@ -21,7 +21,9 @@ class VettedCells:
     """The cells of a ledger, sorted by whether this host runs them."""
 
     cells: tuple[Cell, ...]
-    left: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the reason → ids of cells
+    rejected: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # the reason → ids of cells
 
 
 @dataclass(frozen=True)
@@ -31,25 +33,27 @@ class ClaimPolicy:
     models: tuple[str, ...] = ()  # globs of their names; () for all
     trusted: bool = False  # cells may bring code
 
-    def wants(self, cell: Cell) -> bool:
+    def accepts(self, cell: Cell) -> bool:
         """Whether its model is one of those that this host takes."""
         return allowed(cell, self.models)
 
     def sort(self, records: Iterable[CellRecord]) -> VettedCells:
         """Sort the cells, which the records bring along."""
         cells: list[Cell] = []
-        left: dict[str, list[str]] = {}
+        rejected: dict[str, list[str]] = {}
         for record in records:
             if (cell := record.cell) is None:
                 continue
             if why := self._why_not(record, cell):
-                left.setdefault(why, []).append(record.id)
+                rejected.setdefault(why, []).append(record.id)
             else:
                 cells.append(cell)
-        return VettedCells(cells=tuple(cells), left={why: tuple(ids) for why, ids in left.items()})
+        return VettedCells(
+            cells=tuple(cells), rejected={why: tuple(ids) for why, ids in rejected.items()}
+        )
 
     def _why_not(self, record: CellRecord, cell: Cell) -> str:
-        if not self.wants(cell):
+        if not self.accepts(cell):
             return f"its model is none of {', '.join(self.models)}"
         if cell.fingerprint != record.fingerprint:
             return "what the ledger holds of it is not what its fingerprint says"
@@ -67,33 +71,35 @@ class ClaimPolicy:
         if model.python and not self.trusted:
             return f"it names code: the interpreter {model.python}"
         key = "model", model.load_key, model.source
-        if key not in self._known:
-            why = self._asked("models", model.adapter, model, model.adapter_version)
+        if key not in self._reasons:
+            why = self._check_plugin("models", model.adapter, model, model.adapter_version)
             if not why and Path(model.source).is_absolute() and not Path(model.source).exists():
                 why = f"its model is not on this host: {model.source}"
-            self._known[key] = why
-        return self._known[key]
+            self._reasons[key] = why
+        return self._reasons[key]
 
     def _of_workload(self, work: Workload) -> str:
         key = "workload", work.canonical, repr(work.outside)
-        if key not in self._known:
-            self._known[key] = self._asked("benchmarks", work.benchmark, work, work.version)
-        return self._known[key]
+        if key not in self._reasons:
+            self._reasons[key] = self._check_plugin(
+                "benchmarks", work.benchmark, work, work.version
+            )
+        return self._reasons[key]
 
     def _of_config(self, config: Config) -> str:
         key = "config", config.canonical
-        if key not in self._known:
-            self._known[key] = self._of_steps(config.attention)
-        return self._known[key]
+        if key not in self._reasons:
+            self._reasons[key] = self._of_steps(config.attention)
+        return self._reasons[key]
 
     def _of_steps(self, steps: Iterable[AttentionStep]) -> str:
         try:
-            found = (registry.version_mismatch("attention", s.name, s.version) for s in steps)
-            return next(filter(None, found), "")
+            check_code = (registry.version_mismatch("attention", s.name, s.version) for s in steps)
+            return next(filter(None, check_code), "")
         except BenchfleetError as error:
             return str(error)
 
-    def _asked(
+    def _check_plugin(
         self,
         family: registry.Family,
         name: str,
@@ -101,16 +107,16 @@ class ClaimPolicy:
         version: int | str | None,
     ) -> str:
         try:
-            found: str = registry.load(family, name).code(part)
+            check_code: str = registry.load(family, name).code(part)
             if why := registry.version_mismatch(family, name, version):
                 return why
         except BenchfleetError as error:
             return str(error)
-        what = found or ("what is for tests alone" if name.startswith("_") else "")
+        what = check_code or ("what is for tests alone" if name.startswith("_") else "")
         return f"it names code: {what}" if what and not self.trusted else ""
 
     @cached_property
-    def _known(self) -> dict[tuple[str, ...], str]:
+    def _reasons(self) -> dict[tuple[str, ...], str]:
         return {}
 
 
@@ -119,12 +125,13 @@ def allowed(cell: Cell, models: tuple[str, ...]) -> bool:
     return not models or any(fnmatchcase(cell.model.name, glob) for glob in models)
 
 
-def with_local_definition(claim: Claim, known: Cell) -> Claim:
+def with_local_definition(claim: Claim, local: Cell) -> Claim:
     """The claim with its cell as this runner knows it: only what the cell needs and may take is
     the ledger's to change. Others' paths to model and code are no good here, and not trusted."""
-    if claim.cell is known:
+    if claim.cell is local:
         return claim
-    told = claim.cell
+    claimed = claim.cell
     return replace(
-        claim, cell=replace(known, need=told.need, limits=told.limits, priority=told.priority)
+        claim,
+        cell=replace(local, need=claimed.need, limits=claimed.limits, priority=claimed.priority),
     )

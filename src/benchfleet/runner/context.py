@@ -1,4 +1,4 @@
-"""What one runner works with, as those who see to parts of a run are given it."""
+"""The context of one runner, shared by its components."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from benchfleet.runner.resources.local_host import LocalHost
 
 @dataclass(frozen=True, kw_only=True)
 class RunnerContext:
-    """Who runs cells, where, and with what: whoever needs several of these is given all of them."""
+    """Who runs cells, where, and with what."""
 
     runner: RunnerId
     local_host: LocalHost = LocalHost()  # noqa: RUF009 - frozen
     ledger: Ledger
     heartbeat: LeaseHeartbeat  # of the leases that the ledger gave it
     engine: Engine
-    inbox: EventQueue  # where all that happens arrives; it also tells the time
+    inbox: EventQueue  # of all events; also the clock
     layout: Layout  # where results go
-    random: Callable[[], float]  # from 0 to 1, so that many runners do not do the same at once
+    random: Callable[[], float]  # from 0 to 1, so that runners do not act in step

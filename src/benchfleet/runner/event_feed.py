@@ -1,4 +1,4 @@
-"""What any runner or person did, read from the ledger once for all in a run who follow it."""
+"""The feed of ledger events, read once for all subscribers of a run."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Reader = Callable[[Sequence[Event]], None]
 
 
 class EventFeed:
-    """Tells its readers of each event once, in the order of the ledger."""
+    """Passes each event to its readers once, in the order of the ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._seen = 0
+        self._last_seq = 0
         self._readers: list[Reader] = []
 
-    def tell(self, reader: Reader) -> None:
-        """Have this one follow too."""
+    def subscribe(self, reader: Reader) -> None:
+        """Add a reader."""
         self._readers.append(reader)
 
-    def begin(self, seen: int) -> None:
-        """Nothing up to that event is news."""
-        self._seen = seen
+    def start_after(self, seq: int) -> None:
+        """Skip the events up to this one."""
+        self._last_seq = seq
 
-    def read(self) -> None:
-        """Tell what happened since the last time."""
-        with contextlib.suppress(LedgerAway):  # then it is told once it is there again
-            if events := self._ledger.events(self._seen):
-                self._seen = events[-1].seq
+    def poll(self) -> None:
+        """Pass on the events since the last call."""
+        with contextlib.suppress(LedgerAway):  # read at a later call
+            if events := self._ledger.events(self._last_seq):
+                self._last_seq = events[-1].seq
                 for reader in self._readers:
                     reader(events)

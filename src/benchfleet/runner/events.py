@@ -75,7 +75,7 @@ class LedgerChanged:
 class MemoryMeasured:
     """What this machine has free, by memory."""
 
-    found: Mapping[str, MemoryState]
+    free_memory: Mapping[str, MemoryState]
 
 
 RunnerEvent = (

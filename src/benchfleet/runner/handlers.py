@@ -56,16 +56,18 @@ class EventHandlers:
         elif isinstance(event, ThreadFailed):
             raise event.error
         elif isinstance(event, LedgerDiskFull):
-            self._state.refused(of="ledger")
+            self._state.disk_refused(of="ledger")
         elif isinstance(event, MemoryMeasured):
             self._autoscaler.measured(event)
         elif isinstance(event, LedgerUnavailable):
-            told = f"{event.why}; what runs goes on, and nothing is begun until it answers"
-            self._state.say("warning", message=told)
+            message = (
+                f"{event.why}; running cells continue, and none begins until the ledger answers"
+            )
+            self._state.notify("warning", message=message)
         elif isinstance(event, LedgerAvailable):
-            self._state.say("warning", message="the ledger answers again; going on")
+            self._state.notify("warning", message="the ledger answers again; going on")
         elif isinstance(event, ThreadWarning):
-            self._state.say("warning", message=event.message)
+            self._state.notify("warning", message=event.message)
         return False
 
     def _handle_slot(self, event: SlotEvent) -> bool:
@@ -82,13 +84,15 @@ class EventHandlers:
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
             ended = self._lifecycle.take(slot, attempt, event)
             if slot.spec.host and isinstance(event, Measured):
-                self._autoscaler.heard(slot)
+                self._autoscaler.read_memory(slot)
             if isinstance(event, Failed):
                 self._gates.failed(attempt)
             if isinstance(event, Done):
                 self._devices.worked(slot)
             elif isinstance(event, Failed) and attempt.cancelled_at is None:
-                self._host_lifecycle.heed(slot, attempt, event.failure.stage, event.failure.kind)
+                self._host_lifecycle.handle_failure(
+                    slot, attempt, event.failure.stage, event.failure.kind
+                )
             return ended
         else:
             return False

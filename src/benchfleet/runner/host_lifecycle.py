@@ -1,4 +1,4 @@
-"""Slots and hosts as they come and go, and what a failure says of a machine."""
+"""The lifecycle of slots and hosts, and what failures say of a host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.execution.lifecycle import AttemptLifecycle
 from benchfleet.runner.resources.autoscaler import Autoscaler
 from benchfleet.runner.resources.devices import Devices
-from benchfleet.runner.resources.hosts import PATIENCE, Hosts
+from benchfleet.runner.resources.hosts import HOST_TIMEOUT_S, Hosts
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
@@ -25,7 +25,7 @@ from benchfleet.runner.run_state import RunState
 
 
 class HostLifecycle:
-    """Sees to the machines of one runner."""
+    """Follows the hosts and slots of one runner as they come and go."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class HostLifecycle:
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now
-        elif now - self._alone_since > PATIENCE:
-            self._state.broken = f"no machine came within {PATIENCE:g} s ({self._hosts.why})"
+        elif now - self._alone_since > HOST_TIMEOUT_S:
+            self._state.broken = f"no machine came within {HOST_TIMEOUT_S:g} s ({self._hosts.why})"
 
     def _waits_for_hosts(self) -> bool:
         """Whether cells are left for hosts that are away alone, and no slot does anything."""
-        if not self._hosts.expecting or self._state.short_of_room:
+        if not self._hosts.expecting or self._state.short_of_disk:
             return False
         if not self._slots.all_idle:
             return False
@@ -81,28 +81,28 @@ class HostLifecycle:
         )
         self._autoscaler.look()  # before slots are opened: there may be fewer than there are seats
         if not doubted:
-            shown = ", ".join(device.label for device in event.devices)
-            self._state.say("host_ready", host=event.host, slots=event.slots, devices=shown)
-            self._keep("host_ready", host=event.host, slots=event.slots, devices=shown)
+            labels = ", ".join(device.label for device in event.devices)
+            self._state.notify("host_ready", host=event.host, slots=event.slots, devices=labels)
+            self._record("host_ready", host=event.host, slots=event.slots, devices=labels)
 
     def host_lost(self, event: HostLost) -> None:
         """It cannot be used now; each of its slots was lost before."""
         self._hosts.lost(event)
         self._devices.remove(event.host)
-        self._state.say("host_lost", host=event.host, message=event.reason, hopeless=event.hopeless)
-        self._keep("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
+        self._state.notify(
+            "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
+        )
+        self._record("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
         if not self._devices.able:
             self._state.broken = f"no machine can be used ({self._hosts.why})"
 
-    def _keep(self, kind: str, **data: Any) -> None:
-        """Let the campaign's history tell of its hosts, too."""
-        with contextlib.suppress(
-            LedgerFull, LedgerAway
-        ):  # the run waits for room, its history does not
+    def _record(self, kind: str, **data: Any) -> None:
+        """Record an event of a host in the history."""
+        with contextlib.suppress(LedgerFull, LedgerAway):  # the history does not wait
             self._ledger.record(Event(kind=kind, data=data))
 
     def _doubt(self, host: str, reason: str) -> None:
-        """Open nothing there until its engine has said what holds of it."""
+        """Open no slot there until its engine reports again."""
         self._hosts.doubt(host, reason)
         self._devices.remove(host)
 
@@ -112,35 +112,35 @@ class HostLifecycle:
         slot.load_key = event.loaded
         self._slots.count(slot)
         self._devices.started_well(slot)
-        self._state.say("slot_ready", slot=slot.id, hello=event.hello)
+        self._state.notify("slot_ready", slot=slot.id, hello=event.hello)
         claim, slot.reserved = slot.reserved, None
         if claim is not None:
-            if self._state.over:
+            if self._state.ends:
                 self._lifecycle.let_go(claim, "its runner ends")
             else:
                 self._lifecycle.begin(slot, claim)
 
     def slot_quiet(self, slot: Slot, event: SlotQuiet) -> None:
-        """Nothing is heard of it; its engine ends it where that stays so."""
+        """Warn of a slot that sends nothing; its engine ends it if it stays silent."""
         cell = slot.attempt.claim.path if slot.attempt else ""
-        why = f"nothing is heard of slot {slot.id}; it is ended after {event.ended_at:g} s of that"
-        self._state.say("warning", cell=cell, message=why)
+        why = f"slot {slot.id} sends nothing; it is killed after {event.ended_at:g} s of silence"
+        self._state.notify("warning", cell=cell, message=why)
 
     def slot_lost(self, slot: Slot, event: SlotLost) -> None:
         """Its devices are free; what it ran ends with a reason."""
-        self._slots.gone(slot)
+        self._slots.closed(slot)
         if event.host_lost:
             self._doubt(slot.spec.host, event.reason)
         if not (event.expected or event.busy or event.trial):
-            self._state.say("slot_lost", slot=slot.id, message=event.reason)
+            self._state.notify("slot_lost", slot=slot.id, message=event.reason)
         why = f"its slot ended: {event.reason}"
         if event.trial:
             self._trial_failed(slot, event.trial)
         elif slot.attempt is not None:
-            found = find_exit_cause(event, log_tail(slot.attempt.folder.log))
-            self.heed(slot, slot.attempt, slot.attempt.stage, found.kind)
-            self._lifecycle.fail(slot.attempt, slot.attempt.stage, found.kind, found.message)
-        elif slot.reserved is not None and (self._state.over):
+            cause = find_exit_cause(event, log_tail(slot.attempt.folder.log))
+            self.handle_failure(slot, slot.attempt, slot.attempt.stage, cause.kind)
+            self._lifecycle.fail(slot.attempt, slot.attempt.stage, cause.kind, cause.message)
+        elif slot.reserved is not None and (self._state.ends):
             self._lifecycle.let_go(slot.reserved, "its runner ends")
         elif slot.reserved is not None and self._hosts.is_away(slot.spec.host):
             self._lifecycle.let_go(slot.reserved, why)
@@ -152,8 +152,8 @@ class HostLifecycle:
             if slot.reserved is not None:
                 self._lifecycle.let_go(slot.reserved, why)
             if self._devices.set_aside(slot, event.unfit, self._inbox.now()):
-                left = f"{slot.shown.devices} is left alone, and looked at again now and then"
-                self._state.say("warning", message=f"{left}: {event.reason}")
+                message = f"{slot.display.devices} is left alone, and looked at again now and then"
+                self._state.notify("warning", message=f"{message}: {event.reason}")
         elif slot.reserved is not None:
             self._fail_unstarted(slot, slot.reserved, why)
         elif event.host_lost:
@@ -161,22 +161,22 @@ class HostLifecycle:
         elif not slot.ready and not event.expected and self._devices.started_badly(slot):
             self._left_out(slot, f"slots do not start ({event.reason}); see {slot.spec.log}")
 
-    def heed(self, slot: Slot, attempt: Attempt, stage: Stage, kind: Kind) -> None:
-        """Act on what a failure says of the machine, whatever it was that failed."""
+    def handle_failure(self, slot: Slot, attempt: Attempt, stage: Stage, kind: Kind) -> None:
+        """Act on what a failure says about the host."""
         if kind == "oom":
             self._autoscaler.ran_out(slot, attempt.claim.lease.fingerprint)
         elif kind == "gpu_fault" and self._devices.faulted(slot, attempt.claim.cell):
             self._left_out(slot, "a GPU failed there under two cells in a row")
         elif kind == "disk_full" and not slot.spec.host:
             if stage == "collect":
-                self._state.refused()
+                self._state.disk_refused()
             else:  # of some disk here; that of the results tells itself
-                self._state.see_room()
+                self._state.check_disk()
         elif kind == "disk_full":
-            places = [device.index for device in slot.spec.devices]
-            if self._devices.set_aside(slot, places, self._inbox.now()):
-                full = f"the disk of {slot.spec.host} is full: {slot.shown.devices} is left alone"
-                self._state.say("warning", message=f"{full}, and looked at again now and then")
+            gpus = [device.index for device in slot.spec.devices]
+            if self._devices.set_aside(slot, gpus, self._inbox.now()):
+                full = f"the disk of {slot.spec.host} is full: {slot.display.devices} is left alone"
+                self._state.notify("warning", message=f"{full}, and looked at again now and then")
             if slot.idle:
                 self._slots.retire(slot)
 
@@ -192,7 +192,7 @@ class HostLifecycle:
 
     def _left_out(self, slot: Slot, why: str) -> None:
         """Say that a slot's devices are used no more."""
-        self._state.say("warning", message=f"{slot.shown.devices} is left out: {why}")
+        self._state.notify("warning", message=f"{slot.display.devices} is left out: {why}")
         if not self._devices.able:
             self._state.broken = why
 

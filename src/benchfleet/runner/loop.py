@@ -21,10 +21,10 @@ from benchfleet.runner.recovery.startup import (
     remove_late_attempts,
 )
 from benchfleet.runner.scheduler.eta import eta
-from benchfleet.runner.worker_options import LOOK_EVERY
+from benchfleet.runner.worker_options import LOOK_EVERY_S
 
-BURST = 5e-3  # seconds for which arrivals are taken in before idle slots claim together
-HERD = 0.1  # seconds over which runners that heard the same look at the ledger
+CLAIM_BATCH_S = 5e-3  # seconds for which arrivals are taken in before idle slots claim together
+LOOK_JITTER_S = 0.1  # seconds over which runners that heard the same look at the ledger
 ETA_EVERY_S = 5e-3  # seconds for each slot, between two looks at how long it should still take
 
 
@@ -75,9 +75,9 @@ class Runner:
         )
         self._next_look = 0.0
         self._claim_by: float | None = None  # when idle slots claim, whatever still arrives
-        self._woke = False  # the look before was late
+        self._was_asleep = False  # the look before was late
         self._waits_for = ""  # the runner that holds what is left
-        self._told_kept_off: set[str] = set()
+        self._reported_exclusions: set[str] = set()
 
     def run(self) -> RunEnd:
         """Run to the end. Raises `LedgerUnreachable` when the ledger is gone."""
@@ -86,13 +86,13 @@ class Runner:
             self._worker_time.begin(began)
             self._enroll()
             if self._options.stays or self._gates.begin(began) or self._unfinished():
-                self._scheduler.survey()
-                self._tell_kept_off()
+                self._scheduler.load_state()
+                self._report_exclusions()
                 self._scheduler.enrolled = self._options.follows  # perhaps since it was looked at
                 self._scheduler.decided = True
                 self._heartbeat.start()
                 self._commands.begin()
-                self._state.see_room()
+                self._state.check_disk()
                 self._autoscaler.look()
                 self._serving.set()
                 self._worker_time.keep()
@@ -106,16 +106,16 @@ class Runner:
                     if self._inbox.now() >= self._next_look:
                         self._look()
         finally:
-            self._state.ending.set()  # first: what waits for room is not to keep slots waiting
+            self._state.stop_waiting.set()  # first: nothing may keep slots waiting
             self._engine.shutdown()
-            self._let_publisher_end()
+            self._drain_publisher()
             self._heartbeat.stop()
             self._commands.end()
             with contextlib.suppress(LedgerUnreachable):  # then the leases run out by themselves
-                self._ledger.release(self._heartbeat.held(), "its runner ended")
+                self._ledger.release(self._heartbeat.leases(), "its runner ended")
         counted, now = self._count_at_the_end(), self._inbox.now()
         seconds = now - began
-        self._state.say("run_ended", seconds=seconds)
+        self._state.notify("run_ended", seconds=seconds)
         return RunEnd(
             progress=self._state.progress,
             ran=self._lifecycle.ran,
@@ -129,54 +129,54 @@ class Runner:
     def _count_at_the_end(self) -> bool:
         """Whether others' work shows too. A server that is away is waited for, unless the run was
         ended: nothing runs that would be kept from it. What is sent afterwards does not wait."""
-        if (counted := self._state.count()) or self._state.over:
+        if (counted := self._state.count()) or self._state.ends:
             return counted
-        self._state.say("waiting", message="the ledger's server, to see how all cells ended")
+        self._state.notify("waiting", message="the ledger's server, to see how all cells ended")
         self._serving.clear()
         counted = self._state.count()
         self._serving.set()
         return counted
 
-    def _let_publisher_end(self) -> None:
+    def _drain_publisher(self) -> None:
         """What is being sealed and finished is not to be released."""
         while self._publisher.under_way:
-            if isinstance(arrival := self._inbox.take(LOOK_EVERY), Concluded):
+            if isinstance(arrival := self._inbox.take(LOOK_EVERY_S), Concluded):
                 with contextlib.suppress(LedgerError):  # one such error ends the run already
                     self._lifecycle.concluded(arrival)
 
     def _enroll(self) -> None:
-        found = adopt_published(self._ledger, self._layout, self._enrolled, seen=self._taking_in)
+        adopted = adopt_published(self._ledger, self._layout, self._enrolled, seen=self._taking_in)
         if self._options.enrolls:
             self._ledger.enroll(self._enrolled)
         self._ledger.reap()
         self._state.count()
         self._state.progress.reused = self._state.progress.states.get("success", 0)
-        self._state.say("run_started")
-        if found.taken:
-            results = counted(found.taken, "result")
-            told = f"took in {results} from here that the ledger did not know of"
-            self._state.say("warning", message=told)
-        for path, why in found.refused:
-            self._state.say("warning", cell=path, message=why)
+        self._state.notify("run_started")
+        if adopted.entered:
+            results = counted(adopted.entered, "result")
+            message = f"entered {results} of this folder that the ledger did not have"
+            self._state.notify("warning", message=message)
+        for path, why in adopted.refused:
+            self._state.notify("warning", cell=path, message=why)
         for late in publish_committed(self._ledger, self._layout, publish_all=self._publish_all):
             kind: NoticeKind = "warning" if late.problem else "published_late"
-            self._state.say(kind, cell=late.path, message=late.problem)
+            self._state.notify(kind, cell=late.path, message=late.problem)
         remove_late_attempts(self._ledger, self._layout)
         remove_empty_folders(self._layout)
 
     def _taking_in(self, done: int, of: int) -> None:
-        """Show progress on a hosted repository, which takes some seconds for each batch."""
+        """Show progress: a hosted repository takes some seconds for each batch."""
         if self._ledger.hosted:
             self._state.count()
-            message = f"the ledger, to be told of results from here: {done} of {of}"
-            self._state.say("waiting", message=message)
+            message = f"the ledger, to enter results of this folder: {done} of {of}"
+            self._state.notify("waiting", message=message)
 
-    def _tell_kept_off(self) -> None:
+    def _report_exclusions(self) -> None:
         """Say what is new of which cells machines may not have, and why."""
-        for what in self._scheduler.kept_off():
-            if what not in self._told_kept_off:
-                self._state.say("kept_off", message=what)
-            self._told_kept_off.add(what)
+        for what in self._scheduler.explain_exclusions():
+            if what not in self._reported_exclusions:
+                self._state.notify("kept_off", message=what)
+            self._reported_exclusions.add(what)
 
     # Between arrivals
 
@@ -191,7 +191,7 @@ class Runner:
     def _goes_on(self) -> bool:
         if self._publisher.under_way or self._slots.any_busy or self._claim_by is not None:
             return True
-        if self._state.over:
+        if self._state.ends:
             return False
         if self._options.stays:
             return True
@@ -200,57 +200,57 @@ class Runner:
         if not self._gates.any:
             return False
         self._scheduler.follow()
-        self._gates.heed()
+        self._gates.refresh()
         if self._unfinished():
             self._fill()
             return True
         return self._gates.may_open(self._inbox.now(), ran=self._lifecycle.ran)
 
     def _unfinished(self) -> bool:
-        """Whether a cell is left that this runner could still see to its end."""
+        """Whether a cell is left that this runner could still run or wait for."""
         states: Sequence[State] = ["pending", "running"]
-        held = None
+        running = None
         try:
             for record in self._ledger.cells(states=states, fingerprints=self._devices.able):
                 if record.state == "pending":
                     return True
-                held = held or record
+                running = running or record
         except LedgerAway:
             return True
-        if held is not None and held.runner not in ("", self._runner, self._waits_for):
-            self._waits_for = held.runner
+        if running is not None and running.runner not in ("", self._runner, self._waits_for):
+            self._waits_for = running.runner
             self._state.count()
-            told = f"runner {held.runner[:8]} holds it; were it dead, its lease runs out soon"
-            self._state.say("waiting", cell=held.path, message=told)
-        return held is not None
+            message = f"runner {running.runner[:8]} holds it; if dead, its lease expires soon"
+            self._state.notify("waiting", cell=running.path, message=message)
+        return running is not None
 
     def _look(self) -> None:
-        """See to what nobody tells: leases that ran out, back-offs over, cells too slow."""
+        """Handle what no event reports: expired leases, ended back-offs, timeouts."""
         late = self._inbox.now() - self._next_look
         self._next_look = self._inbox.now() + self._worker_time.pause
         # Suspended, or a slow disk: what is ours is not to be reaped. Nor is, in the first look,
         # what others hold: where the machine slept they are just waking up, too.
-        waking = late > LOOK_EVERY or self._heartbeat.behind()
+        waking = late > LOOK_EVERY_S or self._heartbeat.behind()
         if waking:
             self._heartbeat.renew()
-        if not waking or self._woke:
-            self._state.tell_reaped(self._ledger.reap())
-        self._woke = waking
-        self._termination.end_expired(excused=late if late > LOOK_EVERY else 0.0)
+        if not waking or self._was_asleep:
+            self._state.report_reaped(self._ledger.reap())
+        self._was_asleep = waking
+        self._termination.end_expired(excused=late if late > LOOK_EVERY_S else 0.0)
         self._scheduler.follow()
-        if self._scheduler.placed:
-            self._tell_kept_off()
+        if self._scheduler.placement_is_new:
+            self._report_exclusions()
         self._lifecycle.cancellation.look()
-        self._state.see_room()
+        self._state.check_disk()
         self._host_lifecycle.look()
         self._commands.look()
         self._autoscaler.look()
         self._worker_time.keep()
-        self._gates.heed()
+        self._gates.refresh()
         self._fill()
         self._worker_time.rest()
         if self._worker_time.works:
-            self._next_look = min(self._next_look, self._inbox.now() + LOOK_EVERY)
+            self._next_look = min(self._next_look, self._inbox.now() + LOOK_EVERY_S)
         self._update_eta()
 
     def _update_eta(self) -> None:
@@ -266,18 +266,20 @@ class Runner:
         self._claim_by = None
 
     def _claim(self) -> None:
-        if self._state.over or self._state.short_of_room:
+        if self._state.ends or self._state.short_of_disk:
             return
         states, writing = self._state.progress.states, bool(self._publisher.under_way)
         if not self._gates.admits(states, writing=writing):
             return
         for slot in self._scheduler.fill():
-            self._state.say("slot_opening", slot=slot.id, devices=slot.shown.devices)
+            self._state.notify("slot_opening", slot=slot.id, devices=slot.display.devices)
 
     def _handle(self, event: RunnerEvent) -> None:
         has_room = not self._slots.any_busy or self._slots.any_idle
         if self._handlers.handle(event):
-            self._claim_by = self._claim_by or self._inbox.now() + BURST
+            self._claim_by = self._claim_by or self._inbox.now() + CLAIM_BATCH_S
         elif isinstance(event, LedgerChanged) and has_room:
             # not all at once: many hear it
-            self._next_look = min(self._next_look, self._inbox.now() + HERD * self._random())
+            self._next_look = min(
+                self._next_look, self._inbox.now() + LOOK_JITTER_S * self._random()
+            )

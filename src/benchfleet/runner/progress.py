@@ -1,4 +1,4 @@
-"""What a run knows of itself while it goes: counts, what each slot does, and how long still."""
+"""The progress of a run: counts, what each slot does, and the time left."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NoticeKind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """One thing that happened, for whoever watches the run."""
+    """An event that the observer of a run displays."""
 
     kind: NoticeKind
     cell: str = ""
@@ -72,8 +72,8 @@ class Running:
 
     def tokens_per_second(self, now: float) -> float | None:
         """Generated, since the benchmark began; None where none were counted."""
-        asked = now - self.asked_since
-        return self.generated / asked if self.generated and asked > 0 else None
+        seconds = now - self.asked_since
+        return self.generated / seconds if self.generated and seconds > 0 else None
 
     def rest(self) -> None:
         """Nothing runs."""

@@ -1,4 +1,4 @@
-"""How a run stands: its counts, whether it may begin anything, why it ends, and who is told."""
+"""The state of a run: its counts, whether it may begin cells, why it ends, and its observer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
 
 
 class RunState:
-    """What those who see to parts of one run share. `ending` is set when nothing is to be waited
-    for any more."""
+    """The state that all components of a run share. `stop_waiting` is set when none may wait."""
 
     def __init__(
         self,
@@ -27,43 +26,42 @@ class RunState:
         cells: Sequence[Cell],
         observer: Observer,
         disk_space: Callable[[], DiskSpace],
-        ending: threading.Event,
+        stop_waiting: threading.Event,
     ) -> None:
         self._ledger = ledger
         self._fingerprints = frozenset(str(cell.fingerprint) for cell in cells)
-        self._given_up: frozenset[str] = frozenset()
-        self._inbox, self._observer = inbox, observer
+        self._yielded: frozenset[str] = frozenset()
+        self._inbox, self._observe = inbox, observer
         floor = max((cell.limits.disk or 0 for cell in cells), default=0) or None
         self._disk_guard = DiskGuard(disk_space, floor=floor)
-        self.ending = ending
+        self.stop_waiting = stop_waiting
         self.progress = Progress(total=len(self._fingerprints))
         self.interrupts = 0
         self.broken = ""  # why the run ends early
 
     @property
-    def over(self) -> bool:
-        """Whether nothing is begun any more."""
+    def ends(self) -> bool:
+        """Whether no more cells begin."""
         return bool(self.interrupts or self.broken)
 
     @property
-    def short_of_room(self) -> bool:
-        """Whether nothing is begun until the disk has room."""
+    def short_of_disk(self) -> bool:
+        """Whether no cell begins until the disk has room."""
         return self._disk_guard.short
 
-    def take_in(self, fingerprints: Iterable[str]) -> None:
-        """The run is about these cells too."""
+    def add_cells(self, fingerprints: Iterable[str]) -> None:
+        """Add cells to the run."""
         self._fingerprints = self._fingerprints.union(fingerprints)
         self.count()
 
-    def give_up(self, fingerprints: Iterable[str]) -> None:
-        """Of all that the run was about, these cells, and no others, are others' now."""
-        self._given_up = frozenset(fingerprints)
+    def yield_cells(self, fingerprints: Iterable[str]) -> None:
+        """Leave these cells, and no others, to other runners."""
+        self._yielded = frozenset(fingerprints)
         self.count()
 
     def count(self) -> bool:
-        """Take the counts from the ledger, where other runners' work shows too. Where that is away
-        they stay as they were, and this is false."""
-        about = self._fingerprints - self._given_up
+        """Read the counts from the ledger, with other runners' work; False where it is away."""
+        about = self._fingerprints - self._yielded
         self.progress.total = len(about)
         try:
             records = self._ledger.cells(fingerprints=about)
@@ -73,30 +71,30 @@ class RunState:
             return False
         return True
 
-    def tell_reaped(self, fingerprints: Collection[str]) -> None:
-        """Say of cells that they were taken back from the dead."""
-        told = "the lease of its runner ran out; taken back"
+    def report_reaped(self, fingerprints: Collection[str]) -> None:
+        """Warn of cells whose leases expired."""
+        message = "the lease of its runner expired; the cell is pending again"
         with contextlib.suppress(LedgerAway):  # they are taken back all the same
             for record in self._ledger.cells(fingerprints=fingerprints) if fingerprints else ():
-                self.say("warning", cell=record.path, message=told)
+                self.notify("warning", cell=record.path, message=message)
 
-    def see_room(self) -> None:
-        """Look at the disk."""
-        if said := self._disk_guard.look(self._inbox.now()):
-            self.say("warning", message=said)
+    def check_disk(self) -> None:
+        """Check the free space of the disk."""
+        if message := self._disk_guard.check(self._inbox.now()):
+            self.notify("warning", message=message)
 
-    def refused(self, *, of: str = "results") -> None:
-        """The disk `of` these took no more: begin nothing until it has room."""
-        if said := self._disk_guard.refused(self._inbox.now(), of=of):
-            self.say("warning", message=said)
+    def disk_refused(self, *, of: str = "results") -> None:
+        """Begin no cell until the disk `of` these has room: it refused a write."""
+        if message := self._disk_guard.refused(self._inbox.now(), of=of):
+            self.notify("warning", message=message)
 
     def wrote(self) -> None:
-        """A result was written."""
+        """Reset the pause after refused writes."""
         self._disk_guard.wrote()
 
-    def say(
+    def notify(
         self, kind: NoticeKind, *, cell: str = "", slot: str = "", message: str = "", **data: Any
     ) -> None:
-        """Tell whoever watches."""
+        """Send a notice to the observer."""
         notice = Notice(kind=kind, cell=cell, slot=slot, message=message, data=data)
-        self._observer(notice, self.progress)
+        self._observe(notice, self.progress)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
 
-LOOK_EVERY = 1.0  # seconds between looks at what became claimable without an arrival
-SELDOM = 15.0  # seconds between two looks at most, where nothing is left and the runner stays
-KEPT = 60.0  # seconds for which models are kept while there is nothing to do
-GRACE = 30.0  # seconds that cells have to stop, after a runner's time is over
+LOOK_EVERY_S = 1.0  # seconds between looks at what became claimable without an arrival
+MAX_PAUSE_S = 15.0  # seconds between two looks at most, where nothing is left and the runner stays
+KEEP_MODELS_S = 60.0  # seconds for which models are kept while there is nothing to do
+STOP_GRACE_S = 30.0  # seconds that cells have to stop, after a runner's time is over
 
 
 def _no_more() -> Sequence[Cell]:
@@ -28,7 +28,7 @@ class WorkerOptions:
 
     enrolls: bool = True  # the cells are declared here; False: the ledger told of them
     more: Callable[[], Sequence[Cell]] = _no_more  # all it is about, after somebody enrolled others
-    given_up: Callable[[], Collection[str]] = _nothing  # those it was about, and others are now
+    yielded: Callable[[], Collection[str]] = _nothing  # those it was about, and others are now
     patient: bool = False  # waits for gates that are undecided, also where nobody works at them
     stays: bool = False  # also where nothing is left
     seconds: float | None = None  # after which it ends, and nothing is begun that would take longer
@@ -52,6 +52,6 @@ class IdleBackoff:
         if not self._stays or not idle:
             self.pause, self._since = self._least, None
             return False
-        self.pause = min(1.5 * self.pause, SELDOM)
+        self.pause = min(1.5 * self.pause, MAX_PAUSE_S)
         self._since = now if self._since is None else self._since
-        return now - self._since > KEPT
+        return now - self._since > KEEP_MODELS_S

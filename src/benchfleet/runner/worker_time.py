@@ -14,7 +14,7 @@ from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.run_state import RunState
 from benchfleet.runner.scheduler.gate_watcher import GateWatcher
 from benchfleet.runner.scheduler.scheduler import Scheduler
-from benchfleet.runner.worker_options import GRACE, LOOK_EVERY, IdleBackoff, WorkerOptions
+from benchfleet.runner.worker_options import LOOK_EVERY_S, STOP_GRACE_S, IdleBackoff, WorkerOptions
 
 
 class WorkerTime:
@@ -34,7 +34,7 @@ class WorkerTime:
         self._options, self._inbox = options, inbox
         self._state, self._slots, self._scheduler = state, slots, scheduler
         self._gates, self._termination = gates, termination
-        self._backoff = IdleBackoff(stays=options.stays, least=LOOK_EVERY)
+        self._backoff = IdleBackoff(stays=options.stays, least=LOOK_EVERY_S)
         self._until: float | None = None
         self._time_is_up = False
 
@@ -51,10 +51,10 @@ class WorkerTime:
     @property
     def works(self) -> bool:
         """Whether it looks as often as it ever does."""
-        return self._backoff.pause == LOOK_EVERY
+        return self._backoff.pause == LOOK_EVERY_S
 
     @property
-    def left(self) -> float | None:
+    def remaining(self) -> float | None:
         """Seconds; None where it stays for as long as there is work."""
         return None if self._until is None else self._until - self._inbox.now()
 
@@ -62,35 +62,35 @@ class WorkerTime:
         """Take in what was enrolled since, and see to the end of this runner's time."""
         if self._scheduler.enrolled:
             with contextlib.suppress(LedgerAway):  # then at a later look
-                self._take_in(self._options.more())
-        if (left := self.left) is None:
+                self._add_enrolled(self._options.more())
+        if (remaining := self.remaining) is None:
             return
-        self._scheduler.leave_out(left)
-        if left <= 0 and not self._time_is_up:
+        self._scheduler.drop_longer_than(remaining)
+        if remaining <= 0 and not self._time_is_up:
             self._time_is_up = True
             self._state.broken = self._state.broken or "the time of this runner is over"
-            self._state.ending.set()
+            self._state.stop_waiting.set()
             self._termination.stop_all(self._state.broken)
-        elif left < -GRACE:
+        elif remaining < -STOP_GRACE_S:
             self._termination.kill_all(self._state.broken)
 
-    def _take_in(self, cells: Sequence[Cell]) -> None:
+    def _add_enrolled(self, cells: Sequence[Cell]) -> None:
         running = {
             str(slot.attempt.claim.lease.fingerprint) for slot in self._slots if slot.attempt
         }
-        given_up = frozenset(self._options.given_up()) - running
-        self._gates.learn(cells, given_up)
-        if new := self._scheduler.take_in(cells):
+        yielded = frozenset(self._options.yielded()) - running
+        self._gates.learn(cells, yielded)
+        if new := self._scheduler.add_cells(cells):
             self._scheduler.decided = True
-            self._state.take_in(new)
-            self._state.say(
+            self._state.add_cells(new)
+            self._state.notify(
                 "warning", message=f"{counted(len(new), 'cell', 'were')} enrolled since; taken in"
             )
-        if self._scheduler.give_up(given_up):
-            self._state.give_up(given_up)
-            theirs = counted(len(given_up), "cell", "are")
+        if self._scheduler.yield_cells(yielded):
+            self._state.yield_cells(yielded)
+            theirs = counted(len(yielded), "cell", "are")
             message = f"by a newer plan {theirs} for others, and left to them"
-            self._state.say("warning", message=message)
+            self._state.notify("warning", message=message)
 
     def rest(self) -> None:
         """Look ever more seldom while there is nothing to do, and keep no model for nothing."""

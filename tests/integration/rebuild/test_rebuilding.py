@@ -21,7 +21,7 @@ def test_a_marked_result_without_its_twin_keeps_its_path(ledger: Ledger, layout:
     cell = sample_cell(version="2")
     path, digest = published(layout, cell, marked=True)
     told = rebuild(ledger, layout)
-    assert (told.taken, told.refused) == (1, ())
+    assert (told.entered, told.refused) == (1, ())
     assert states(ledger) == {path: "success"}
     (record,) = ledger.cells()
     assert record.outcome is not None
@@ -36,7 +36,7 @@ def test_rebuilding_again_changes_nothing(ledger: Ledger, layout: Layout) -> Non
     rebuild(ledger, layout)
     before = list(ledger.cells()), list(ledger.events())
     told = rebuild(ledger, layout)
-    assert (told.taken, told.known, told.refused) == (0, 1, ())
+    assert (told.entered, told.unchanged, told.refused) == (0, 1, ())
     assert (list(ledger.cells()), list(ledger.events())) == before
 
 
@@ -54,7 +54,7 @@ def test_a_published_result_is_more_than_an_older_failure(
 ) -> None:
     path, _ = published(layout, sample_cell())
     ledger.finish(claimed(ledger, sample_cell()).lease, outcome)
-    assert rebuild(ledger, layout).taken == 1
+    assert rebuild(ledger, layout).entered == 1
     assert states(ledger) == {path: "success"}
 
 
@@ -62,7 +62,7 @@ def test_a_published_result_of_a_cancelled_cell_is_taken(ledger: Ledger, layout:
     path, _ = published(layout, sample_cell())
     ledger.enroll([sample_cell()])
     ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell().fingerprint))
-    assert rebuild(ledger, layout).taken == 1
+    assert rebuild(ledger, layout).entered == 1
     assert states(ledger) == {path: "success"}
 
 
@@ -72,11 +72,11 @@ def test_a_lease_that_ran_out_is_taken_over_and_a_live_one_is_left_out_by_name(
     path, _ = published(layout, sample_cell())
     claimed(ledger, sample_cell())
     told = rebuild(ledger, layout)
-    assert told.taken == 0
+    assert told.entered == 0
     assert [(p, "another runner holds" in why) for p, why in told.refused] == [(path, True)]
     assert states(ledger) == {path: "running"}
     clock.advance(61)
-    assert rebuild(ledger, layout).taken == 1
+    assert rebuild(ledger, layout).entered == 1
     assert states(ledger) == {path: "success"}
 
 
@@ -84,7 +84,7 @@ def test_a_success_with_another_result_is_left_out_by_name(ledger: Ledger, layou
     path, _ = published(layout, sample_cell())
     ledger.finish(claimed(ledger, sample_cell()).lease, Outcome(state="success", digest="other"))
     told = rebuild(ledger, layout)
-    assert told.known == 0
+    assert told.unchanged == 0
     assert told.refused == ((path, "the ledger has another result for this cell"),)
 
 

@@ -86,7 +86,7 @@ def test_an_empty_ledger_beside_results_learns_of_them_and_nothing_runs_again(
     assert [name for _, name in again.engine.requests] == [cells(4)[3].id]
     assert (end.progress.reused, set(again.states().values())) == (3, {"success"})
     (said,) = again.said("warning")
-    assert said.message == "took in 3 results from here that the ledger did not know of"
+    assert said.message == "entered 3 results of this folder that the ledger did not have"
 
 
 def test_it_is_said_how_far_a_ledger_is_that_takes_long_to_be_told_of_results(
@@ -96,7 +96,7 @@ def test_it_is_said_how_far_a_ledger_is_that_takes_long_to_be_told_of_results(
     again = Stage(tmp_path)
     again.ledger.hosted = True
     again.run(cells(65))
-    told = "the ledger, to be told of results from here: {} of 65"
+    told = "the ledger, to enter results of this folder: {} of 65"
     assert [said.message for said in again.said("waiting")] == [told.format(n) for n in (0, 64, 65)]
 
 
@@ -108,5 +108,5 @@ def test_a_result_that_the_ledger_has_as_cancelled_or_of_another_content_is_not_
     published(layout, sample_cell(1))
     ledger.enroll([sample_cell(0)])
     ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell(0).fingerprint))
-    assert adopt_published(ledger, layout, [sample_cell(0), changed]).taken == 0
+    assert adopt_published(ledger, layout, [sample_cell(0), changed]).entered == 0
     assert states(ledger) == {sample_cell(0).id: "cancelled"}

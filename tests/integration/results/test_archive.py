@@ -36,7 +36,7 @@ def test_a_packed_log_is_as_good_as_the_log(study: Study) -> None:
     assert study.look() == study.look(quick=True) == []
     assert items(study, "raw") == []
     again = MemoryLedger()
-    assert (rebuild(again, study.layout).taken, rebuild(again, study.layout).refused) == (3, ())
+    assert (rebuild(again, study.layout).entered, rebuild(again, study.layout).refused) == (3, ())
 
 
 @pytest.mark.parametrize("act", ["move", "delete"])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.placement import Placing
+from benchfleet.domain.placement import Placement
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import AttemptRequest, Done, HostReady, SlotEvent, SlotId
 from benchfleet.runner.resources.shapes import Pool
@@ -25,9 +25,11 @@ def host_ready(name: str, slots: int = 1, *, gpus: int = 0, model: str = "") -> 
     return HostReady(host=name, devices=tuple(devices), slots=slots, threads=1)
 
 
-def planned(**given: Sequence[Cell]) -> Placing:
+def planned(**given: Sequence[Cell]) -> Placement:
     """A plan alone."""
-    return Placing(homes={str(cell.fingerprint): h for h, own in given.items() for cell in own})
+    return Placement(
+        planned_hosts={str(cell.fingerprint): h for h, own in given.items() for cell in own}
+    )
 
 
 def ran(stage: Stage) -> dict[str, list[str]]:

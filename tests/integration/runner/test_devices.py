@@ -23,7 +23,7 @@ from benchfleet.engines.base import (
     SlotSpec,
 )
 from benchfleet.runner.resources.devices import MAX_BAD_STARTS
-from benchfleet.runner.resources.quarantine import LOOK_AGAIN
+from benchfleet.runner.resources.quarantine import RETRY_DEVICE_S
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.sample_cells import sample_cell
 from stage import GPUS, Stage, cells, good
@@ -58,7 +58,9 @@ def test_a_busy_gpu_is_left_alone_said_once_and_the_others_go_on(stage: Stage) -
     opened = unfit(stage, 1, busy=True)
     end = stage.run(cells(20, gpus=1), GPUS)
     assert end.progress.states == {"success": 20}
-    assert opened == pytest.approx([0, LOOK_AGAIN, 2 * LOOK_AGAIN, 3 * LOOK_AGAIN], abs=5)
+    assert opened == pytest.approx(
+        [0, RETRY_DEVICE_S, 2 * RETRY_DEVICE_S, 3 * RETRY_DEVICE_S], abs=5
+    )
     (said,) = stage.warnings("gpu:1 is left alone")
     assert "ada: python3 (7)" in said
     assert not stage.said("slot_lost")

@@ -39,7 +39,7 @@ def test_a_disk_with_little_room_pauses_claims_and_nothing_else(stage: Stage) ->
     assert end.progress.states == {"success": 6}
     assert 300 <= end.seconds < 340
     assert len(stage.warnings("left, less than 1.0 GB")) == 1
-    assert len(stage.warnings("going on")) == 1
+    assert len(stage.warnings("cells begin again")) == 1
     done = [notice.data["took"] for notice in stage.said("cell_done")]
     assert done == [10.0] * 6
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchfleet.engines.base import Started
-from benchfleet.runner.commands.operator import STOP_GRACE
+from benchfleet.runner.commands.operator import STOP_GRACE_S
 from stage import GPUS, Stage, cells, good
 
 from .conftest import Person, said
@@ -70,7 +70,7 @@ def test_a_cell_that_does_not_stop_is_ended_and_goes_on_elsewhere(
     end = stage.run(cells(3))
     assert end.progress.states == {"success": 3}
     (released,) = stage.said("cell_released")
-    assert released.message == f"it did not stop within {STOP_GRACE:g} s"
+    assert released.message == f"it did not stop within {STOP_GRACE_S:g} s"
 
 
 def test_a_cell_that_only_loads_is_given_back_at_once(stage: Stage, person: Person) -> None:

@@ -15,7 +15,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, gate_reset
 from benchfleet.engines.base import AttemptRequest, SlotEvent, SlotId
-from benchfleet.runner.scheduler.gates import PATIENCE, GateConfig, Gates
+from benchfleet.runner.scheduler.gates import DECISION_TIMEOUT_S, GateConfig, Gates
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, good
@@ -137,7 +137,7 @@ def test_who_cannot_weigh_a_gate_waits_a_while_and_ends(stage: Stage, takes: flo
     stage.gate_config = GateConfig(phases=PHASES)
     end = stage.run(cells)
     assert end.progress.states == {"success": 1, "pending": 2}
-    assert PATIENCE < end.seconds < PATIENCE + 20
+    assert DECISION_TIMEOUT_S < end.seconds < DECISION_TIMEOUT_S + 20
     assert gates(stage) == {}
 
 
@@ -189,7 +189,7 @@ def test_phases_of_a_campaign_that_grew_are_learned_from_the_ledger(stage: Stage
     gated = Gates(gate_config, ledger=stage.ledger, cells=cells[:1], say=lambda decision: None)
     stage.ledger.record(CampaignRecord(name="study", phases=PHASES).event())
     gated.learn(cells, ())
-    assert gated.held() == [str(cells[1].fingerprint)]
+    assert gated.held_back() == [str(cells[1].fingerprint)]
 
 
 def test_phases_without_order_share_the_slots(stage: Stage) -> None:

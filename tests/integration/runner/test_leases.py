@@ -50,7 +50,7 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
 
     def robbed(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if not held:
-            (lease,) = stage.heartbeat.held()
+            (lease,) = stage.heartbeat.leases()
             held.append(lease)
             stage.ledger.release([lease], "taken away behind our back")
             (claim,) = claim_any(stage.ledger, RunnerId("thief"), 1)
@@ -67,9 +67,9 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
 
 def test_a_cell_that_ended_while_all_were_counted_is_not_counted_twice(stage: Stage) -> None:
     def robbed(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
-        if len(stage.heartbeat.held()) == 2 and not stage.thief:
+        if len(stage.heartbeat.leases()) == 2 and not stage.thief:
             lease = next(
-                one for one in stage.heartbeat.held() if one.fingerprint in request.attempt
+                one for one in stage.heartbeat.leases() if one.fingerprint in request.attempt
             )
             stage.ledger.release([lease], "taken away behind our back")
             (stage.thief,) = claim_any(stage.ledger, RunnerId("thief"), 1)
@@ -138,7 +138,7 @@ def test_the_last_counts_are_waited_for(stage: Stage) -> None:
 def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: Stage) -> None:
     def late(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if stage.thief is None:
-            (lease,) = stage.heartbeat.held()
+            (lease,) = stage.heartbeat.leases()
             stage.ledger.release([lease], "taken away behind our back")
             (claim,) = claim_any(stage.ledger, RunnerId("thief"), 1)
             stage.ledger.finish(claim.lease, Outcome(state="success", digest="theirs"))
@@ -246,4 +246,4 @@ def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stag
     assert waits.message.startswith("runner other holds it")
     (back,) = stage.said("warning")
     assert back.cell == waits.cell  # by its name
-    assert back.message == "the lease of its runner ran out; taken back"
+    assert back.message == "the lease of its runner expired; the cell is pending again"

@@ -40,7 +40,7 @@ def test_a_gpu_that_is_here_is_added_with_as_many_slots_as_the_others(
     assert [spec.devices[0].index for spec in stage.engine.opened] == [0, 1, 3]
     assert end.seconds < 40
     (answer,) = person.answers
-    assert answer.said == ("gpu:3 is added; it is looked at when a cell is to run there",)
+    assert answer.done == ("gpu:3 is added; it is looked at when a cell is to run there",)
     assert [slot.devices for slot in answer.slots] == ["gpu:0", "gpu:1", "gpu:3"]
 
 
@@ -51,7 +51,7 @@ def test_what_cannot_be_added_is_refused_with_what_there_is(
     person.asks(4, "drain", "gpu:3")
     stage.run(cells(4, gpus=1), GPUS)
     first, second = person.answers
-    assert first.said == ()
+    assert first.done == ()
     assert first.refused == (
         "no gpu:7 on this machine; there are gpu:0, gpu:1, gpu:2, gpu:3",
         "gpu:1 is part of this run already",
@@ -81,7 +81,7 @@ def test_asking_twice_changes_nothing(stage: Stage, person: Person) -> None:
     person.asks(28, "add", "cpu:1")
     end = stage.run(cells(10))
     assert end.progress.states == {"success": 10}
-    told = [(*answer.said, *answer.refused) for answer in person.answers]
+    told = [(*answer.done, *answer.refused) for answer in person.answers]
     assert told[1:] == [
         ("cpu:1 is drained already; no slot is on it",),
         ("cpu:1 is removed; no slot is on it",),
@@ -102,9 +102,9 @@ def test_the_signal_file_is_obeyed_once_and_what_is_wrong_in_it_is_told(
     assert not file.exists()
     assert len([text for text in said(stage) if text.startswith("cpu:1 is drained")]) == 1
     assert stage.warnings() == [
-        "slots.txt, line 4: add what? write add gpu:3",
-        "slots.txt, line 5: 'fetch' is none of add, drain, remove",
-        "slots.txt, line 6: 'gpu3' is no device; write gpu:3, cpu:0 or lab2/gpu:1",
+        "slots.txt, line 4: add names no device: write add gpu:3",
+        "slots.txt, line 5: invalid action 'fetch': use add, drain, remove",
+        "slots.txt, line 6: invalid device 'gpu3': write gpu:3, cpu:0 or lab2/gpu:1",
         "slots.txt, line 7: no cpu:9 in this run; there are cpu:0, cpu:1",
     ]
 

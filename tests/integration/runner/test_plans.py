@@ -22,7 +22,7 @@ def test_cells_go_to_the_host_of_the_plan(stage: Stage) -> None:
     of_two(stage, slots=2)
     all_ = cells(8)
     mine, theirs = all_[::2], all_[1::2]
-    stage.placing = lambda: planned(lab1=mine, lab2=theirs)
+    stage.placement = lambda: planned(lab1=mine, lab2=theirs)
     end = stage.run(all_, NOWHERE)
     assert end.progress.states == {"success": 8}
     assert {host: sorted(found) for host, found in ran(stage).items()} == {
@@ -35,7 +35,7 @@ def test_a_host_that_would_be_idle_takes_what_it_ends_sooner(stage: Stage) -> No
     of_two(stage)
     stage.engine.script = takes(stage, {"lab1": 10, "lab2": 10})
     all_ = cells(9)
-    stage.placing = lambda: planned(lab1=all_[:8], lab2=all_[8:])
+    stage.placement = lambda: planned(lab1=all_[:8], lab2=all_[8:])
     end = stage.run(all_, NOWHERE)
     assert end.progress.states == {"success": 9}
     assert Counter({host: len(found) for host, found in ran(stage).items()}) == {
@@ -52,7 +52,7 @@ def test_a_host_leaves_alone_what_the_one_of_the_plan_ends_before_it_has_loaded(
     of_two(stage)
     stage.engine.script = takes(stage, {"lab1": 10, "lab2": 10}, load=60)
     mine, theirs = cells(4, model="one"), [sample_cell(9, model="other")]
-    stage.placing = lambda: planned(lab1=mine, lab2=theirs)
+    stage.placement = lambda: planned(lab1=mine, lab2=theirs)
     end = stage.run([*mine, *theirs], NOWHERE)
     assert end.progress.states == {"success": 5}
     assert {host: len(found) for host, found in ran(stage).items()} == {"lab1": 4, "lab2": 1}
@@ -66,7 +66,7 @@ def test_a_host_that_is_much_slower_does_not_take_the_last_cells_from_a_fast_one
     stage.inbox.post(host_ready("lab2", 1, gpus=1, model="slow"))
     stage.engine.script = takes(stage, {"lab1": 10, "lab2": 200})
     all_ = [sample_cell(subset=f"s{number}") for number in range(30)]
-    stage.placing = lambda: planned(lab1=all_[:29], lab2=all_[29:])
+    stage.placement = lambda: planned(lab1=all_[:29], lab2=all_[29:])
     end = stage.run(all_, NOWHERE)
     assert end.progress.states == {"success": 30}
     assert len(ran(stage)["lab2"]) == 1
@@ -86,7 +86,7 @@ def test_a_host_of_the_plan_that_is_lost_stops_nothing(stage: Stage, hopeless: b
 
     stage.engine.script = loses_its_host
     all_ = cells(5)
-    stage.placing = lambda: planned(lab1=all_[:4], lab2=all_[4:])
+    stage.placement = lambda: planned(lab1=all_[:4], lab2=all_[4:])
     end = stage.run(all_, NOWHERE)
     assert end.progress.states == {"success": 5}
     assert {host: len(found) for host, found in ran(stage).items()} == {"lab1": 1, "lab2": 5}
@@ -97,7 +97,7 @@ def test_what_is_meant_for_a_host_waits_until_something_is_heard_of_it(stage: St
     stage.inbox.post(host_ready("lab2", 2))
     stage.inbox.post(host_ready("lab1", 2), after=7)
     all_ = cells(2)
-    stage.placing = lambda: planned(lab1=all_)
+    stage.placement = lambda: planned(lab1=all_)
     end = stage.run(all_, NOWHERE)
     assert end.progress.states == {"success": 2}
     assert set(ran(stage)) == {"lab1"}
@@ -109,7 +109,7 @@ def test_a_host_that_never_comes_holds_up_nobody(stage: Stage) -> None:
     stage.inbox.post(host_ready("lab2", 2))
     stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=5)
     all_ = cells(2)
-    stage.placing = lambda: planned(lab1=all_)
+    stage.placement = lambda: planned(lab1=all_)
     end = stage.run(all_, NOWHERE)
     assert end.progress.states == {"success": 2}
     assert set(ran(stage)) == {"lab2"}
@@ -120,7 +120,7 @@ def test_what_the_host_of_the_plan_cannot_take_is_anybodys(stage: Stage) -> None
     stage.inbox.post(host_ready("lab1", 1))
     stage.inbox.post(host_ready("lab2", 2, gpus=2))
     wide = [sample_cell(n, gpus=2) for n in range(2)]
-    stage.placing = lambda: planned(lab1=wide)
+    stage.placement = lambda: planned(lab1=wide)
     end = stage.run([*wide, sample_cell(9)], NOWHERE)
     assert end.progress.states == {"success": 3}
     assert {cell.id for cell in wide} <= set(ran(stage)["lab2"])
@@ -143,7 +143,7 @@ def test_a_host_of_the_plan_whose_devices_are_drained_holds_up_nobody(
     stage.engine.script = drained
     mine = [sample_cell(n, gpus=gpus) for n in range(6)]
     theirs = [sample_cell(n, gpus=1) for n in range(10, 12)]
-    stage.placing = lambda: planned(lab1=mine, lab2=theirs)
+    stage.placement = lambda: planned(lab1=mine, lab2=theirs)
     end = stage.run([*theirs, *mine], NOWHERE)
     assert end.progress.states == {"success": 8}
     assert len(ran(stage).get("lab1", ())) <= 2
@@ -156,7 +156,7 @@ def test_a_host_of_the_plan_on_which_no_slot_starts_holds_up_nobody(stage: Stage
     stage.inbox.post(HostReady(host="lab1", devices=(broken,), slots=1, threads=1))
     stage.inbox.post(host_ready("lab2", 1))
     all_ = cells(3)
-    stage.placing = lambda: planned(lab1=all_)
+    stage.placement = lambda: planned(lab1=all_)
     end = stage.run(all_, NOWHERE)
     assert end.progress.states == {"success": 3}
     assert set(ran(stage)) == {"lab2"}
@@ -166,7 +166,7 @@ def test_a_wide_cell_gets_the_devices_of_its_host_and_others_keep_theirs(stage: 
     of_two(stage, slots=2, gpus=2)
     wide = [sample_cell(n, gpus=2) for n in range(20, 22)]
     narrow = [sample_cell(n, gpus=1) for n in range(6)]
-    stage.placing = lambda: planned(lab1=[*wide, *narrow[:2]], lab2=narrow[2:])
+    stage.placement = lambda: planned(lab1=[*wide, *narrow[:2]], lab2=narrow[2:])
     end = stage.run([*narrow, *wide], NOWHERE)
     assert end.progress.states == {"success": 8}
     assert {cell.id for cell in wide} <= set(ran(stage)["lab1"])
@@ -174,7 +174,7 @@ def test_a_wide_cell_gets_the_devices_of_its_host_and_others_keep_theirs(stage: 
 
 def test_a_plan_outside_this_run_has_its_own_cells_go_first(stage: Stage) -> None:
     all_ = cells(6)
-    stage.placing = lambda: planned(elsewhere=all_[:4], **{"": all_[4:]})
+    stage.placement = lambda: planned(elsewhere=all_[:4], **{"": all_[4:]})
     end = stage.run(all_)
     assert end.progress.states == {"success": 6}
     assert set(ran(stage)[""][:2]) == {cell.id for cell in all_[4:]}
@@ -184,7 +184,7 @@ def test_a_newer_plan_is_gone_by_while_the_run_goes_on(stage: Stage) -> None:
     of_two(stage)
     all_ = cells(8)
     told = [planned(lab1=all_[:4], lab2=all_[4:])]
-    stage.placing = lambda: told[-1]
+    stage.placement = lambda: told[-1]
 
     def plans_again(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if len(told) == 1:

@@ -11,7 +11,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.plan import Plan
 from benchfleet.engines.base import AttemptRequest, Done, SlotEvent, SlotId
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.worker_options import SELDOM, WorkerOptions
+from benchfleet.runner.worker_options import MAX_PAUSE_S, WorkerOptions
 from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
@@ -55,7 +55,7 @@ def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(
     person.does(500, lambda: stage.ledger.enroll(known))
     person.does(600, lambda: stage.inbox.post(Interrupted(signal="SIGTERM")))
     end = stage.run(known[:2])
-    assert max(person.waits) == pytest.approx(SELDOM)
+    assert max(person.waits) == pytest.approx(MAX_PAUSE_S)
     assert slots == [0]
     assert end.progress.states == {"success": 4}
     assert end.interrupted
@@ -126,7 +126,7 @@ class _Planned:
     def __init__(self, stage: Stage, given: Sequence[Cell]) -> None:
         self._stage, self._number = stage, 0
         self._ever, self._now = list(given), list(given)
-        stage.options = WorkerOptions(more=lambda: self._now, given_up=self._given_up)
+        stage.options = WorkerOptions(more=lambda: self._now, yielded=self._yielded)
 
     def again(self, given: Sequence[Cell]) -> None:
         """Somebody plans again."""
@@ -135,7 +135,7 @@ class _Planned:
         hosts = {"lab": [str(cell.fingerprint) for cell in given]}
         self._stage.ledger.record(Plan(number=self._number, hosts=hosts).event())
 
-    def _given_up(self) -> set[str]:
+    def _yielded(self) -> set[str]:
         now = {str(cell.fingerprint) for cell in self._now}
         return {str(cell.fingerprint) for cell in self._ever} - now
 

@@ -93,4 +93,4 @@ def test_of_cells_that_were_claimed_together_only_the_one_that_is_to_have_anothe
     assert began == {refused.id: (2, 1)}  # the only slot that is open then
     assert (end.seconds, end.progress.states) == (3, {"success": 8})
     assert {record.attempt for record in ledger.cells() if record.id != refused.id} == {1}
-    assert stage.heartbeat.held() == []
+    assert stage.heartbeat.leases() == []

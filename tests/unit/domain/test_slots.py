@@ -36,7 +36,7 @@ def test_a_device_is_read_and_written_alike(text: str, name: DeviceName) -> None
     "text", ["gpu", "gpu:", "gpu:-1", "gpu:1:2", "/gpu:1", "GPU:1", "gpu:12345"]
 )
 def test_what_is_no_device_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no device; write gpu:3"):
+    with pytest.raises(ValueError, match="write gpu:3"):
         device_name(text)
 
 
@@ -56,7 +56,7 @@ def test_a_line_of_a_signal_file_is_an_order() -> None:
 
 @pytest.mark.parametrize("line", ["add", "add now", "drain now", "paint gpu:3", "list", "gpu:3"])
 def test_a_line_that_is_none_is_refused(line: str) -> None:
-    with pytest.raises(ValueError, match=r"is none of|what\?|is no device"):
+    with pytest.raises(ValueError, match=r"invalid action|names no device|invalid device"):
         parse_command(line)
 
 
@@ -64,7 +64,7 @@ def test_orders_and_answers_survive_the_ledger() -> None:
     order = SlotsCommand(action="drain", devices=(device_name("gpu:3"),), now=True)
     event = order.event("us")
     event = replace(event, seq=7, data=json.loads(json.dumps(dict(event.data))))
-    assert command_from(event) == replace(order, asked=7)
+    assert command_from(event) == replace(order, request=7)
     slot = SlotState(devices="gpu:3", state="benchmark", slot="us-1", cell="m/d/b", seconds=2.5)
-    answer = Answer(runner="us", asked=7, said=("done",), refused=("no",), slots=(slot,))
+    answer = Answer(runner="us", request=7, done=("done",), refused=("no",), slots=(slot,))
     assert answer_of(json.loads(json.dumps(dict(answer.event().data)))) == answer

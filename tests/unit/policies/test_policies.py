@@ -19,7 +19,7 @@ NAMES = ["fifo", "longest-first", "shortest-first", "warm-first"]
 
 
 def work(load_key: str, seconds: float, cells: int = 10, **named: object) -> Work:
-    return Work(load_key=load_key, cells=cells, seconds=seconds, known=True, **named)  # type: ignore[arg-type]
+    return Work(load_key=load_key, cells=cells, seconds=seconds, has_times=True, **named)  # type: ignore[arg-type]
 
 
 def order(preference: Preference | None) -> list[str]:

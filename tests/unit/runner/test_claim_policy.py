@@ -32,8 +32,8 @@ def mock(**model: Any) -> Cell:
 def reason(cell: Cell, *, trusted: bool = False, **changes: Any) -> str:
     """Why the cell is left for others; ``""`` where it runs here."""
     found = ClaimPolicy(trusted=trusted).sort([record(cell, **changes)])
-    assert len(found.cells) + len(found.left) == 1
-    return next(iter(found.left), "")
+    assert len(found.cells) + len(found.rejected) == 1
+    return next(iter(found.rejected), "")
 
 
 def test_a_cell_of_plugins_and_parameters_runs() -> None:
@@ -120,7 +120,7 @@ def test_only_allowed_models_are_taken() -> None:
     cells = [mock(name=name) for name in ("llama-8b", "llama-70b", "phi")]
     found = ClaimPolicy(models=("llama-*", "nobody")).sort(map(record, cells))
     assert [cell.model.name for cell in found.cells] == ["llama-8b", "llama-70b"]
-    assert found.left == {"its model is none of llama-*, nobody": (cells[2].id,)}
+    assert found.rejected == {"its model is none of llama-*, nobody": (cells[2].id,)}
 
 
 def test_what_the_ledger_says_since_changes_no_path_and_no_code() -> None:

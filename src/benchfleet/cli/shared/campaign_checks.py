@@ -35,7 +35,7 @@ from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.models.digest import hub_name, model_folder
 from benchfleet.planner.preview import planned
-from benchfleet.runner.disk_guard import FLOOR
+from benchfleet.runner.disk_guard import FLOOR_BYTES
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runs.registry import runs_of
 from benchfleet.study import Study
@@ -62,7 +62,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     models = {(cell.model.load_key, cell.model.source): cell.model for cell in cells}
     yield from _models(models.values())
     yield folder_check(
-        "results", study.layout.root, least=FLOOR, fix="name another folder with --results"
+        "results", study.layout.root, least=FLOOR_BYTES, fix="name another folder with --results"
     )
     yield from _store(study)
     yield from _ledger(study)

@@ -52,7 +52,7 @@ def _take_action(words: list[str]) -> Action:
 def _check_others(others: Sequence[str]) -> None:
     """Raises BenchfleetError where what is neither action nor device cannot be a campaign."""
     if len(others) > 1:
-        raise BenchfleetError(f"{others[1]!r} is no device; write gpu:3, cpu:0 or lab2/gpu:1")
+        raise BenchfleetError(f"invalid device {others[1]!r}: write gpu:3, cpu:0 or lab2/gpu:1")
     if others and "." not in others[0] and not Path(others[0]).exists():
         raise BenchfleetError(
             f"{others[0]!r} is no campaign file, no device and none of {', '.join(ACTIONS)}"

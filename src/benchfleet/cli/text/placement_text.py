@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchfleet.domain.placement import KeptOff, Placing
-from benchfleet.placement import placing_of
+from benchfleet.domain.placement import KeptOff, Placement
+from benchfleet.placement import load_placement
 from benchfleet.study import Study
 
 _SHOWN = 10  # lines
 
 
-def placing(study: Study, *, here: str = "") -> Placing:
-    """What the ledger's reports and plans say, where there is a ledger; see `placing_of`."""
+def placing(study: Study, *, here: str = "") -> Placement:
+    """What the ledger's reports and plans say, where there is a ledger; see `load_placement`."""
     return study.query(
-        lambda ledger: placing_of(study.campaign, ledger, here=here), default=Placing()
+        lambda ledger: load_placement(study.campaign, ledger, local_host=here), default=Placement()
     )
 
 

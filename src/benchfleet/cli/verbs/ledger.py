@@ -65,7 +65,7 @@ def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
         return 1 if told.refused else 0
     if moved:
         say(f"the damaged ledger is kept as {moved}")
-    print(f"{counted(told.taken, 'result')} taken in, {told.known} were known")
+    print(f"{counted(told.entered, 'result')} taken in, {told.unchanged} were known")
     for path, why in told.refused:
         say(f"  left out  {path}: {why}")
     return 1 if told.refused else 0

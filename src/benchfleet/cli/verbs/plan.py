@@ -53,7 +53,7 @@ def main(arguments: argparse.Namespace) -> int:
         missing=missing,
         ram=available_memory(),
         cores=cores(),
-        placing=found,
+        placement=found,
     )
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept = [one for one in found.kept_off(open_) if one.host not in ("", study.host)]

@@ -18,10 +18,10 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import duration
 from benchfleet.domain.slots import (
     ADDED,
+    ANSWERED,
     ENDED,
     FREED,
     REMOVED,
-    TOLD,
     Answer,
     SlotsCommand,
     SlotState,
@@ -32,7 +32,7 @@ from benchfleet.study import Study, open_study
 
 _PATIENCE = 10.0  # seconds for an answer; a runner looks once a second
 _EVERY = 0.1  # seconds between looks at the ledger
-_FOLLOWED = (TOLD, FREED, ENDED)  # what is waited for
+_FOLLOWED = (ANSWERED, FREED, ENDED)  # what is waited for
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +117,7 @@ def _answers(ledger: Ledger, asked: dict[int, RunningRunner]) -> dict[int, Answe
 
     def all_answered(events: Sequence[Event]) -> bool:
         for event in events:
-            if event.kind == TOLD and event.data.get("asked") in asked:
+            if event.kind == ANSWERED and event.data.get("asked") in asked:
                 found[event.data["asked"]] = answer_of(event.data)
         return len(found) == len(asked)
 
@@ -186,11 +186,11 @@ def _show(
         if answer is None:
             print("  does not answer; it is gone, suspended, or cannot reach the ledger")
             continue
-        for message in answer.said:
+        for message in answer.done:
             say(f"  {message}")
         for message in answer.refused:
             say(f"refused: {message}", to=sys.stderr)
-        if not answer.said and not answer.refused:
+        if not answer.done and not answer.refused:
             _show_slots(answer.slots)
     return code
 
@@ -215,6 +215,6 @@ def _as_json(one: RunningRunner, answer: Answer | None) -> dict[str, object]:
         "answered": answer is not None,
     }
     if answer is not None:
-        told["said"], told["refused"] = answer.said, answer.refused
+        told["said"], told["refused"] = answer.done, answer.refused
         told["slots"] = [vars(slot) for slot in answer.slots]
     return told

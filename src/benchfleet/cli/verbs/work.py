@@ -88,9 +88,9 @@ def main(arguments: argparse.Namespace) -> int:
         cells = [cell for cell in cells if allowed(cell, models)]
         cells = run.allowed_here(arguments, study, cells)
     if not cells and worker.follows and not arguments.forever:
-        if given is not None and not left.left:
+        if given is not None and not left.rejected:
             return _nothing_given(arguments, study, given)
-        if not left.left:
+        if not left.rejected:
             raise BenchfleetError(_nothing_there(study))
     _tell_left(arguments, left)
     devices = options.requested_devices(arguments, study.campaign)
@@ -128,7 +128,7 @@ def _worker_options(arguments: argparse.Namespace, worker: _Worker) -> WorkerOpt
         seconds=arguments.max_hours and 3600 * arguments.max_hours,
     )
     if worker.follows:
-        worker_options = replace(worker_options, more=worker.more, given_up=worker.given_up)
+        worker_options = replace(worker_options, more=worker.more, yielded=worker.yielded)
     return worker_options
 
 
@@ -171,7 +171,7 @@ class _Worker:
         self.look()
         return self.cells
 
-    def given_up(self) -> Collection[str]:
+    def yielded(self) -> Collection[str]:
         """The cells that a newer plan gives to others."""
         return self._ever.keys() - {str(cell.fingerprint) for cell in self.cells}
 
@@ -181,11 +181,11 @@ class _Worker:
         if given is not None and asked.campaign is not None:
             cells, _ = assigned_cells(given, self._bench)
             cells = filter_cells(cells, only=asked.only, exclude=asked.exclude)
-            cells = [cell for cell in cells if self._claim_policy.wants(cell)]
+            cells = [cell for cell in cells if self._claim_policy.accepts(cell)]
             here = self._bench.allowed_here(cells)
             barred = tuple(cell.id for cell in cells if cell not in set(here))
             why = f"'runners' does not let {self._bench.host} run them"
-            return VettedCells(cells=tuple(here), left={why: barred} if barred else {})
+            return VettedCells(cells=tuple(here), rejected={why: barred} if barred else {})
         found = self._claim_policy.sort(self._chosen())
         if given is None:
             return found
@@ -242,9 +242,9 @@ def _nothing_there(study: Study) -> str:
 def _tell_left(arguments: argparse.Namespace, vetted: VettedCells) -> None:
     """Name the cells that this host leaves for others, with the reason."""
     stream = run.beside(arguments)
-    for why, ids in vetted.left.items():
+    for why, ids in vetted.rejected.items():
         some = ", ".join(ids[:_SHOWN]) + (", …" if len(ids) > _SHOWN else "")
         say(f"left for others: {counted(len(ids), 'cell')} ({some}): {why}", to=stream)
-    if any("names code" in why for why in vetted.left):
+    if any("names code" in why for why in vetted.rejected):
         hint = "give the campaign's file, or say --trust-campaign if you trust whoever enrolled it"
         print(f"to run code that the ledger names: {hint}", file=stream)

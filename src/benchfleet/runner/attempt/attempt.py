@@ -50,9 +50,9 @@ class Attempt:
     @property
     def usage(self) -> Usage:
         """What it used up."""
-        told = self.telemetry
-        peaks = {"ram": told.ram, "gpu_memory": told.gpu_memory}
-        return Usage.at(self.rate, self.took, joules=told.joules, **peaks)
+        telemetry = self.telemetry
+        peaks = {"ram": telemetry.ram, "gpu_memory": telemetry.gpu_memory}
+        return Usage.at(self.rate, self.took, joules=telemetry.joules, **peaks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ _CRASHES: Mapping[int, str] = {
     signal.SIGFPE: "it divided by zero",
 }
 _KILLS = {signal.SIGKILL, signal.SIGTERM}  # from outside: its log says nothing of why
-_SHELLS_OWN = 128  # a shell adds the number of the signal to this
-_LONGEST = 300  # characters of a line that is shown
+_SHELL_SIGNAL_OFFSET = 128  # a shell adds the number of the signal to this
+_MAX_LINE_CHARS = 300  # characters of a line that is shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,8 @@ class ExitCause:
 
 
 def find_exit_cause(lost: SlotLost, tail: str) -> ExitCause:
-    """What the end of a slot was, by its order of trust: what its supervisor saw, a host that is
-    gone, the first sign in the last lines of its log, the signal that it died of. That a disk
-    is full is no reason for a crash, and may have been said of something else."""
+    """Why a slot ended, by the most trusted source: its supervisor, a lost host, the first sign in
+    the end of its log, its signal. A full disk in the log does not explain a crash."""
     why = f"its slot ended: {lost.reason}"
     if lost.host_lost:
         return ExitCause(kind="host_lost", message=why)
@@ -43,9 +42,9 @@ def find_exit_cause(lost: SlotLost, tail: str) -> ExitCause:
     number = _signal(lost.exit_code)
     if number == signal.SIGKILL:
         return _killed(why, tail)
-    found = find_error_signature(tail) if number != signal.SIGTERM else None
-    if found and not (found.kind == "disk_full" and number in _CRASHES):
-        return ExitCause(kind=found.kind, message=f"{why}; its log: {found.line[:_LONGEST]}")
+    sign = find_error_signature(tail) if number != signal.SIGTERM else None
+    if sign and not (sign.kind == "disk_full" and number in _CRASHES):
+        return ExitCause(kind=sign.kind, message=f"{why}; its log: {sign.line[:_MAX_LINE_CHARS]}")
     if number in _CRASHES:
         return ExitCause(kind="crash", message=f"{why}; {_CRASHES[number]}")
     return ExitCause(kind="slot_lost", message=why)
@@ -55,7 +54,9 @@ def _killed(why: str, tail: str) -> ExitCause:
     """Nobody here killed it: the system's own words are all that can say why."""
     for line in tail.splitlines():
         if any(words in line.lower() for words in ("oom-kill", "oom_kill", "killed process")):
-            return ExitCause(kind="oom", message=f"{why}; its log: {line.strip()[:_LONGEST]}")
+            return ExitCause(
+                kind="oom", message=f"{why}; its log: {line.strip()[:_MAX_LINE_CHARS]}"
+            )
     return ExitCause(kind="slot_lost", message=why)
 
 
@@ -65,5 +66,5 @@ def _signal(code: int | None) -> int:
         return 0
     if code < 0:
         return -code
-    number = code - _SHELLS_OWN
+    number = code - _SHELL_SIGNAL_OFFSET
     return number if number in _CRASHES or number in _KILLS else 0

@@ -33,7 +33,7 @@ class LeaseHeartbeat:
     ) -> None:
         self._ledger, self._lost, self._broken, self._every = ledger, lost, broken, every
         self._clock, self._renewed = clock, clock()
-        self._held: dict[str, Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
         self._end = ending or threading.Event()
         self._thread = thread(target=self._keep, name="leases", daemon=True)
@@ -49,49 +49,49 @@ class LeaseHeartbeat:
 
     def hold(self, lease: Lease) -> None:
         with self._lock:
-            self._held[lease.fingerprint] = lease
+            self._leases[lease.fingerprint] = lease
 
     def drop(self, lease: Lease) -> None:
         with self._lock:
-            if self._held.get(lease.fingerprint) == lease:  # else a later attempt holds its own
-                del self._held[lease.fingerprint]
+            if self._leases.get(lease.fingerprint) == lease:  # else a later attempt holds its own
+                del self._leases[lease.fingerprint]
 
-    def held(self) -> list[Lease]:
+    def leases(self) -> list[Lease]:
         with self._lock:
-            return list(self._held.values())
+            return list(self._leases.values())
 
     def behind(self) -> bool:
         """Whether what is held should have been renewed long ago: the machine slept."""
-        return bool(self._held) and self._clock() - self._renewed > 2 * self._every
+        return bool(self._leases) and self._clock() - self._renewed > 2 * self._every
 
     def holds(self, fingerprint: str) -> bool:
         """Whether a lease of this cell is held."""
         with self._lock:
-            return fingerprint in self._held
+            return fingerprint in self._leases
 
-    def still(self, lease: Lease) -> bool:
+    def is_current(self, lease: Lease) -> bool:
         """Whether a lease is held yet; the ledger is asked where it may have run out meanwhile.
         Raises `LedgerUnreachable`."""
         if self.behind():
             self.renew()
         with self._lock:
-            return self._held.get(lease.fingerprint) == lease
+            return self._leases.get(lease.fingerprint) == lease
 
     def renew(self) -> None:
         """Renew everything once. Raises `LedgerUnreachable`."""
-        now, held = self._clock(), self.held()
-        if not held:
+        now, leases = self._clock(), self.leases()
+        if not leases:
             self._renewed = now
             return
-        good = {lease.fingerprint for lease in self._ledger.renew(held)}
+        good = {lease.fingerprint for lease in self._ledger.renew(leases)}
         self._renewed = now
-        for lease in held:
+        for lease in leases:
             with self._lock:
-                if self._held.get(lease.fingerprint) != lease:
+                if self._leases.get(lease.fingerprint) != lease:
                     continue  # ended while it was being renewed
                 if lease.fingerprint in good:
                     continue
-                del self._held[lease.fingerprint]
+                del self._leases[lease.fingerprint]
             self._lost(lease)
 
     def _keep(self) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from benchfleet.domain.attempt import Advice, Outcome
 from benchfleet.domain.failure import Failure
 
-FIRST_DELAY = 2.0  # seconds
-LONGEST_DELAY = 600.0
-MOST_LOSSES = 10  # hosts that a cell may lose before each further one uses up a try
-MOST_FULL = 3  # the same for disks other than that of the results, which is waited for
+FIRST_DELAY_S = 2.0  # seconds
+MAX_DELAY_S = 600.0
+MAX_FREE_HOST_LOSSES = 10  # hosts that a cell may lose before each further one uses up a try
+MAX_FREE_FULL_DISKS = 3  # the same for disks other than that of the results, which is waited for
 INFRASTRUCTURE = frozenset({"host_lost", "interrupted", "disk_full"})  # kinds that use up no try
 
 
@@ -24,7 +24,7 @@ class AttemptMemory:
     larger: int = 0  # bytes of more than its GPUs have, that others here do have; 0: none has
 
 
-def next_advice(failure: Failure, given: Advice, had: AttemptMemory) -> Advice | None:
+def next_advice(failure: Failure, advice: Advice, had: AttemptMemory) -> Advice | None:
     """What the next attempt is to do differently after a lack of memory; None where nothing is
     left, or it was no such failure.
 
@@ -35,18 +35,18 @@ def next_advice(failure: Failure, given: Advice, had: AttemptMemory) -> Advice |
     if failure.kind != "oom" or not failure.retryable:
         return None
     if failure.stage == "benchmark" and had.batch_size > 1:
-        return replace(given, batch_size=had.batch_size // 2)
-    if had.shared and not given.alone:
-        return replace(given, alone=True)
-    if had.larger > given.vram:
-        return replace(given, vram=had.larger)
+        return replace(advice, batch_size=had.batch_size // 2)
+    if had.shared and not advice.alone:
+        return replace(advice, alone=True)
+    if had.larger > advice.vram:
+        return replace(advice, vram=had.larger)
     return None
 
 
 def first_reason(after: Outcome | None, failure: Failure) -> Failure | None:
     """The cell's first true reason where `failure` is a later one; `after` is the outcome before.
 
-    What befell the machine is no reason of the cell's own, where there is another.
+    A failure of the infrastructure gives way to one of the cell.
     """
     before = after.reason if after else None
     if before is None or (before.kind in INFRASTRUCTURE and failure.kind not in INFRASTRUCTURE):
@@ -61,9 +61,9 @@ def charged(failure: Failure, *, before: int = 0) -> bool:
     or fills one disk after another, is more likely to be what does it.
     """
     if failure.kind == "host_lost":
-        return before >= MOST_LOSSES
+        return before >= MAX_FREE_HOST_LOSSES
     if failure.kind == "disk_full" and failure.stage != "collect":
-        return before >= MOST_FULL
+        return before >= MAX_FREE_FULL_DISKS
     return failure.kind not in INFRASTRUCTURE
 
 
@@ -80,5 +80,5 @@ def retry_in(
         return 0.0
     if not failure.retryable or tries >= allowed:
         return None
-    delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (tries - 1))
+    delay = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** (tries - 1))
     return delay * (0.5 + 0.5 * random())

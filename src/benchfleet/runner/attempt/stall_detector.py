@@ -131,7 +131,7 @@ def _collapse_reason(steps: Sequence[Step], lasting: float) -> str:
 def _is_slow(step: Step, earlier: Sequence[Step]) -> bool:
     """Whether it took far longer than earlier ones with comparable or longer texts."""
     prompt, answer = step.prompt / 2, step.answer / 2
-    alike = [one.pace for one in earlier if one.prompt >= prompt and one.answer >= answer]
-    if not prompt or len(alike) < MIN_SAMPLES:  # not every benchmark reports lengths
+    comparable = [one.pace for one in earlier if one.prompt >= prompt and one.answer >= answer]
+    if not prompt or len(comparable) < MIN_SAMPLES:  # not every benchmark reports lengths
         return False
-    return step.pace > TIMES_SLOWER * median(alike)
+    return step.pace > TIMES_SLOWER * median(comparable)

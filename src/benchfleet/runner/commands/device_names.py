@@ -22,20 +22,20 @@ class DeviceNames:
         self.removed: set[Device] = set()
 
     @property
-    def known(self) -> Mapping[DeviceName, Device]:
+    def known_devices(self) -> Mapping[DeviceName, Device]:
         """Every device that is or was part of this run."""
-        return {name_of(device): device for device in self._devices.known}
+        return {name_of(device): device for device in self._devices.known_devices}
 
     def named(self, name: DeviceName) -> Device:
         """One that is or was part of it. Raises DeviceError."""
-        known = self.known
-        if name not in known:
-            raise DeviceError(f"no {name} in this run; there are {listed(known)}")
-        return known[name]
+        known_devices = self.known_devices
+        if name not in known_devices:
+            raise DeviceError(f"no {name} in this run; there are {listed(known_devices)}")
+        return known_devices[name]
 
     def to_add(self, name: DeviceName) -> tuple[Device, str]:
         """The device, and what kept it out until now. Raises DeviceError."""
-        device = self.known.get(name)
+        device = self.known_devices.get(name)
         if device is None:
             return self._new(name), ""
         if device in self.removed:
@@ -48,9 +48,9 @@ class DeviceNames:
         machine = name.host or "this machine"
         if name.host and self._hosts.is_away(name.host):
             raise DeviceError(f"{name}: {name.host} is away ({self._hosts.why})")
-        kinds = {device.kind for device in self._devices.known if device.host == name.host}
+        kinds = {device.kind for device in self._devices.known_devices if device.host == name.host}
         if not kinds:
-            hosts = sorted({device.host or "this one" for device in self._devices.known})
+            hosts = sorted({device.host or "this one" for device in self._devices.known_devices})
             raise DeviceError(
                 f"{name}: {machine} takes no part in this run; its machines: {', '.join(hosts)}"
             )
@@ -62,32 +62,32 @@ class DeviceNames:
             )
         if name.kind == "cpu":
             return Device(kind="cpu", index=name.index, host=name.host)
-        there = self._hosts.spare(name.host) if name.host else self._gpus()
-        every = {name_of(device): device for device in (*self._of(name.host), *there)}
+        spare = self._hosts.spare(name.host) if name.host else self._gpus()
+        every = {name_of(device): device for device in (*self._of(name.host), *spare)}
         if name not in every:
             raise DeviceError(f"no {name} on {machine}; there are {listed(every)}")
         return every[name]
 
     def _of(self, host: str) -> Iterator[Device]:
-        return (device for device in self._devices.known if device.host == host)
+        return (device for device in self._devices.known_devices if device.host == host)
 
-    def shown(self, slots: Iterable[Slot], now: float) -> Iterator[SlotState]:
+    def states(self, slots: Iterable[Slot], now: float) -> Iterator[SlotState]:
         """Every slot, then every device that has none."""
-        taken: set[Device] = set()
+        in_use: set[Device] = set()
         for slot in slots:
-            taken.update(slot.spec.devices)
-            shown = slot.shown
+            in_use.update(slot.spec.devices)
+            states = slot.display
             yield SlotState(
-                devices=shown.devices,
-                state=f"{shown.stage}, then let go" if slot.left_out else shown.stage,
+                devices=states.devices,
+                state=f"{states.stage}, then let go" if slot.draining else states.stage,
                 slot=slot.id,
-                cell=shown.cell,
-                done=shown.done,
-                total=shown.total,
-                seconds=now - shown.since if shown.cell else None,
+                cell=states.cell,
+                done=states.done,
+                total=states.total,
+                seconds=now - states.since if states.cell else None,
             )
-        for name, device in sorted(self.known.items()):
-            if device not in taken:
+        for name, device in sorted(self.known_devices.items()):
+            if device not in in_use:
                 away = "away" if self._hosts.is_away(name.host) else "free"
                 why = "removed" if device in self.removed else self._devices.quarantine.why(device)
                 yield SlotState(devices=str(name), state=why or away)

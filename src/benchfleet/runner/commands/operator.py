@@ -1,4 +1,4 @@
-"""Obeying a person: devices are added, drained and removed while a run goes on."""
+"""Operator commands: devices are added, drained and removed during a run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from benchfleet.domain.humanize import counted
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import (
     ADDED,
-    ASKED,
     BEGAN,
     ENDED,
     FREED,
     REMOVED,
+    REQUESTED,
     Answer,
     DeviceName,
     SlotsCommand,
@@ -35,14 +35,14 @@ from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.run_state import RunState
 
-STOP_GRACE = 30.0  # seconds that a cell has to stop after the sample at hand
+STOP_GRACE_S = 30.0  # seconds that a cell has to stop after the sample at hand
 
 
 class OperatorCommands:
-    """Takes orders from the ledger and from the signal file, obeys them and answers.
+    """Takes commands from the ledger and the signal file, executes them and answers.
 
-    A drained device is given back by an order alone, and cells wait for it; one that was removed is
-    no part of this run any more, nor of later ones on this machine, until it is added.
+    Cells wait for a drained device until a command adds it again. A removed device is no part of
+    this run and of later ones on this machine until it is added.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class OperatorCommands:
         self._device_names = DeviceNames(devices, hosts, self._local_host.gpus)
         self._file = SignalFile(layout.orders, layout.slot_log(f"{self._runner[:8]}-orders"))
         self._began = False
-        self._asked: list[Event] = []  # since the last look
+        self._requests: list[Event] = []  # since the last look
         self._leaving: set[Device] = set()  # until no slot is on them
         self._stopping: dict[SlotId, tuple[str, float]] = {}  # attempt, and when it is ended
-        self._awaited = False  # it was said that cells wait for drained devices
+        self._awaited = False  # a notice was sent that cells wait for drained devices
 
     def begin(self) -> None:
-        """Tell the campaign's history of this runner, and leave out what was removed before."""
+        """Record this runner in the history, and leave out devices removed before."""
         for name in removed(self._ledger.events(kinds=[ADDED, REMOVED]), self._local_host.machine):
-            if (device := self._device_names.known.get(name)) is not None:
+            if (device := self._device_names.known_devices.get(name)) is not None:
                 self._devices.let_go(device, for_good=True)
                 self._device_names.removed.add(device)
                 back = f"`benchfleet slots add {name}` brings it back"
-                self._state.say("warning", message=f"{name} is left out: it was removed; {back}")
+                self._state.notify("warning", message=f"{name} is left out: it was removed; {back}")
         if self._device_names.removed and not self._devices.able:
             self._state.broken = "every device of this run was removed by `benchfleet slots`"
         data = {"runner": self._runner, "machine": self._local_host.machine}
@@ -82,32 +82,32 @@ class OperatorCommands:
         self._began = True
 
     def end(self) -> None:
-        """Tell that this runner ends."""
+        """Record the end of this runner."""
         if self._began:
             with contextlib.suppress(LedgerError):
                 self._ledger.record(Event(kind=ENDED, data={"runner": self._runner}))
 
     def follow(self, events: Sequence[Event]) -> None:
-        """What happened; what is asked of this runner is done at the next look."""
-        self._asked += (
-            e for e in events if e.kind == ASKED and e.data.get("runner") == self._runner
+        """Collect the commands to this runner for the next `look`."""
+        self._requests += (
+            e for e in events if e.kind == REQUESTED and e.data.get("runner") == self._runner
         )
 
     def look(self) -> None:
-        """Obey what was asked since the last look, and see to what is let go."""
+        """Execute the commands since the last call, and follow devices that become free."""
         for number, line in enumerate(self._lines(), 1):
             try:
                 command = parse_command(line)
             except ValueError as error:
-                self._state.say("warning", message=f"slots.txt, line {number}: {error}")
+                self._state.notify("warning", message=f"slots.txt, line {number}: {error}")
                 continue
             if command is not None:
                 for refused in self._execute(command).refused:
-                    self._state.say("warning", message=f"slots.txt, line {number}: {refused}")
-        asked, self._asked = self._asked, []
-        for event in asked:
+                    self._state.notify("warning", message=f"slots.txt, line {number}: {refused}")
+        requests, self._requests = self._requests, []
+        for event in requests:
             with contextlib.suppress(ValueError):  # a newer benchfleet asks for what is not yet
-                self._record(self._execute(command_from(event)).event())
+                self._append(self._execute(command_from(event)).event())
         self._end_what_does_not_stop()
         self._see_freed()
         self._see_whether_cells_wait()
@@ -116,29 +116,29 @@ class OperatorCommands:
         try:
             return self._file.take()
         except OSError as error:
-            self._state.say("warning", message=f"slots.txt cannot be read: {error}")
+            self._state.notify("warning", message=f"slots.txt cannot be read: {error}")
             return []
 
     def _execute(self, command: SlotsCommand) -> Answer:
-        said, refused = [], []
+        done, refused = [], []
         for name in dict.fromkeys(command.devices):
             try:
-                said.append(self._do(command, name))
+                done.append(self._do(command, name))
             except DeviceError as error:
                 refused.append(str(error))
-        for message in said:
-            self._state.say("slots_changed", message=message)
-        slots = self._device_names.shown(self._slots, self._inbox.now())
+        for message in done:
+            self._state.notify("slots_changed", message=message)
+        slots = self._device_names.states(self._slots, self._inbox.now())
         return Answer(
             runner=self._runner,
-            asked=command.asked,
-            said=tuple(said),
+            request=command.request,
+            done=tuple(done),
             refused=tuple(refused),
             slots=tuple(slots),
         )
 
     def _do(self, command: SlotsCommand, name: DeviceName) -> str:
-        if self._state.over:
+        if self._state.ends:
             raise DeviceError(f"{name}: this run is ending")
         if command.action == "add":
             return self._add(name)
@@ -151,19 +151,19 @@ class OperatorCommands:
         self._awaited = False
         if device in self._device_names.removed:
             self._device_names.removed.discard(device)
-            self._keep(ADDED, name)
+            self._record(ADDED, name)
         was = f"it was {was}, and" if was else "it"
         return f"{name} is added; {was} is looked at when a cell is to run there"
 
     def _let_go(self, name: DeviceName, *, for_good: bool, now: bool) -> str:
         device = self._device_names.named(name)
         done = "removed" if for_good else "drained"
-        known = device in self._device_names.removed or (
+        already = device in self._device_names.removed or (
             not for_good and device in self._devices.quarantine.drained
         )
-        if for_good and not known:
+        if for_good and not already:
             self._device_names.removed.add(device)
-            self._keep(REMOVED, name)
+            self._record(REMOVED, name)
         on_it = self._slots.on([device])
         for slot in on_it:
             if slot.reserved is not None:
@@ -175,10 +175,10 @@ class OperatorCommands:
             self._stop(running, f"{name} is {done}")
         self._leaving.add(device)
         if not on_it:
-            return f"{name} is {done}{' already' if known else ''}; no slot is on it"
+            return f"{name} is {done}{' already' if already else ''}; no slot is on it"
         if not running:
             return f"{name} is {done}; it is free when its slot has ended"
-        cells = " and ".join(slot.shown.cell for slot in running if slot.shown.cell)
+        cells = " and ".join(slot.display.cell for slot in running if slot.display.cell)
         if now:
             return f"{name} is {done}; its cells stop after the sample at hand"
         return f"{name} is {done}; it is free when {cells} has ended"
@@ -191,7 +191,7 @@ class OperatorCommands:
                 continue
             if attempt.stage == "benchmark":
                 self._engine.stop(slot.id, attempt.key)
-                self._stopping[slot.id] = (attempt.key, self._inbox.now() + STOP_GRACE)
+                self._stopping[slot.id] = (attempt.key, self._inbox.now() + STOP_GRACE_S)
             else:
                 self._slots.kill(slot)
                 self._lifecycle.give_back(attempt, reason)
@@ -204,23 +204,25 @@ class OperatorCommands:
                 del self._stopping[name]
             elif self._inbox.now() > until:
                 self._slots.kill(slot)
-                self._lifecycle.give_back(attempt, f"it did not stop within {STOP_GRACE:g} s")
+                self._lifecycle.give_back(attempt, f"it did not stop within {STOP_GRACE_S:g} s")
 
     def _see_freed(self) -> None:
         """Tell of devices that no process of this run is on any more."""
         if not self._leaving:
             return
-        taken = {device for slot in self._slots for device in slot.spec.devices}
-        for device in sorted(self._leaving - taken, key=name_of):
+        in_use = {device for slot in self._slots for device in slot.spec.devices}
+        for device in sorted(self._leaving - in_use, key=name_of):
             self._leaving.discard(device)
             name = name_of(device)
-            self._state.say("slots_changed", message=f"{name} is free: no slot is on it any more")
-            self._keep(FREED, name)
+            self._state.notify(
+                "slots_changed", message=f"{name} is free: no slot is on it any more"
+            )
+            self._record(FREED, name)
 
     def _see_whether_cells_wait(self) -> None:
         """Say once that nothing goes on until somebody adds a device."""
         drained = self._devices.quarantine.drained
-        if not drained or self._awaited or self._state.over:
+        if not drained or self._awaited or self._state.ends:
             return
         if any(slot.attempt is not None or not slot.ready for slot in self._slots):
             return
@@ -232,32 +234,30 @@ class OperatorCommands:
         if waiting:
             self._awaited = True
             names = " ".join(str(name) for name in sorted(map(name_of, drained)))
-            self._state.say(
+            self._state.notify(
                 "warning",
                 message=f"{counted(waiting, 'cell', 'wait')} for slots: `benchfleet slots add "
                 f"{names}` gives back what was drained; Ctrl-C ends the run",
             )
 
-    def _keep(self, kind: str, name: DeviceName) -> None:
-        """Let the campaign's history tell of a device."""
+    def _record(self, kind: str, name: DeviceName) -> None:
+        """Record a change of a device in the history."""
         machine = "" if name.host else self._local_host.machine
         data = {"runner": self._runner, "machine": machine, "devices": [str(name)]}
-        self._record(Event(kind=kind, data=data))
+        self._append(Event(kind=kind, data=data))
 
-    def _record(self, event: Event) -> None:
-        with contextlib.suppress(
-            LedgerFull, LedgerAway
-        ):  # the run waits for room, its history does not
+    def _append(self, event: Event) -> None:
+        with contextlib.suppress(LedgerFull, LedgerAway):  # the history does not wait
             self._ledger.record(event)
 
 
 def removed(events: Iterable[Event], machine: str) -> list[DeviceName]:
     """The devices that runners on this machine are to leave out, by what was asked so far."""
-    found: dict[str, None] = {}
+    removed_names: dict[str, None] = {}
     for event in events:
         if event.kind in (ADDED, REMOVED) and event.data.get("machine") in ("", machine):
             for name in event.data.get("devices", ()):
-                found.pop(name, None)
+                removed_names.pop(name, None)
                 if event.kind == REMOVED:
-                    found[name] = None
-    return [device_name(name) for name in found]
+                    removed_names[name] = None
+    return [device_name(name) for name in removed_names]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from benchfleet.results.disk import open_plain
 
-_LONGEST = 2**16  # bytes
+_MAX_BYTES = 2**16  # bytes
 
 
 class SignalFile:
-    """Takes the lines of a file when whoever writes it seems to have done so.
+    """Takes the lines of a file once its writer is done.
 
-    It is taken by one rename, so that of several runners one alone has it, and only when two looks
-    in a row found it unchanged, so that no half of a line is. What is no plain file is let be.
+    A rename takes it, so that only one of several runners has it. Two looks in a row must find it
+    unchanged, so that no line is cut. Only a plain file is taken.
     """
 
     def __init__(self, file: Path, aside: Path) -> None:
@@ -26,12 +26,12 @@ class SignalFile:
     def take(self) -> list[str]:
         """The lines, once. Raises OSError where they were taken and cannot be read."""
         try:
-            found = os.lstat(self._file)
+            stat_result = os.lstat(self._file)
         except OSError:
             self._seen = None
             return []
-        mark = (found.st_ino, found.st_size, found.st_mtime_ns)
-        if not stat.S_ISREG(found.st_mode):
+        mark = (stat_result.st_ino, stat_result.st_size, stat_result.st_mtime_ns)
+        if not stat.S_ISREG(stat_result.st_mode):
             return []
         if mark != self._seen:
             self._seen = mark
@@ -45,7 +45,7 @@ class SignalFile:
         try:
             handle = open_plain(self._aside)
             with open(handle, "rb") as opened:
-                content = opened.read(_LONGEST)
+                content = opened.read(_MAX_BYTES)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(self._aside)

@@ -12,7 +12,7 @@ from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 
-CANCEL_GRACE = 30.0  # seconds that a cancelled cell has to stop after the sample at hand
+CANCEL_GRACE_S = 30.0  # seconds that a cancelled cell has to stop after the sample at hand
 
 
 class Cancellation:
@@ -23,18 +23,18 @@ class Cancellation:
     ) -> None:
         self._ledger, self._engine, self._inbox = context.ledger, context.engine, context.inbox
         self._heartbeat, self._slots, self._abandon = context.heartbeat, slots, abandon
-        self._asked: set[str] = set()  # of which somebody asked so, since the last look
+        self._requested: set[str] = set()  # of which somebody asked so, since the last look
         self._stopping: list[tuple[Slot, Attempt]] = []  # as they were asked to
 
     def follow(self, events: Sequence[Event]) -> None:
         """What happened; what is cancelled is stopped at the next look."""
-        self._asked.update(e.fingerprint for e in events if e.kind == "cancel_asked")
+        self._requested.update(e.fingerprint for e in events if e.kind == "cancel_asked")
 
     def has(self, fingerprint: str) -> bool:
         """Whether the cell is cancelled, as far as the ledger can be asked."""
         with contextlib.suppress(LedgerAway):
             return any(self._ledger.cells(states=["cancelled"], fingerprints=[fingerprint]))
-        self._asked.add(fingerprint)  # to be asked again
+        self._requested.add(fingerprint)  # to be asked again
         return False
 
     def look(self) -> None:
@@ -43,15 +43,15 @@ class Cancellation:
         for slot, attempt in stopping:
             if slot.attempt is not attempt or attempt.cancelled_at is None:
                 continue
-            if self._inbox.now() - attempt.cancelled_at > CANCEL_GRACE:
+            if self._inbox.now() - attempt.cancelled_at > CANCEL_GRACE_S:
                 self._slots.kill(slot)  # whatever was asked of its cell since
                 self._abandon(attempt)
             else:
                 self._stopping.append((slot, attempt))
-        asked, self._asked = self._asked, set()
-        for slot in self._slots if asked else ():
+        requested, self._requested = self._requested, set()
+        for slot in self._slots if requested else ():
             running = slot.attempt
-            if running is None or running.claim.lease.fingerprint not in asked:
+            if running is None or running.claim.lease.fingerprint not in requested:
                 continue
             if running.cancelled_at is None and self.has(running.claim.lease.fingerprint):
                 running.cancelled_at = self._inbox.now()

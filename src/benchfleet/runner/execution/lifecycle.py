@@ -66,7 +66,7 @@ class AttemptLifecycle:
         if attempt is not None:
             self._slots.start(slot, attempt)
             self._gpu_sharing.began(slot)
-            self._state.say(
+            self._state.notify(
                 "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
             )
 
@@ -86,11 +86,13 @@ class AttemptLifecycle:
         except OSError as error:
             self.let_go(claim, f"its folder cannot be made: {error}")
             if unwritable(error).kind == "disk_full":
-                self._state.refused()
+                self._state.disk_refused()
             else:
                 self._state.broken = f"results cannot be written: {error}"
             return None
-        if not self._heartbeat.still(claim.lease):  # stopped since it claimed: another may be done
+        if not self._heartbeat.is_current(
+            claim.lease
+        ):  # stopped since it claimed: another may be done
             self.abandon(attempt)
             return None
         return attempt
@@ -103,25 +105,25 @@ class AttemptLifecycle:
         elif isinstance(event, Measured):
             attempt.telemetry.add(event.reading, beside=self._gpu_sharing.beside(slot))
             attempt.folder.measure(event.reading)
-            slot.shown.reading = event.reading
+            slot.display.reading = event.reading
         elif isinstance(event, Warned):
             attempt.telemetry.warnings.append(event.message)
-            message = f"slot {slot.id} ({slot.shown.devices}): {event.message}"
-            self._state.say("warning", cell=attempt.claim.path, message=message)
+            message = f"slot {slot.id} ({slot.display.devices}): {event.message}"
+            self._state.notify("warning", cell=attempt.claim.path, message=message)
         elif isinstance(event, Started):
             attempt.stage = event.stage
-            slot.shown.enter(event.stage, self._inbox.now())
+            slot.display.enter(event.stage, self._inbox.now())
             if event.stage == "benchmark":
                 self._slots.load_times.end(slot.id, self._inbox.now())
-            self._state.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+            self._state.notify("cell_progress", cell=attempt.claim.path, slot=slot.id)
         elif isinstance(event, Progressed):
-            slot.shown.done, slot.shown.total = event.done, event.total
+            slot.display.done, slot.display.total = event.done, event.total
         elif isinstance(event, (Done, Failed, Stopped)):
             slot.free()
             slot.closing = not (isinstance(event, Done) or event.fit)
             if slot.closing:
                 self._slots.count(slot)
-            if slot.left_out and not slot.closing:
+            if slot.draining and not slot.closing:
                 self._slots.retire(slot)
             self._conclude(slot, attempt, event)
             return True
@@ -149,7 +151,7 @@ class AttemptLifecycle:
         except (OSError, ResultsError) as error:
             failure = unwritable(error)
             if failure.kind == "disk_full":
-                self._state.refused()
+                self._state.disk_refused()
             self._slots.kill(slot)
             self._end(attempt, failure, {})
         else:
@@ -157,12 +159,12 @@ class AttemptLifecycle:
                 self._count_samples(slot, attempt, event)
 
     def _count_samples(self, slot: Slot, attempt: Attempt, event: Recorded) -> None:
-        attempt.done = slot.shown.done = event.done
-        slot.shown.total = event.total
+        attempt.done = slot.display.done = event.done
+        slot.display.total = event.total
         prompt, generated = event.tokens
-        slot.shown.generated += generated
+        slot.display.generated += generated
         self._state.progress.tokens.update(prompt=prompt, completion=generated)
-        self._state.say("cell_progress", cell=attempt.claim.path, slot=slot.id)
+        self._state.notify("cell_progress", cell=attempt.claim.path, slot=slot.id)
 
     def fail(self, attempt: Attempt, stage: Stage, kind: Kind, message: str) -> None:
         """End an attempt with a failure that its slot could not tell."""
@@ -187,7 +189,7 @@ class AttemptLifecycle:
             self.abandon(attempt)
         elif isinstance(outcome, ResultsError):
             self._count(attempt.claim, "success")
-            self._state.say("warning", cell=path, message=str(outcome))
+            self._state.notify("warning", cell=path, message=str(outcome))
         elif isinstance(outcome, LedgerFull | LedgerAway) and self._state.interrupts:
             self.give_back(attempt, "the ledger did not take its outcome")
         elif isinstance(outcome, Exception):
@@ -196,18 +198,18 @@ class AttemptLifecycle:
             self._count(attempt.claim, outcome.state)
             self._state.wrote()
             self._state.progress.used.add(outcome.usage)
-            self._state.say("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
+            self._state.notify("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
         else:
             again = outcome.retry_in
             failure = outcome.failure
             self._state.progress.used.add(outcome.usage)
             if failure is not None and (failure.kind, failure.stage) == ("disk_full", "collect"):
-                self._state.refused()
+                self._state.disk_refused()
             self._count(attempt.claim, outcome.state if again is None else "pending")
             if again is not None:
                 self._scheduler.advise(attempt.claim.lease.fingerprint, outcome.advice)
                 self._scheduler.follow()  # another slot may have it by now
-            self._state.say(
+            self._state.notify(
                 "cell_failed",
                 cell=path,
                 message=str(failure) if again is not None else outcome.why,
@@ -226,9 +228,9 @@ class AttemptLifecycle:
             return
         attempt.took = self._inbox.now() - attempt.began
         self._recorder.give_back(attempt, reason)
-        self._scheduler.backlog.waits(attempt.claim.lease.fingerprint)
+        self._scheduler.backlog.mark_waiting(attempt.claim.lease.fingerprint)
         self._count(attempt.claim, "pending")
-        self._state.say(
+        self._state.notify(
             "cell_released", cell=attempt.claim.path, message=reason, samples=attempt.done
         )
 
@@ -240,9 +242,9 @@ class AttemptLifecycle:
         cell, samples = attempt.claim.path, attempt.done
         fingerprint = attempt.claim.lease.fingerprint
         if attempt.cancelled_at is not None or self.cancellation.has(fingerprint):
-            self._state.say("cell_cancelled", cell=cell, message="cancelled", samples=samples)
+            self._state.notify("cell_cancelled", cell=cell, message="cancelled", samples=samples)
         else:
-            self._state.say("claim_lost", cell=cell, message="another runner holds it now")
+            self._state.notify("claim_lost", cell=cell, message="another runner holds it now")
 
     def _count(self, claim: Claim, state: State) -> None:
         """Count the cell so, unless this runner claimed it again meanwhile."""
@@ -253,5 +255,5 @@ class AttemptLifecycle:
         """Give back a cell that was claimed and never begun."""
         self._heartbeat.drop(claim.lease)
         self._ledger.release([claim.lease], reason)
-        self._scheduler.backlog.waits(claim.lease.fingerprint)
+        self._scheduler.backlog.mark_waiting(claim.lease.fingerprint)
         self._count(claim, "pending")

@@ -1,4 +1,4 @@
-"""The ways an attempt begins, and ends in folder and ledger."""
+"""Records how attempts begin and end, in folder and ledger."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class AttemptRecorder:
             provenance=provenance,
             rate=rate,
             timeouts=AttemptTimeouts(claim.cell.limits, began=now),
-            done=(known := count_samples(recorded)),
-            before=known,
+            done=(samples := count_samples(recorded)),
+            before=samples,
         )
 
     def succeed(self, attempt: Attempt, done: Done) -> Outcome:
@@ -115,17 +115,17 @@ class AttemptRecorder:
         self, some: Sequence[Written], refused: Sequence[ClaimLost | None]
     ) -> list[Outcome | Exception]:
         """Give what was finished its public path; of each its outcome, or what went wrong."""
-        found: list[Outcome | Exception] = [
+        results: list[Outcome | Exception] = [
             error or outcome for error, (_, outcome) in zip(refused, some, strict=True)
         ]
-        good = [place for place, one in enumerate(found) if not _failed(one)]
+        good = [index for index, one in enumerate(results) if not _failed(one)]
         moves = [
             (ended.attempt.folder.folder, self._layout.published(ended.path))
-            for ended, _ in (some[place] for place in good)
+            for ended, _ in (some[index] for index in good)
         ]
-        for place, wrong in zip(good, self._publish_all(moves), strict=True):
-            found[place] = wrong or found[place]
-        return found
+        for index, wrong in zip(good, self._publish_all(moves), strict=True):
+            results[index] = wrong or results[index]
+        return results
 
     def _seal(self, some: Sequence[EndedAttempt]) -> list[Outcome]:
         """Seal what ended well, and keep the reason of what did not."""
@@ -185,12 +185,12 @@ class AttemptRecorder:
     def _failed(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
         """Keep the reason with the last log lines, and ask for another try, which does something
         differently where memory ran out. Samples kept make the final state ``partial``."""
-        after, given = attempt.claim.after, attempt.claim.advice
+        after, advised = attempt.claim.after, attempt.claim.advice
         failure = replace(failure, log_tail=log_tail(attempt.folder.log))
         with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
             attempt.folder.fail(failure, attempt.telemetry.summary())
         failures = after.failures if after else {}
-        advice = next_advice(failure, given, attempt.had)
+        advice = next_advice(failure, advised, attempt.had)
         uses_try = advice is None and charged(failure, before=failures.get(failure.kind, 0))
         tries = attempt.claim.tries + uses_try
         return Outcome(
@@ -209,20 +209,19 @@ class AttemptRecorder:
                 allowed=attempt.claim.cell.limits.tries,
                 random=self._random,
             ),
-            advice=advice or given,
+            advice=advice or advised,
             first=first_reason(after, failure),
             failures=Counter(failures) + Counter({failure.kind: 1}),
             usage=attempt.usage,
         )
 
     def give_back(self, attempt: Attempt, reason: str) -> None:
-        """Release the cell; its samples stay for whoever claims it next."""
+        """Release the cell; its samples stay for the next attempt."""
         self.abandon(attempt)
         self._ledger.release([attempt.claim.lease], reason)
 
     def abandon(self, attempt: Attempt) -> None:
-        """The claim was lost: publish nothing, and leave what was written, where it may still serve
-        somebody."""
+        """End an attempt whose claim was lost; its samples stay unless the cell is published."""
         attempt.folder.close()
         self._heartbeat.drop(attempt.claim.lease)
         if self._layout.published(attempt.claim.path).is_dir():  # another was quicker

@@ -1,5 +1,4 @@
-"""A ledger whose disk may be full, or whose server may be away, for a while: what ended is told to
-it once it takes it."""
+"""A ledger that retries while its disk is full or its server is away."""
 
 from __future__ import annotations
 
@@ -17,21 +16,19 @@ from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.events import LedgerAvailable, LedgerDiskFull, LedgerUnavailable
 
-PAUSE = 1.0  # seconds between tries
-_MOMENT = 2.0  # seconds for what is told once, and would be lost
-_TOGETHER = 1000  # cells that are read at once
+PAUSE_S = 1.0  # seconds between tries
+_RECORD_TIMEOUT_S = 2.0  # for an event that would be lost
+_READ_BATCH = 1000  # cells that are read at once
 T = TypeVar("T")
 
 
 class RetryingLedger(Ledger):
-    """Another ledger, asked again while its disk is full or its server is away.
+    """Retries calls to another ledger while its disk is full or its server is away.
 
-    What ended waits, until `ending` is set; then `LedgerFull` or `LedgerAway` is raised. Nothing is
-    claimed or taken back meanwhile, nor before leases that could not be renewed are; those that
-    cannot be given back run out by themselves. While the server is away nobody but `finish` waits
-    for it: nothing happened, as far as can be seen, and `cells`, `events` and `record` raise
-    `LedgerAway`. While `serving` is not set all wait, before a run and as it is counted at the end:
-    nothing runs that would be kept from it.
+    `finish` waits until `ending` is set; then it raises `LedgerFull` or `LedgerAway`. Meanwhile
+    nothing is claimed or reaped, nor before leases that could not be renewed are renewed. Leases
+    that cannot be released expire. While the server is away `cells`, `events` and `record` raise
+    `LedgerAway` at once. While `serving` is not set, before a run and at its end, all calls wait.
 
     It posts `LedgerDiskFull` each time, `LedgerUnavailable` once, and `LedgerAvailable` once the
     server answers again, from any thread. `ending` and `thread` can be a simulation's own.
@@ -43,14 +40,14 @@ class RetryingLedger(Ledger):
         *,
         post: Callable[[LedgerDiskFull | LedgerUnavailable | LedgerAvailable], None],
         ending: threading.Event,
-        pause: float = PAUSE,
+        pause: float = PAUSE_S,
         serving: threading.Event | None = None,
         thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self._ledger, self._post, self._ending, self._pause = ledger, post, ending, pause
         self._serving, self._thread = serving, thread
         self.multi_host, self.hosted = ledger.multi_host, ledger.hosted
-        self._behind: Sequence[Lease] = ()  # leases that could not be renewed
+        self._unrenewed: Sequence[Lease] = ()  # leases that could not be renewed
         self._lock = threading.Lock()
         self._away: LedgerAway | None = None
         self._waiter: threading.Thread | None = None
@@ -82,22 +79,22 @@ class RetryingLedger(Ledger):
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:
-            held = self._at_once(lambda: self._ledger.renew(leases))
+            renewed = self._at_once(lambda: self._ledger.renew(leases))
         except (LedgerFull, LedgerAway) as error:
-            self._behind = leases
+            self._unrenewed = leases
             if isinstance(error, LedgerFull):
                 self._post(LedgerDiskFull())
             return leases  # they hold until they are taken back
-        self._behind = ()
-        return held
+        self._unrenewed = ()
+        return renewed
 
     def _caught_up(self, ask: Callable[[], Sequence[T]]) -> Sequence[T]:
         """What it answers, once what ran out for want of room or of a server alone is renewed;
         nothing where it cannot be asked now."""
         try:
-            if behind := self._behind:
+            if behind := self._unrenewed:
                 self._at_once(lambda: self._ledger.renew(behind))
-                self._behind = ()
+                self._unrenewed = ()
             return self._at_once(ask)
         except LedgerFull:
             self._post(LedgerDiskFull())
@@ -121,18 +118,18 @@ class RetryingLedger(Ledger):
         rows = iter(
             self._ledger.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
         )
-        return self._some(self._at_once(lambda: list(islice(rows, 1))), rows)
+        return self._pages(self._at_once(lambda: list(islice(rows, 1))), rows)
 
-    def _some(
+    def _pages(
         self, first: Sequence[CellRecord], rows: Iterator[CellRecord]
     ) -> Iterator[CellRecord]:
         some = first
         while some:
             yield from some
-            some = self._at_once(lambda: list(islice(rows, _TOGETHER)))
+            some = self._at_once(lambda: list(islice(rows, _READ_BATCH)))
 
     def record(self, event: Event) -> int:
-        return self._at_once(lambda: self._ledger.record(event), seconds=_MOMENT)
+        return self._at_once(lambda: self._ledger.record(event), seconds=_RECORD_TIMEOUT_S)
 
     def events(
         self,
@@ -163,14 +160,14 @@ class RetryingLedger(Ledger):
             with self._ledger.within(seconds):
                 return ask()
         except LedgerAway as error:
-            self._gone(error)
+            self._mark_unavailable(error)
             raise
 
     def _raise_if_away(self) -> None:
         if (error := self._away) is not None:
             raise LedgerAway(str(error)) from error
 
-    def _gone(self, error: LedgerAway) -> None:
+    def _mark_unavailable(self, error: LedgerAway) -> None:
         with self._lock:
             if self._away is not None:
                 return
@@ -188,7 +185,7 @@ class RetryingLedger(Ledger):
             except LedgerAway:
                 continue
             except LedgerError:
-                pass  # it answers; whoever asks next hears what is wrong
+                pass  # it answers; the next caller gets the error
             self._away = None
             self._post(LedgerAvailable())
             return

@@ -1,4 +1,4 @@
-"""Ending what runs before its end: it takes too long, a person asks so, or its lease is lost."""
+"""Early ends of attempts: a timeout, an interrupt, or a lost lease."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Termination:
         now = self._inbox.now()
         for slot in self._slots.busy:
             if (attempt := slot.attempt) is None:
-                continue  # what ended another was told of this one too
+                continue  # ended together with another
             if excused:  # what came meanwhile is still to be taken in
                 attempt.timeouts.excuse(excused)
             if timeout := attempt.timeouts.expired(now):
@@ -41,10 +41,10 @@ class Termination:
     def interrupt(self, event: Interrupted) -> None:
         """A person asks the runner to end: the first time in good order, then at once."""
         self._state.interrupts += 1
-        self._state.ending.set()
+        self._state.stop_waiting.set()
         twice = self._state.interrupts > 1
         cells = self.stop_all(f"{event.signal} twice" if twice else event.signal, now=twice)
-        self._state.say(
+        self._state.notify(
             "interrupted", message=event.signal, times=self._state.interrupts, cells=cells
         )
 

@@ -1,4 +1,4 @@
-"""Ending cells whose results are there already, by the verbs that every ledger has."""
+"""Adopts existing results: ends their cells by the calls that every ledger has."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.ledger.base import Ledger
 
-TOGETHER = 64  # cells claimed at once
-_PAUSE, _PATIENCE = 0.5, 600.0  # seconds; between two claims, and of waiting for any
+CLAIM_BATCH = 64  # cells claimed at once
+_CLAIM_PAUSE_S, _CLAIM_TIMEOUT_S = 0.5, 600.0  # seconds; between two claims, and of waiting for any
 
 T = TypeVar("T")
-Ready = tuple[Outcome, Callable[[], object]]  # how a cell ended, and what follows once that is told
+Ready = tuple[Outcome, Callable[[], object]]  # how a cell ended, and the step after its finish
 
 
 def finish_cells(
     ledger: Ledger,
     runner: RunnerId,
-    found: Mapping[str, T],
+    results: Mapping[str, T],
     prepare: Callable[[Claim, T], Ready],
     *,
     pause: Callable[[float], None] = time.sleep,
@@ -28,9 +28,9 @@ def finish_cells(
 ) -> list[T]:
     """Claim the cells, by fingerprint, of all that was found, and end each as `prepare` says; what
     is left because others hold its cell. Those that have ended are to be pending again before."""
-    seen(0, len(found))
-    waiting = dict(found)
-    held: list[T] = []
+    seen(0, len(results))
+    waiting = dict(results)
+    left_over: list[T] = []
     problems: list[Exception] = []
     for claims in claims_of(ledger, runner, waiting, pause):
         some = [(claim, waiting.pop(claim.lease.fingerprint)) for claim in claims]
@@ -40,7 +40,7 @@ def finish_cells(
         refused = ledger.finish_all(list(zip(leases, outcomes, strict=True)))
         for (_, one), (_, then), error in zip(some, ready, refused, strict=True):
             if error is not None:
-                held.append(one)
+                left_over.append(one)
                 continue
             try:
                 then()
@@ -48,8 +48,8 @@ def finish_cells(
                 problems.append(problem)
         if problems:
             raise problems[0]
-        seen(len(found) - len(waiting), len(found))
-    return [*held, *waiting.values()]
+        seen(len(results) - len(waiting), len(results))
+    return [*left_over, *waiting.values()]
 
 
 def claims_of(
@@ -58,17 +58,17 @@ def claims_of(
     waiting: Collection[str],
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[Sequence[Claim]]:
-    """Claims of these cells, some at a time, while there are any; whoever gets one takes it out of
+    """Claims of these cells, some at a time, while there are any; the caller takes each out of
     `waiting`. A hosted repository gives them with its next push."""
-    patience = _PATIENCE if ledger.hosted else 0.0
+    timeout = _CLAIM_TIMEOUT_S if ledger.hosted else 0.0
     waited = 0.0
     while waiting:
-        left = any(True for _ in ledger.cells(states=["pending"], fingerprints=waiting))
-        if claims := ledger.claim(runner, list(waiting), TOGETHER):
+        any_pending = any(True for _ in ledger.cells(states=["pending"], fingerprints=waiting))
+        if claims := ledger.claim(runner, list(waiting), CLAIM_BATCH):
             waited = 0.0
             yield claims
-        elif left and waited < patience:
-            pause(_PAUSE)
-            waited += _PAUSE
+        elif any_pending and waited < timeout:
+            pause(_CLAIM_PAUSE_S)
+            waited += _CLAIM_PAUSE_S
         else:
             return

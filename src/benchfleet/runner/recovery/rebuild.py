@@ -4,7 +4,7 @@ one, and of a new one beside old results."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,15 @@ _RUNNER = RunnerId("rebuild")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rebuilt:
+class RebuildSummary:
     """What a rebuild found."""
 
-    taken: int  # results that the ledger did not know
-    known: int
+    entered: int  # results that the ledger did not know
+    unchanged: int
     refused: tuple[tuple[str, str], ...]  # path and reason
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"taken": self.entered, "known": self.unchanged, "refused": self.refused}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +46,16 @@ class _Published:
     outcome: Outcome
 
 
-def rebuild(ledger: Ledger, layout: Layout, *, seen: ProgressCallback = ignore_progress) -> Rebuilt:
+def rebuild(
+    ledger: Ledger, layout: Layout, *, seen: ProgressCallback = ignore_progress
+) -> RebuildSummary:
     """Enter every published result into the ledger, each as the success that it is.
 
     Left out by name: folders that are not as they were sealed, whose place the ledger has given
     to another cell, or whose cell another runner holds.
     """
-    found, refused = _read_all(layout.root, published_folders(layout.root))
-    return _enter_all(ledger, found, refused, seen)
+    results, refused = _read_all(layout.root, published_folders(layout.root))
+    return _enter_all(ledger, results, refused, seen)
 
 
 def adopt_published(
@@ -62,49 +64,64 @@ def adopt_published(
     cells: Sequence[Cell],
     *,
     seen: ProgressCallback = ignore_progress,
-) -> Rebuilt:
+) -> RebuildSummary:
     """Enter the published results of those of these cells that the ledger does not know, or has as
     pending: run again, they could not be published. Cheap where nothing is published."""
-    found: list[_Published] = []
+    results: list[_Published] = []
     if has_published(layout.root):
         among = {str(cell.fingerprint) for cell in cells}
         ended: Sequence[State] = ["running", *FINAL_STATES]
         among -= {str(one.fingerprint) for one in ledger.cells(states=ended, fingerprints=among)}
-        left = [cell for cell in cells if cell.fingerprint in among]
-        paths = (cell.path(marked=marked) for cell in left for marked in (False, True))
+        missing = [cell for cell in cells if cell.fingerprint in among]
+        paths = (cell.path(marked=marked) for cell in missing for marked in (False, True))
         folders = map(layout.published, paths)
-        there = (folder for folder in folders if is_sealed(layout.root, folder))
-        found = [one for one in _read_all(layout.root, there)[0] if one.cell.fingerprint in among]
-    return _enter_all(ledger, found, [], seen) if found else Rebuilt(taken=0, known=0, refused=())
+        sealed_folders = (folder for folder in folders if is_sealed(layout.root, folder))
+        results = [
+            one
+            for one in _read_all(layout.root, sealed_folders)[0]
+            if one.cell.fingerprint in among
+        ]
+    return (
+        _enter_all(ledger, results, [], seen)
+        if results
+        else RebuildSummary(entered=0, unchanged=0, refused=())
+    )
 
 
 def _enter_all(
-    ledger: Ledger, found: list[_Published], refused: list[tuple[str, str]], seen: ProgressCallback
-) -> Rebuilt:
-    found, misplaced = _placed(found, ledger.cells())
+    ledger: Ledger,
+    results: list[_Published],
+    refused: list[tuple[str, str]],
+    seen: ProgressCallback,
+) -> RebuildSummary:
+    results, misplaced = _placed(results, ledger.cells())
     ledger.enroll(
-        (result.cell for result in found),
-        paths={result.cell.fingerprint: result.path for result in found},
+        (result.cell for result in results),
+        paths={result.cell.fingerprint: result.path for result in results},
     )
     ledger.reap()
     records = {record.fingerprint: record for record in ledger.cells()}
-    known, waiting = 0, dict[str, _Published]()
+    unchanged, waiting = 0, dict[str, _Published]()
     refused += misplaced
-    for result in found:
+    for result in results:
         record = records[result.cell.fingerprint]
         if record.state == "success":
             if record.outcome and record.outcome.digest == result.outcome.digest:
-                known += 1
+                unchanged += 1
             else:
                 refused.append((result.path, "the ledger has another result for this cell"))
         else:
             _make_pending(ledger, record)
             waiting[str(record.fingerprint)] = result
-    held = finish_cells(
+    left_over = finish_cells(
         ledger, _RUNNER, waiting, lambda _, result: (result.outcome, _nothing), seen=seen
     )
-    refused += ((one.path, "another runner holds its cell; rebuild when it ended") for one in held)
-    return Rebuilt(taken=len(waiting) - len(held), known=known, refused=tuple(refused))
+    refused += (
+        (one.path, "another runner holds its cell; rebuild when it ended") for one in left_over
+    )
+    return RebuildSummary(
+        entered=len(waiting) - len(left_over), unchanged=unchanged, refused=tuple(refused)
+    )
 
 
 def _nothing() -> None:
@@ -114,16 +131,16 @@ def _nothing() -> None:
 def _read_all(
     root: Path, folders: Iterable[Path]
 ) -> tuple[list[_Published], list[tuple[str, str]]]:
-    found, refused = [], []
+    results, refused = [], []
     for folder in folders:
         path = folder.relative_to(root).as_posix()
         try:
-            found.append(_read(folder, path))
+            results.append(_read(folder, path))
         except ResultsError as error:
             refused.append((path, str(error)))
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             refused.append((path, f"its cell.json is not as it must be: {error!r}"))
-    return found, refused
+    return results, refused
 
 
 def _read(folder: Path, path: str) -> _Published:
@@ -171,22 +188,24 @@ def _numbers(value: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _placed(
-    found: Iterable[_Published], records: Iterable[CellRecord]
+    results: Iterable[_Published], records: Iterable[CellRecord]
 ) -> tuple[list[_Published], list[tuple[str, str]]]:
     """The results that lie where the ledger has their cells, or may have them, and the others."""
     paths = {record.path: record.fingerprint for record in records}
-    places = {fingerprint: path for path, fingerprint in paths.items()}
+    known_paths = {fingerprint: path for path, fingerprint in paths.items()}
     folders = {path.rpartition("/")[0] for path in paths}
     placed, misplaced = [], []
-    for result in found:
+    for result in results:
         path, fingerprint = result.path, result.cell.fingerprint
         above = path.rpartition("/")[0]
-        if places.get(fingerprint, path) != path:
-            misplaced.append((path, f"the ledger has its cell at {places[fingerprint]}"))
-        elif fingerprint not in places and (path in paths or path in folders or above in paths):
+        if known_paths.get(fingerprint, path) != path:
+            misplaced.append((path, f"the ledger has its cell at {known_paths[fingerprint]}"))
+        elif fingerprint not in known_paths and (
+            path in paths or path in folders or above in paths
+        ):
             misplaced.append((path, "the ledger gave this place to another cell"))
         else:
-            paths[path], places[fingerprint] = fingerprint, path
+            paths[path], known_paths[fingerprint] = fingerprint, path
             folders.add(above)
             placed.append(result)
     return placed, misplaced

@@ -34,11 +34,11 @@ def publish_committed(
     if not waiting:
         return
     fingerprints = {folder.parent.name for folder in waiting}
-    records = ledger.cells(states=["success"], fingerprints=fingerprints)
-    known = {str(record.fingerprint): record for record in records}
+    ended = ledger.cells(states=["success"], fingerprints=fingerprints)
+    records = {str(record.fingerprint): record for record in ended}
     late: dict[str, Path] = {}
     for folder, digest in waiting.items():
-        record = known.get(folder.parent.name)
+        record = records.get(folder.parent.name)
         if record is None or record.outcome is None or record.outcome.digest != digest:
             continue
         if is_published(layout, record.path, digest):
@@ -52,10 +52,12 @@ def publish_committed(
 def remove_late_attempts(ledger: Ledger, layout: Layout) -> None:
     """Remove the attempts of published cells that a runner left which was killed as it woke from a
     sleep past its leases, before it could hear that another had published them."""
-    left = left_attempts(layout)  # before the ledger is asked: what is begun from now on stays
-    if not left:
+    leftovers = left_attempts(layout)  # before the ledger is asked: what is begun from now on stays
+    if not leftovers:
         return
-    for folder in too_late(layout, left, ledger.cells(states=["success"], fingerprints=left)):
+    for folder in too_late(
+        layout, leftovers, ledger.cells(states=["success"], fingerprints=leftovers)
+    ):
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # others are there
             folder.parent.rmdir()

@@ -1,4 +1,4 @@
-"""Who sits where: what of every device is taken, and which devices the next slot gets."""
+"""The device allocator: what is used of each device, and which devices the next slot gets."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class SlotNeeds(NamedTuple):
     promised: int = 0  # bytes of each that are promised to it, and must be promised to nobody else
 
     def fits(self, device: Device) -> bool:
-        """Whether a device is such a one, whoever is on it."""
+        """Whether a device qualifies, ignoring the slots on it."""
         return device.memory >= self.memory and (device.kind == "gpu" or not self.gpu)
 
 
 class DeviceAllocator:
     """The devices of all machines, and the slots on them.
 
-    A machine gives no more slots than its pool says; a slot of one device takes one of its seats,
-    a wider one and one that is to be alone take whole devices. What slots were said to need of a
-    GPU's memory is never more than it has.
+    A host opens no more slots than its pool allows. A slot of one device shares it; a wider slot,
+    and one that runs alone, takes whole devices. The stated needs of its slots never exceed the
+    memory of a GPU.
     """
 
     def __init__(self) -> None:
         self._machines: dict[str, _Machine] = {}  # by host, in their order
         self.version = 0  # grows whenever one may be found that was not there before
-        self._taken: Counter[Device] = Counter()  # seats
+        self._in_use: Counter[Device] = Counter()  # seats
         self._whole: Counter[Device] = Counter()  # slots that share it with nobody
         self._promised: Counter[Device] = Counter()  # bytes
         self._open: Counter[str] = Counter()  # slots by host
@@ -46,11 +46,13 @@ class DeviceAllocator:
 
     def use(self, pools: Iterable[Pool]) -> None:
         """Give seats of these pools alone from now on."""
-        known, self._machines = self._machines, {}
+        before, self._machines = self._machines, {}
         for pool in (pool for pool in pools if pool.devices):
-            machine = known.get(pool.host)
+            machine = before.get(pool.host)
             same = machine is not None and machine.pool is pool
-            self._machines[pool.host] = machine if machine and same else _Machine(pool, self._taken)
+            self._machines[pool.host] = (
+                machine if machine and same else _Machine(pool, self._in_use)
+            )
         self.version += 1
 
     def limit(self, limits: Mapping[str, int]) -> None:
@@ -75,14 +77,14 @@ class DeviceAllocator:
 
     def neighbours(self, devices: Sequence[Device]) -> int:
         """Seats on these that other slots have; of one slot on several, each counts."""
-        return sum(self._taken[device] for device in devices)
+        return sum(self._in_use[device] for device in devices)
 
     def shared(self, devices: Sequence[Device]) -> bool:
         """Whether another slot takes from the same memory as the one on these: their GPUs, or the
         CPU of one machine."""
         if devices[0].kind == "cpu":
             return self._open[devices[0].host] > 1
-        return any(self._taken[device] > 1 for device in devices)
+        return any(self._in_use[device] > 1 for device in devices)
 
     def slots_of(self, host: str) -> int:
         """How many may be open on a machine at once; 0 where it is not here."""
@@ -107,7 +109,7 @@ class DeviceAllocator:
         """Whether no machine has a slot left."""
         return not self.open_hosts
 
-    def left_on(self, devices: Sequence[Device], own: int) -> int:
+    def free_memory(self, devices: Sequence[Device], own: int) -> int:
         """Bytes that a slot which holds `own` may use of each of its GPUs; 0 on the CPU."""
         gpus = [device for device in devices if device.kind == "gpu"]
         return min((max(0, d.memory - self._promised[d] + own) for d in gpus), default=0)
@@ -117,22 +119,22 @@ class DeviceAllocator:
         needs: SlotNeeds,
         *,
         without: Collection[Device] = (),
-        barred: Collection[str] = (),
+        excluded: Collection[str] = (),
         only: str | None = None,
     ) -> tuple[Device, ...] | None:
         """The devices for one more slot, or None where there is no room.
 
         The machine with the largest part of its slots free gives them, and on it the devices with
-        the most seats free; among equals the smallest that fit. No machine that is `barred` gives
+        the most seats free; among equals the smallest that fit. No machine that is `excluded` gives
         any, nor does another than `only`.
         """
         open_ = self.open_hosts if only is None else [] if self.is_full(only) else [only]
-        for host in sorted((host for host in open_ if host not in barred), key=self._load):
-            if (found := self._group(self._machines[host], needs, without)) is not None:
-                return found
+        for host in sorted((host for host in open_ if host not in excluded), key=self._load):
+            if (candidates := self._group(self._machines[host], needs, without)) is not None:
+                return candidates
         return None
 
-    def soonest(
+    def earliest_free(
         self,
         needs: SlotNeeds,
         *,
@@ -140,17 +142,16 @@ class DeviceAllocator:
         without: Collection[Device] = (),
         suits: Callable[[str], bool] = lambda host: True,
     ) -> tuple[Device, ...] | None:
-        """The devices of one machine that such a slot could have first, whoever is on them now; of
-        one that suits."""
-        found = []
+        """The devices of one suitable host that such a slot could have first."""
+        candidates = []
         for machine in (one for host, one in self._machines.items() if suits(host)):
             fit = [d for d in machine.pool.devices if needs.fits(d) and d not in without]
-            times = sorted((free(d), place) for place, d in enumerate(fit))[: needs.width]
+            times = sorted((free(d), position) for position, d in enumerate(fit))[: needs.width]
             if len(times) == needs.width:
-                found.append((times[-1][0], tuple(fit[place] for _, place in times)))
-        return min(found, key=lambda one: one[0])[1] if found else None
+                candidates.append((times[-1][0], tuple(fit[position] for _, position in times)))
+        return min(candidates, key=lambda one: one[0])[1] if candidates else None
 
-    def _is_crowded(self, memory: str) -> bool:
+    def _is_at_limit(self, memory: str) -> bool:
         return memory in self._limits and self._inside[memory] >= self._limits[memory]
 
     def _load(self, host: str) -> float:
@@ -162,7 +163,7 @@ class DeviceAllocator:
         self._open[host] += by
         self._inside.update(dict.fromkeys({memory_of(device) for device in devices}, by))
         for device in devices:
-            self._taken[device] += by
+            self._in_use[device] += by
             self._whole[device] += by * whole
             self._promised[device] += by * memory
         if machine := self._machines.get(host):
@@ -181,37 +182,41 @@ class DeviceAllocator:
                 and needs.fits(device)
                 and (not device.memory or device.memory - self._promised[device] >= needs.promised)
                 and device not in without
-                and not (self._limits and self._is_crowded(memory_of(device)))
+                and not (self._limits and self._is_at_limit(memory_of(device)))
             )
 
-        return machine.emptiest(width, fits, 1 if width > 1 or needs.alone else machine.pool.seats)
+        return machine.emptiest(
+            width, fits, 1 if width > 1 or needs.alone else machine.pool.slots_per_device
+        )
 
 
 class _Machine:
     """The devices of one machine, and how many seats of each are taken."""
 
-    def __init__(self, pool: Pool, taken: Mapping[Device, int]) -> None:
-        self.pool, self._of = pool, taken
-        self._places = {device: place for place, device in enumerate(pool.devices)}
-        self._smallest_first = sorted(self._places.values(), key=lambda p: pool.devices[p].memory)
-        self._taken = [taken[device] for device in pool.devices]
+    def __init__(self, pool: Pool, in_use: Mapping[Device, int]) -> None:
+        self.pool, self._of = pool, in_use
+        self._positions = {device: position for position, device in enumerate(pool.devices)}
+        self._smallest_first = sorted(
+            self._positions.values(), key=lambda p: pool.devices[p].memory
+        )
+        self._in_use = [in_use[device] for device in pool.devices]
 
     def changed(self, devices: Iterable[Device]) -> None:
         """Other seats of these are taken now."""
         for device in devices:
-            if (place := self._places.get(device)) is not None:
-                self._taken[place] = self._of[device]
+            if (position := self._positions.get(device)) is not None:
+                self._in_use[position] = self._of[device]
 
     def emptiest(
         self, width: int, fits: Callable[[Device], bool], below: int
     ) -> tuple[Device, ...] | None:
         """So many that fit, those with the fewest seats taken first, then the smallest; of each
         fewer than `below` are taken. None where there are too few."""
-        found: list[Device] = []
-        for taken in range(below):
-            for place in self._smallest_first:
-                if self._taken[place] == taken and fits(self.pool.devices[place]):
-                    found.append(self.pool.devices[place])
-                    if len(found) == width:
-                        return tuple(found)
+        candidates: list[Device] = []
+        for in_use in range(below):
+            for position in self._smallest_first:
+                if self._in_use[position] == in_use and fits(self.pool.devices[position]):
+                    candidates.append(self.pool.devices[position])
+                    if len(candidates) == width:
+                        return tuple(candidates)
         return None

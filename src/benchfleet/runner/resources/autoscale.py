@@ -21,21 +21,21 @@ class MemoryUse:
     slots: int  # that may be in it now
     most: int  # at most
     grows: bool = True  # False: begins with the most
-    taken: int = 0  # slots that are in it
+    slots_open: int = 0  # slots that are in it
     changed: float = 0.0  # when the number of slots in it changed last, or memory ran out
     next: float = 0.0  # when slots elsewhere are listened to again
     total: int = 0
     empty: int = 0  # that were free without a slot in it
     free: int | None = None  # the least since the last change
-    slot: int = 0  # that one slot took at most, or is said to need
+    slot: int = 0  # that one slot took at most, or states as its need
     busy: list[float] = field(default_factory=list)  # parts of the time since the last change
     ran_out_at: int = 0  # the fewest slots with which memory ran out; 0: it did not
     ran_out: dict[Fingerprint, int] = field(default_factory=dict)  # cells, with how many slots
 
-    def note_ran_out(self, cell: Fingerprint, taken: int, enough: int, now: float) -> None:
+    def note_ran_out(self, cell: Fingerprint, slots_open: int, enough: int, now: float) -> None:
         """Memory ran out under a cell with so many slots in it; `enough` cells prove that it is not
         the cell's fault."""
-        self.ran_out[cell] = min(taken, self.ran_out.get(cell, taken))
+        self.ran_out[cell] = min(slots_open, self.ran_out.get(cell, slots_open))
         if len(self.ran_out) >= enough:
             slots = max(self.ran_out.values())
             self.ran_out_at = min(slots, self.ran_out_at or slots)
@@ -74,12 +74,12 @@ def target_slots(use: MemoryUse, now: float) -> Target:
     if not use.total or use.free is None or now - use.changed < SETTLE_S:
         return Target(use.slots)
     room = f"{use.free / 1e9:.1f} of {use.total / 1e9:.1f} GB are free"
-    if use.free < SHORT * use.total and use.taken > 1:
-        return Target(max(1, min(use.slots, use.taken) - 1), f"only {room}")
+    if use.free < SHORT * use.total and use.slots_open > 1:
+        return Target(max(1, min(use.slots, use.slots_open) - 1), f"only {room}")
     spare = int(use.free - ROOM * use.total)
     fit = spare // use.slot if use.slot else int(spare > 0)
     more = min(fit, use.slots, most - use.slots)
     is_busy = bool(use.busy) and sum(use.busy) / len(use.busy) >= BUSY
-    if use.taken < use.slots or is_busy or more <= 0:
+    if use.slots_open < use.slots or is_busy or more <= 0:
         return Target(use.slots)
     return Target(use.slots + more, room)

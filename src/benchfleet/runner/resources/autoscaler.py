@@ -70,13 +70,13 @@ class Autoscaler:
         for memory, pool in watched.items():
             use = self._use_of(memory, pool)
             use.slot = max(use.slot, stated)
-            if len(inside[memory]) != use.taken:
-                use.taken = len(inside[memory])
+            if len(inside[memory]) != use.slots_open:
+                use.slots_open = len(inside[memory])
                 use.restart(now)
             target = target_slots(use, now)
             if target.slots != use.slots:
                 message = f"{memory}: {target.slots} slots at a time instead of {use.slots}"
-                self._state.say("slots_changed", message=f"{message}: {target.why}")
+                self._state.notify("slots_changed", message=f"{message}: {target.why}")
                 use.slots = target.slots
                 use.restart(now)
             self._close_surplus(inside[memory], use.slots)
@@ -86,56 +86,56 @@ class Autoscaler:
     def measured(self, event: MemoryMeasured) -> None:
         """Take in what this machine has free."""
         self._measuring = False
-        for memory, room in event.found.items():
+        for memory, room in event.free_memory.items():
             if (use := self._uses.get(memory)) is None:
                 continue
             use.see(room)
-            if not use.taken:
+            if not use.slots_open:
                 use.empty = room.free
             elif use.empty:
-                use.slot = max(use.slot, (use.empty - room.free) // use.taken)
+                use.slot = max(use.slot, (use.empty - room.free) // use.slots_open)
 
-    def heard(self, slot: Slot) -> None:
+    def read_memory(self, slot: Slot) -> None:
         """Take in what a slot on another machine read there last."""
-        now, reading = self._inbox.now(), slot.shown.reading
+        now, reading = self._inbox.now(), slot.display.reading
         if reading is None:
             return
         own = {f"gpu:{gpu.index}": gpu.own for gpu in reading.gpus} | {CPU: reading.ram}
         for name, room in reading.room().items():
             use = self._uses.get(f"{slot.spec.host}/{name}")
-            if use is None or not use.taken:
+            if use is None or not use.slots_open:
                 continue
-            use.slot = max(use.slot, own.get(name) or (room.total - room.free) // use.taken)
+            use.slot = max(use.slot, own.get(name) or (room.total - room.free) // use.slots_open)
             if now >= use.next:
                 use.next = now + MEASURE_EVERY_S
                 use.see(room)
 
     def _use_of(self, memory: str, pool: Pool) -> MemoryUse:
-        most = pool.slots if pool.devices[0].kind == "cpu" else pool.seats
+        most = pool.slots if pool.devices[0].kind == "cpu" else pool.slots_per_device
         if memory not in self._uses:
             begin = pool.begin or most
             self._uses[memory] = MemoryUse(slots=begin, most=most, grows=bool(pool.begin))
         self._uses[memory].most = most  # devices may have been added
         return self._uses[memory]
 
-    def _inside(self, wanted: Collection[str]) -> dict[str, list[Slot]]:
+    def _inside(self, memories_watched: Collection[str]) -> dict[str, list[Slot]]:
         """The slots in each of these memories."""
-        found: dict[str, list[Slot]] = {memory: [] for memory in wanted}
+        result: dict[str, list[Slot]] = {memory: [] for memory in memories_watched}
         for slot in self._slots:
             for memory in {memory_of(device) for device in slot.spec.devices}:
-                if memory in found:
-                    found[memory].append(slot)
-        return found
+                if memory in result:
+                    result[memory].append(slot)
+        return result
 
     def _close_surplus(self, inside: Sequence[Slot], slots: int) -> None:
         """End the slots that are too many, idle ones first."""
-        staying = [slot for slot in inside if not slot.closing and not slot.left_out]
+        staying = [slot for slot in inside if not slot.closing and not slot.draining]
         surplus = len(staying) - slots
         for slot in sorted(staying, key=lambda slot: not slot.idle)[: max(0, surplus)]:
             if slot.idle:
                 self._slots.retire(slot)
             else:
-                slot.left_out = True
+                slot.draining = True
                 self._slots.count(slot)
 
     def _measure_again(self, now: float, pools: Iterable[Pool]) -> None:
@@ -144,4 +144,4 @@ class Autoscaler:
             return
         self._next, self._measuring = now + MEASURE_EVERY_S, True
         gpus = any(device.kind == "gpu" for pool in grows for device in pool.devices)
-        self._measure(gpus, lambda found: self._inbox.post(MemoryMeasured(found=found)))
+        self._measure(gpus, lambda result: self._inbox.post(MemoryMeasured(free_memory=result)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.placement import Placing
+from benchfleet.domain.placement import Placement
 from benchfleet.domain.resource import Device, Need
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.quarantine import Quarantine
@@ -13,7 +13,9 @@ from benchfleet.runner.resources.shapes import Pool, impossible, with_device, wi
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 
-Asked = tuple[Need, frozenset[str]]  # what a cell needs, and the machines that may not have it
+Requirement = tuple[
+    Need, frozenset[str]
+]  # what a cell needs, and the machines that may not have it
 MAX_BAD_STARTS = 3  # slots in a row that never said hello before their devices are left out
 
 
@@ -31,52 +33,52 @@ class Devices:
         hosts: Hosts,
         pools: Sequence[Pool],
         cells: Mapping[str, Cell],
-        placing: Callable[[], Placing],
+        placement: Callable[[], Placement],
         changed: Callable[[], None],
     ) -> None:
-        self._slots, self._hosts, self._cells, self._placing = slots, hosts, cells, placing
+        self._slots, self._hosts, self._cells, self._placement = slots, hosts, cells, placement
         self._changed = changed
         self._pools = list(pools)
         self._origins = {pool.host: pool for pool in pools}  # as each machine came
         self._grown: list[Device] = []  # what was added to them since
-        self._by_need: dict[Asked, list[str]] = {}
+        self._by_need: dict[Requirement, list[str]] = {}
         self._no_time: set[str] = set()  # cells that would take too long for this runner
-        self._held: frozenset[str] = frozenset()  # cells that are not to be begun now
+        self._held_back: frozenset[str] = frozenset()  # cells that are not to be begun now
         self._sort(cells)
         self._bad_starts: dict[tuple[Device, ...], int] = {}
-        self._possible: frozenset[Asked] | None = None
+        self._possible: frozenset[Requirement] | None = None
         self.able: frozenset[str] = frozenset()  # the cells that a machine may take
         self._expected = self._unmet = frozenset[str]()
         self.quarantine = Quarantine()  # what is not to be used now
         self.sort_out()
 
     def _sort(self, cells: Mapping[str, Cell]) -> None:
-        barred = self._placing().barred
+        barred = self._placement().barred
         for fingerprint, cell in cells.items():
             self._by_need.setdefault((cell.need, barred(cell)), []).append(fingerprint)
 
-    def take_in(self, cells: Mapping[str, Cell]) -> None:
+    def add_cells(self, cells: Mapping[str, Cell]) -> None:
         """Be about these cells too, which are new."""
         self._sort(cells)
         self._possible = None  # they may ask for what nobody asked for yet
         self.sort_out()
 
-    def place(self) -> None:
+    def apply_placement(self) -> None:
         """Machines may have other cells than before."""
         self._by_need.clear()
         self._possible = None
         self._sort(self._cells)
         self.sort_out()
 
-    def leave_out(self, cells: Sequence[str]) -> None:
+    def drop_cells(self, cells: Sequence[str]) -> None:
         """There is no time for these cells."""
         self._no_time.update(cells)
         self.able = self.able.difference(cells)
 
     def hold(self, cells: frozenset[str]) -> None:
         """These cells, and no others, are not to be begun now."""
-        if cells != self._held:
-            self._held, self._possible = cells, None
+        if cells != self._held_back:
+            self._held_back, self._possible = cells, None
             self.sort_out()
 
     def sort_out(self) -> None:
@@ -84,14 +86,20 @@ class Devices:
         self._pools = self.quarantine.whole(self._pools)
         self._slots.use(self.quarantine.open_pools(self._pools))
         expected = self._hosts.expected  # whatever cannot run now, may run there
-        possible = frozenset(one for one in self._by_need if not self._lacking(one, self._pools))
+        possible = frozenset(
+            one for one in self._by_need if not self._is_impossible(one, self._pools)
+        )
         if self._possible is None or (possible, expected) != (self._possible, self._expected):
             self._possible, self._expected = possible, expected
-            here = [f for one in possible for f in self._by_need[one]]
-            there = [f for one, names in self._by_need.items() if expected - one[1] for f in names]
-            able = frozenset((*here, *there))
-            self.able = able.difference(self._no_time, self._held)
-            self.for_hosts = self.able.difference(here)  # a machine which is away may take these
+            local_cells = [f for one in possible for f in self._by_need[one]]
+            remote_cells = [
+                f for one, names in self._by_need.items() if expected - one[1] for f in names
+            ]
+            able = frozenset((*local_cells, *remote_cells))
+            self.able = able.difference(self._no_time, self._held_back)
+            self.for_hosts = self.able.difference(
+                local_cells
+            )  # a machine which is away may take these
         self._unmet = self._hosts.unmet
         self._changed()
 
@@ -102,27 +110,27 @@ class Devices:
     @property
     def impossible(self) -> list[tuple[Cell, str]]:
         """The cells that no machine will take, and why."""
-        expected, placing = self._hosts.expected, self._placing()
+        expected, placement = self._hosts.expected, self._placement()
         reasons: dict[tuple[Need, int], str] = {}
-        found = []
-        for asked, names in self._by_need.items():
-            if expected - asked[1]:
+        impossible_cells = []
+        for required, names in self._by_need.items():
+            if expected - required[1]:
                 continue
             for cell in (self._cells[name] for name in names):
-                barred = placing.why_not(cell)
-                key = asked[0], id(barred)
+                barred = placement.why_not(cell)
+                key = required[0], id(barred)
                 if key not in reasons:
-                    reasons[key] = why = impossible(asked[0], self._pools, barred)
+                    reasons[key] = why = impossible(required[0], self._pools, barred)
                     if why and expected:  # none of which may have it
-                        here = [why] if self._pools else []
+                        local_cells = [why] if self._pools else []
                         away = (f"{host}: {barred[host]}" for host in sorted(expected))
-                        reasons[key] = "; ".join((*here, *away))
+                        reasons[key] = "; ".join((*local_cells, *away))
                 if reasons[key]:
-                    found.append((cell, reasons[key]))
-        return found
+                    impossible_cells.append((cell, reasons[key]))
+        return impossible_cells
 
-    def _lacking(self, asked: Asked, pools: Sequence[Pool]) -> bool:
-        need, barred = asked
+    def _is_impossible(self, required: Requirement, pools: Sequence[Pool]) -> bool:
+        need, barred = required
         return bool(impossible(need, [pool for pool in pools if pool.host not in barred]))
 
     @property
@@ -131,7 +139,7 @@ class Devices:
         return self._pools
 
     @property
-    def known(self) -> Sequence[Device]:
+    def known_devices(self) -> Sequence[Device]:
         """Every device of machines that came, whatever became of it."""
         came = [device for pool in self._origins.values() for device in pool.devices]
         return [*came, *(device for device in self._grown if device not in came)]
@@ -140,9 +148,11 @@ class Devices:
 
     def add(self, pool: Pool) -> None:
         """A machine can be used from now on."""
-        left = [known for known in self._pools if known.host != pool.host]
+        remaining = [
+            known_devices for known_devices in self._pools if known_devices.host != pool.host
+        ]
         self._origins[pool.host] = pool
-        self._pools = self.quarantine.whole([*left, pool])
+        self._pools = self.quarantine.whole([*remaining, pool])
         for device in self._grown:
             if device.host == pool.host:
                 self._pools = with_device(self._pools, pool, device)
@@ -150,10 +160,10 @@ class Devices:
 
     def remove(self, host: str) -> None:
         """A machine cannot be used any more."""
-        left = [pool for pool in self._pools if pool.host != host]
+        remaining = [pool for pool in self._pools if pool.host != host]
         before, now = (self._expected, self._unmet), (self._hosts.expected, self._hosts.unmet)
-        if len(left) < len(self._pools) or now != before:
-            self._pools = left
+        if len(remaining) < len(self._pools) or now != before:
+            self._pools = remaining
             self.sort_out()
 
     def grow(self, device: Device) -> None:
@@ -165,7 +175,7 @@ class Devices:
         if not any(device in pool.devices for pool in self._pools):
             self._pools = with_device(self._pools, self._origins[device.host], device)
         for slot in self._slots.on([device]):
-            slot.left_out = any(self.quarantine.why(one) for one in slot.spec.devices)
+            slot.draining = any(self.quarantine.why(one) for one in slot.spec.devices)
             self._slots.count(slot)
         self.sort_out()
 
@@ -173,7 +183,7 @@ class Devices:
         """Use a device no more: slots on it end when they have nothing at hand. Cells wait for it
         unless it is `for_good`."""
         if for_good:
-            self._leave_out([device])
+            self._exclude([device])
         else:
             self.quarantine.drain([device])
             self._use_open()
@@ -182,9 +192,15 @@ class Devices:
     def waits_for_drained(self) -> frozenset[str]:
         """The cells that nothing but drained devices could take."""
         drained = self.quarantine.drained
-        left = [without(pool, tuple(drained.intersection(pool.devices))) for pool in self._pools]
-        lacking = [asked for asked in self._by_need if self._lacking(asked, left)]
-        return self.able.intersection(f for asked in lacking for f in self._by_need[asked])
+        remaining = [
+            without(pool, tuple(drained.intersection(pool.devices))) for pool in self._pools
+        ]
+        unplaceable = [
+            required for required in self._by_need if self._is_impossible(required, remaining)
+        ]
+        return self.able.intersection(
+            f for required in unplaceable for f in self._by_need[required]
+        )
 
     # What slots on them tell
 
@@ -197,12 +213,12 @@ class Devices:
         self._bad_starts[devices] = self._bad_starts.get(devices, 0) + 1
         if self._bad_starts[devices] < MAX_BAD_STARTS:
             return False
-        self._leave_out(devices)
+        self._exclude(devices)
         return True
 
     def failed_trial(self, slot: Slot) -> None:
         """A model did not run in it: its devices are left out."""
-        self._leave_out(slot.spec.devices)
+        self._exclude(slot.spec.devices)
 
     def worked(self, slot: Slot) -> None:
         """A cell ended well in it."""
@@ -212,7 +228,7 @@ class Devices:
         """A GPU failed under this cell; True when the slot's devices are now left out."""
         if not self.quarantine.faulted(slot.spec.devices, str(cell.fingerprint)):
             return False
-        self._leave_out(slot.spec.devices)
+        self._exclude(slot.spec.devices)
         return True
 
     def set_aside(self, slot: Slot, gpus: Sequence[int], now: float) -> bool:
@@ -232,8 +248,8 @@ class Devices:
         self._slots.use(self.quarantine.open_pools(self._pools))
         self._changed()
 
-    def _leave_out(self, devices: Sequence[Device]) -> None:
-        self.quarantine.leave_out(devices)
+    def _exclude(self, devices: Sequence[Device]) -> None:
+        self.quarantine.exclude(devices)
         self.sort_out()
         self._end_slots(devices)
 
@@ -244,5 +260,5 @@ class Devices:
             elif slot.will_claim:  # it only starts
                 self._slots.kill(slot)
             else:  # it ends what it runs or was opened for, and takes no other
-                slot.left_out = True
+                slot.draining = True
                 self._slots.count(slot)

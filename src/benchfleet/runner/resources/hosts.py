@@ -8,7 +8,7 @@ from typing import Any
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostLost, HostReady
 
-PATIENCE = 600.0  # seconds without any machine before a run is given up
+HOST_TIMEOUT_S = 600.0  # seconds without any machine before a run is given up
 
 
 class Hosts:
@@ -34,7 +34,7 @@ class Hosts:
 
     @property
     def unmet(self) -> frozenset[str]:
-        """Those of which nothing was heard yet."""
+        """The hosts that have not connected yet."""
         return frozenset(host for host, lost in self._away.items() if lost is None)
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from benchfleet.domain.resource import Device
 from benchfleet.runner.resources.shapes import Pool, without
 
-LOOK_AGAIN = 60.0  # seconds until a busy device is looked at again
+RETRY_DEVICE_S = 60.0  # seconds until a busy device is looked at again
 
 
 class Quarantine:
@@ -17,10 +17,10 @@ class Quarantine:
         self._out: set[Device] = set()
         self._aside: dict[Device, float] = {}  # until when, on the inbox's clock
         self._drained: set[Device] = set()
-        self._said: set[Device] = set()
+        self._reported: set[Device] = set()
         self._faults: dict[tuple[Device, ...], str] = {}  # the cell that failed there last
 
-    def leave_out(self, devices: Iterable[Device]) -> None:
+    def exclude(self, devices: Iterable[Device]) -> None:
         """Use these no more."""
         self._out.update(devices)
 
@@ -33,7 +33,7 @@ class Quarantine:
         self._out.discard(device)
         self._drained.discard(device)
         self._aside.pop(device, None)
-        self._said.discard(device)
+        self._reported.discard(device)
         self._faults = {d: cell for d, cell in self._faults.items() if device not in d}
 
     @property
@@ -51,9 +51,9 @@ class Quarantine:
 
     def set_aside(self, devices: Sequence[Device], now: float) -> bool:
         """Let these be for a while; whether that is news."""
-        self._aside.update(dict.fromkeys(devices, now + LOOK_AGAIN))
-        news = not self._said.issuperset(devices)
-        self._said.update(devices)
+        self._aside.update(dict.fromkeys(devices, now + RETRY_DEVICE_S))
+        news = not self._reported.issuperset(devices)
+        self._reported.update(devices)
         return news
 
     def take_back(self, now: float) -> bool:
@@ -66,7 +66,7 @@ class Quarantine:
     def works(self, devices: tuple[Device, ...]) -> None:
         """A cell ended well there."""
         self._faults.pop(devices, None)
-        self._said.difference_update(devices)
+        self._reported.difference_update(devices)
 
     def faulted(self, devices: tuple[Device, ...], cell: str) -> bool:
         """A GPU failed under a cell; whether it was the second cell in a row, so that it is the

@@ -27,7 +27,7 @@ class Pool:
         return self.devices[0].host if self.devices else ""
 
     @property
-    def seats(self) -> int:
+    def slots_per_device(self) -> int:
         """Slots that may share one device."""
         return max(1, -(-self.slots // max(1, len(self.devices))))
 
@@ -61,30 +61,32 @@ def memories(pool: Pool) -> list[str]:
 
 def without(pool: Pool, devices: tuple[Device, ...]) -> Pool:
     """The pool less devices that are not fit."""
-    left = tuple(device for device in pool.devices if device not in devices)
-    return replace(pool, devices=left, slots=min(pool.slots, pool.seats * len(left)))
+    remaining = tuple(device for device in pool.devices if device not in devices)
+    return replace(
+        pool, devices=remaining, slots=min(pool.slots, pool.slots_per_device * len(remaining))
+    )
 
 
 def with_device(pools: Iterable[Pool], origin: Pool, device: Device) -> list[Pool]:
     """The pools with one more device, and so with as many more slots as shared one where its
     machine came with the pool `origin`; new slots have their part of the same cores."""
-    left = [pool for pool in pools if pool.devices and pool.host != device.host]
-    known = next((pool for pool in pools if pool.devices and pool.host == device.host), None)
-    devices = known.devices if known else ()
+    remaining = [pool for pool in pools if pool.devices and pool.host != device.host]
+    pool = next((pool for pool in pools if pool.devices and pool.host == device.host), None)
+    devices = pool.devices if pool else ()
     if device in devices:
         return list(pools)
     order = sorted((*devices, device), key=lambda one: one.index)
-    slots = (known.slots if known else 0) + origin.seats
+    slots = (pool.slots if pool else 0) + origin.slots_per_device
     threads = max(1, origin.threads * origin.slots // slots)
-    return [*left, replace(origin, devices=tuple(order), slots=slots, threads=threads)]
+    return [*remaining, replace(origin, devices=tuple(order), slots=slots, threads=threads)]
 
 
 def larger_than(devices: Sequence[Device], pools: Iterable[Pool]) -> int:
     """Bytes of clearly more memory than the smallest of these GPUs has, where a machine has as many
     such GPUs; 0 where none has. GPUs of one make differ a little."""
     floor = int(1.1 * min(device.memory for device in devices))
-    found = any(sum(d.memory >= floor for d in pool.devices) >= len(devices) for pool in pools)
-    return floor if found and devices[0].kind == "gpu" else 0
+    exists = any(sum(d.memory >= floor for d in pool.devices) >= len(devices) for pool in pools)
+    return floor if exists and devices[0].kind == "gpu" else 0
 
 
 _NONE: Mapping[str, str] = {}
@@ -111,8 +113,8 @@ def _impossible(need: Need, pool: Pool) -> str:
         return f"needs {need.gpus} GPUs, this run has {len(memories)}"
     if not need.vram:
         return ""
-    wanted = f"needs {need.vram / 1e9:g} GB of GPU memory"
+    message = f"needs {need.vram / 1e9:g} GB of GPU memory"
     if not memories:
-        return f"{wanted}, this run has no GPU"
+        return f"{message}, this run has no GPU"
     smallest = memories[max(1, need.gpus) - 1]
-    return f"{wanted}, this run has {smallest / 1e9:.1f}" if smallest < need.vram else ""
+    return f"{message}, this run has {smallest / 1e9:.1f}" if smallest < need.vram else ""

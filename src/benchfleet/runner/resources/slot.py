@@ -21,17 +21,17 @@ class Slot:
 
     spec: SlotSpec
     width: int  # devices that its cells need
-    shown: Running
+    display: Running
     alone: bool = False  # no other slot is in the memory that it has
     ready: bool = False
     closing: bool = False  # it takes no other order
-    left_out: bool = False  # nor does it after the one at hand
+    draining: bool = False  # nor does it after the one at hand
     load_key: str = ""  # the model in its memory
     attempt: Attempt | None = None
     reserved: Claim | None = None  # the claim that a starting slot was opened for
     rate: Rate = field(default_factory=Rate)  # what it holds of its machine, and what that costs
-    meant_for: str = ""  # the model that it was opened for, until it has one
-    holds: int = 0  # bytes of each of its GPUs that its cells were said to need
+    opened_for: str = ""  # the model that it was opened for, until it has one
+    holds: int = 0  # bytes of each GPU that its cells state as their need
     freed: Callable[[Slot], None] = lambda slot: None  # told just before it has nothing to do
 
     @property
@@ -80,10 +80,10 @@ class Slot:
             self.load_key = ""
 
     def free(self) -> None:
-        """It has nothing to do; whoever calls this ends the attempt."""
+        """Clear the attempt, which the caller ends."""
         self.freed(self)
         self.attempt = None
-        self.shown.rest()
+        self.display.rest()
 
 
 def label(devices: tuple[Device, ...]) -> str:

@@ -1,4 +1,4 @@
-"""How many open slots are alike, so that nobody walks them all to know."""
+"""An index of open slots by their traits, so that no query walks all slots."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class SlotTraits(NamedTuple):
     alone: bool
     memory: int  # bytes of the smallest of its GPUs
     gpus: int
-    holds: int  # bytes of each that its cells were said to need
+    holds: int  # bytes of each that its cells state as their need
     model: str  # that it has, or was opened for; "" for none
     starts: bool = False  # it was opened for nothing in particular, and has not said hello
-    host: str = ""  # where machines are told apart
+    host: str = ""  # where hosts differ
 
     def takes(self, shape: SlotShape) -> bool:
         same = (self.width, self.alone) == (shape.width, shape.alone)
@@ -53,12 +53,12 @@ class SlotIndex:
     def serving(self, shape: SlotShape, load_key: str, need: Need) -> int:
         """The slots of this shape that have the model in memory, or are about to, and are such as
         these cells need."""
-        alike = self._models.get((shape.width, shape.alone, load_key), {})
+        by_host = self._models.get((shape.width, shape.alone, load_key), {})
         least = max(need.vram, shape.memory)
         return sum(
             count
-            for here in _suitable(alike, shape)
-            for (gpus, memory), count in here.items()
+            for counts in _suitable(by_host, shape)
+            for (gpus, memory), count in counts.items()
             if gpus >= need.gpus and memory >= least
         )
 
@@ -66,18 +66,18 @@ class SlotIndex:
         """Whether one has what such cells need."""
         return any(
             one.gpus >= need.gpus and one.holds >= need.vram and one.takes(shape)
-            for here in _suitable(self._on, shape)
-            for one in here
+            for counts in _suitable(self._on, shape)
+            for one in counts
         )
 
     def starting_for(self, shape: SlotShape) -> Mapping[str, int]:
         """The slots that take such cells and have not said hello, by the model they are for."""
-        found: Counter[str] = Counter()
-        for here in _suitable(self._starting, shape):
-            for one, count in here.items():
+        matches: Counter[str] = Counter()
+        for counts in _suitable(self._starting, shape):
+            for one, count in counts.items():
                 if one.takes(shape):
-                    found[one.model] += count
-        return found
+                    matches[one.model] += count
+        return matches
 
     def _add(self, traits: SlotTraits, count: int) -> None:
         _count(self._on, traits.host, traits, count)
@@ -85,9 +85,9 @@ class SlotIndex:
             _count(self._starting, traits.host, traits, count)
         if traits.model:
             of_model = traits.width, traits.alone, traits.model
-            alike = self._models.setdefault(of_model, {})
-            _count(alike, traits.host, (traits.gpus, traits.memory), count)
-            if not alike:
+            by_host = self._models.setdefault(of_model, {})
+            _count(by_host, traits.host, (traits.gpus, traits.memory), count)
+            if not by_host:
                 del self._models[of_model]
 
 
@@ -102,9 +102,9 @@ def _suitable(by_host: Mapping[str, T], shape: SlotShape) -> Iterator[T]:
 
 def _count(by_host: dict[str, Counter[K]], host: str, key: K, by: int) -> None:
     """Count so many more, and keep no empty count."""
-    here = by_host.setdefault(host, Counter())
-    here[key] += by
-    if not here[key]:
-        del here[key]
-    if not here:
+    counts = by_host.setdefault(host, Counter())
+    counts[key] += by
+    if not counts[key]:
+        del counts[key]
+    if not counts:
         del by_host[host]

@@ -91,23 +91,23 @@ class Slots:
 
     def on(self, devices: Iterable[Device]) -> list[Slot]:
         """The slots that have any of these devices, each once."""
-        found: dict[SlotId, Slot] = {}
+        matches: dict[SlotId, Slot] = {}
         for device in devices:
-            found.update(self._on.get(device, {}))
-        return list(found.values())
+            matches.update(self._on.get(device, {}))
+        return list(matches.values())
 
     def count(self, slot: Slot) -> None:
         """Its model, its memory, or whether it takes another order, is not what it was."""
         if slot.closing:
             self._resting.pop(slot.id, None)
-        ends = slot.closing or slot.left_out or self._is_gone(slot)
+        ends = slot.closing or slot.draining or self._is_gone(slot)
         traits = SlotTraits(
             width=slot.width,
             alone=slot.alone,
             memory=slot.memory,
             gpus=slot.gpus,
             holds=slot.holds,
-            model=slot.load_key or slot.meant_for,
+            model=slot.load_key or slot.opened_for,
             starts=not slot.ready and slot.reserved is None,
             host=slot.spec.host if self._tells_hosts else "",
         )
@@ -116,7 +116,7 @@ class Slots:
     def ready(self, slot: Slot) -> None:
         """It said hello."""
         slot.ready = True
-        slot.shown.rest()
+        slot.display.rest()
         self._resting[slot.id] = slot
         self.count(slot)
 
@@ -142,7 +142,7 @@ class Slots:
         alone: bool = False,
         reserved: Claim | None = None,
         memory: int = 0,
-        meant_for: str = "",
+        opened_for: str = "",
     ) -> Slot:
         self._opened += 1
         name = SlotId(f"{self._prefix}-{self._opened}")
@@ -156,16 +156,16 @@ class Slots:
             memory=reserved.cell.need.vram if reserved else memory,
             neighbours=self.allocator.neighbours(devices),
         )
-        shown = Running(slot=name, devices=label(devices))
+        display = Running(slot=name, devices=label(devices))
         rate = rate_of(devices, pool, alone=alone)
         slot = Slot(
             spec=spec,
             width=width,
-            shown=shown,
+            display=display,
             alone=alone,
             reserved=reserved,
             rate=rate,
-            meant_for=meant_for,
+            opened_for=opened_for,
             holds=spec.memory,
             freed=self._freed,
         )
@@ -174,7 +174,7 @@ class Slots:
             self._on.setdefault(device, {})[name] = slot
         self.allocator.take(devices, whole=alone or width > 1, memory=slot.holds)
         self.count(slot)
-        self.progress.slots[name] = shown
+        self.progress.slots[name] = display
         self._engine.open(spec)
         return slot
 
@@ -190,10 +190,10 @@ class Slots:
         if slot.load_key != cell.model.load_key:
             self.load_times.begin(slot.id, cell.model.load_key, attempt.began)
         if (slot.load_key, slot.holds) != (cell.model.load_key, cell.need.vram):
-            slot.load_key, slot.meant_for = cell.model.load_key, ""
+            slot.load_key, slot.opened_for = cell.model.load_key, ""
             slot.holds = cell.need.vram
             self.count(slot)
-        slot.shown.take(attempt.claim.path, done=attempt.done, now=attempt.began)
+        slot.display.take(attempt.claim.path, done=attempt.done, now=attempt.began)
         request = AttemptRequest(
             attempt=attempt.key,
             cell=cell,
@@ -216,7 +216,7 @@ class Slots:
         self.count(slot)
         self._engine.kill(slot.id)
 
-    def gone(self, slot: Slot) -> None:
+    def closed(self, slot: Slot) -> None:
         """Its process ended: its devices are free."""
         if self._open.pop(slot.id, None) is not None:
             whole = slot.alone or slot.width > 1

@@ -18,9 +18,9 @@ def rate_of(devices: Sequence[Device], pool: Pool | None, *, alone: bool = False
     if pool is None or not pool.devices:
         return Rate()
     whole = alone or len(devices) > 1
-    held = len(devices) * (1.0 if whole else min(1.0, len(pool.devices) / pool.slots))
-    gpus = held if devices[0].kind == "gpu" else 0.0
+    share = len(devices) * (1.0 if whole else min(1.0, len(pool.devices) / pool.slots))
+    gpus = share if devices[0].kind == "gpu" else 0.0
     if pool.price is None:
         return Rate(gpus=gpus)
-    part = gpus if pool.price.per_gpu else held / len(pool.devices)
+    part = gpus if pool.price.per_gpu else share / len(pool.devices)
     return Rate(gpus=gpus, cost=part * pool.price.amount, currency=pool.price.currency)

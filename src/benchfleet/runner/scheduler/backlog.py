@@ -51,35 +51,37 @@ class Backlog:
         self._lanes: dict[tuple[SlotShape, str, Need], Lane] = {}
         self._later: list[tuple[float, str]] = []  # ends of back-offs
         self._back_offs: dict[str, float] = {}
-        self._held: set[str] = set()
-        self.elsewhere: dict[str, float] = {}  # what other runners run: when they began, or before
+        self._held_back: set[str] = set()
+        self.running_elsewhere: dict[
+            str, float
+        ] = {}  # what other runners run: when they began, or before
         self.estimates = DurationIndex(cells, policy, device_type, _rerank)
 
-    def take_in(self, cells: Mapping[str, Cell]) -> None:
+    def add_cells(self, cells: Mapping[str, Cell]) -> None:
         """Be about these cells too, which are new; none of them waits yet."""
-        self.estimates.take_in(cells)
+        self.estimates.add_cells(cells)
         for fingerprint in cells:
             self._positions[fingerprint] = len(self._positions)
 
     def hold(self, fingerprints: Collection[str]) -> None:
         """These cells cannot be claimed, whatever happens to them, until they are let go."""
-        self._held.update(fingerprints)
+        self._held_back.update(fingerprints)
         for fingerprint in fingerprints:
-            self.taken(fingerprint)
+            self.mark_unavailable(fingerprint)
 
     def let_go(self, fingerprints: Collection[str]) -> None:
         """These cells can be claimed again; none of them waits yet."""
-        self._held.difference_update(fingerprints)
+        self._held_back.difference_update(fingerprints)
 
-    def leave_out(self, seconds: float) -> list[str]:
+    def drop_longer_than(self, seconds: float) -> list[str]:
         """Be no more about the cells that should take longer; those whose time nobody knows stay.
         Which they are."""
-        if not (kinds := self.estimates.leave_out(seconds)):
+        if not (kinds := self.estimates.drop_longer_than(seconds)):
             return []
-        left = [name for name in self._cells if self.estimates.kind(name) in kinds]
-        for fingerprint in left:
-            self.taken(fingerprint)
-        return left
+        remaining = [name for name in self._cells if self.estimates.kind(name) in kinds]
+        for fingerprint in remaining:
+            self.mark_unavailable(fingerprint)
+        return remaining
 
     # What is asked
 
@@ -111,13 +113,13 @@ class Backlog:
         self, limit: float, model: str, lanes: Iterable[Lane], at_most: int
     ) -> list[str]:
         """Cells that a slot with this model in memory should have ended in so many seconds."""
-        found: list[str] = []
+        results: list[str] = []
         for lane in sorted(lanes, key=lambda lane: lane.work.load_key != model):
             load = 0.0 if lane.work.load_key == model else self.load(lane)
-            found += lane.ending_within(limit - load, at_most - len(found))
-        return found
+            results += lane.ending_within(limit - load, at_most - len(results))
+        return results
 
-    def left(self) -> Remaining | None:
+    def remaining(self) -> Remaining | None:
         """How much is left that waits; None while no time is known at all."""
         if self.estimates.typical is None:
             return None
@@ -132,30 +134,30 @@ class Backlog:
 
     # What happens
 
-    def see(self, records: Iterable[CellRecord], now: float) -> None:
+    def load_records(self, records: Iterable[CellRecord], now: float) -> None:
         """Take in cells that have not ended."""
         for record in records:
             if record.fingerprint not in self._cells:
                 continue
             if record.state == "running":
-                self.runs_elsewhere(record.fingerprint, now)
+                self.mark_running_elsewhere(record.fingerprint, now)
             else:
                 until = now + record.ready_in if record.ready_in > 0 else None
-                self.waits(record.fingerprint, until=until)
+                self.mark_waiting(record.fingerprint, until=until)
 
-    def waits(self, fingerprint: str, *, until: float | None = None) -> None:
+    def mark_waiting(self, fingerprint: str, *, until: float | None = None) -> None:
         """The cell can be claimed; from `until` on, where that is given."""
-        if fingerprint not in self._cells or self.estimates.kind(fingerprint).left_out:
+        if fingerprint not in self._cells or self.estimates.kind(fingerprint).dropped:
             return
-        if fingerprint in self._held:
+        if fingerprint in self._held_back:
             return
         if until is not None:
-            self.taken(fingerprint)
+            self.mark_unavailable(fingerprint)
             self._back_offs[fingerprint] = until
             heapq.heappush(self._later, (until, fingerprint))
             return
         self._back_offs.pop(fingerprint, None)
-        self.elsewhere.pop(fingerprint, None)
+        self.running_elsewhere.pop(fingerprint, None)
         if fingerprint in self._waiting:
             return
         cell, kind = self._cells[fingerprint], self.estimates.kind(fingerprint)
@@ -166,33 +168,33 @@ class Backlog:
         position = self._positions[fingerprint]
         lane.put(kind, Entry(-cell.priority, kind.rank, position, fingerprint))
 
-    def taken(self, fingerprint: str) -> None:
+    def mark_unavailable(self, fingerprint: str) -> None:
         """The cell cannot be claimed: somebody has it, or it has ended."""
         self._back_offs.pop(fingerprint, None)
-        self.elsewhere.pop(fingerprint, None)
+        self.running_elsewhere.pop(fingerprint, None)
         if (lane := self._waiting.pop(fingerprint, None)) is not None:
             kind = self.estimates.kind(fingerprint)
             lane.drop(kind, fingerprint)
 
-    def runs_elsewhere(self, fingerprint: str, now: float) -> None:
+    def mark_running_elsewhere(self, fingerprint: str, now: float) -> None:
         """Another runner has the cell."""
-        self.taken(fingerprint)
-        self.elsewhere[fingerprint] = now
+        self.mark_unavailable(fingerprint)
+        self.running_elsewhere[fingerprint] = now
 
     def reshape(self, fingerprints: Iterable[str]) -> None:
         """See whether these cells need another slot by now."""
         for fingerprint in fingerprints:
             lane = self._waiting.get(fingerprint)
             if lane is not None and lane.shape != self.shape(fingerprint):
-                self.taken(fingerprint)
-                self.waits(fingerprint)
+                self.mark_unavailable(fingerprint)
+                self.mark_waiting(fingerprint)
 
     def wake(self, now: float) -> None:
         """Cells whose back-off is over can be claimed."""
         while self._later and self._later[0][0] <= now:
             until, fingerprint = heapq.heappop(self._later)
             if self._back_offs.get(fingerprint) == until:
-                self.waits(fingerprint)
+                self.mark_waiting(fingerprint)
 
     def follow(self, events: Sequence[Event], now: float) -> None:
         """What any runner or person did since the last time."""
@@ -201,17 +203,17 @@ class Backlog:
             if fingerprint not in self._cells:
                 continue
             if event.kind == "claimed" and event.data.get("runner") != self._runner:
-                self.runs_elsewhere(fingerprint, now)
+                self.mark_running_elsewhere(fingerprint, now)
             elif event.kind in ("claimed", "cancel_asked"):
-                self.taken(fingerprint)
+                self.mark_unavailable(fingerprint)
             elif event.kind in ("released", "reaped", "retry_asked"):
-                self.waits(fingerprint)
+                self.mark_waiting(fingerprint)
             elif event.kind == "finished":
                 outcome = Outcome.from_dict(event.data["outcome"])
                 if outcome.retry_in is None:
-                    self.taken(fingerprint)
+                    self.mark_unavailable(fingerprint)
                 else:
-                    self.waits(fingerprint, until=now + outcome.retry_in)
+                    self.mark_waiting(fingerprint, until=now + outcome.retry_in)
                 self.estimates.learn(self._cells[fingerprint], outcome)
 
     def _lane(self, shape: SlotShape, cell: Cell) -> Lane:

@@ -1,4 +1,4 @@
-"""Giving idle slots cells, and opening and closing slots as the waiting cells need them."""
+"""The dispatcher: gives idle slots cells, and opens and closes slots as cells need them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from benchfleet.runner.scheduler.reservations import Reservations, service
 from benchfleet.runner.scheduler.work_stealing import WorkStealing
 
 _NOBODY: deque[Slot] = deque()
-CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wanted
+EXTRA_CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wanted
 
 
 @dataclass(frozen=True, kw_only=True)
 class DispatchInputs:
-    """What waits for the slots of one runner, and what says where and when each of it may run."""
+    """What the dispatcher works on."""
 
     cells: Mapping[str, Cell]  # by fingerprint; all that the runner is about
     backlog: Backlog
@@ -40,14 +40,12 @@ class DispatchInputs:
 
 
 class Dispatcher:
-    """Claims for the slots of one runner.
+    """Claims cells for the slots of one runner.
 
-    Cells are served by the shape of the slot that they need: the largest priority first, then the
-    widest, since they need whole devices. Which cell of a shape a slot is given is the policy's to
-    say. Where nothing that is open could ever take a cell, devices are booked for it: slots on them
-    take only what ends before they could all be free. A slot that finds nothing to do while a cell
-    waits for other devices is closed. Cells go to the host of the plan, unless another one with a
-    free slot steals them (`work_stealing`).
+    Cells are served by the shape of slot that they need: the largest priority first, then the
+    widest. The policy chooses among the cells of one shape. Where no open slot could take a cell,
+    devices are reserved for it. A slot with nothing to do closes while a cell waits for other
+    devices. Cells go to the host of the plan, unless another one steals them (`work_stealing`).
     """
 
     def __init__(
@@ -69,7 +67,7 @@ class Dispatcher:
         self._devices, self._reservations = waiting.devices, waiting.reservations
         self._stealing, self._policy_view = waiting.stealing, waiting.policy_view
         self._begin, self._follow = begin, follow
-        self._in_vain: set[Lane] = set()  # that a slot claimed of just now, and got nothing
+        self._failed: set[Lane] = set()  # that a slot claimed of just now, and got nothing
 
     def fill(self) -> list[Slot]:
         """Give every idle slot a cell, and open slots while there is room and work; the slots
@@ -91,17 +89,17 @@ class Dispatcher:
         shapes: dict[SlotShape, list[Lane]] = {lane.shape: [] for lane in waiting}
         for lane in lanes:
             shapes[lane.shape].append(lane)
-        lacking: list[SlotShape] = []
-        self._in_vain.clear()
+        missing: list[SlotShape] = []
+        self._failed.clear()
         self._policy_view.again()
-        self._reservations.book(waiting)
+        self._reservations.reserve(waiting)
         for shape, lanes in shapes.items():
-            if not self._serve(shape, lanes, opened, lacking):
+            if not self._serve(shape, lanes, opened, missing):
                 return False
         if self._has_room() and self._stealing.steal():
             return False
-        if lacking:
-            self._retire_for(lacking)
+        if missing:
+            self._retire_for(missing)
         elif waiting and not opened and self._slots.all_idle:
             return self._serve_anything(shapes, opened)
         return True
@@ -111,10 +109,10 @@ class Dispatcher:
         shape: SlotShape,
         lanes: Sequence[Lane],
         opened: list[Slot],
-        lacking: list[SlotShape],
+        missing: list[SlotShape],
     ) -> bool:
         """Serve the cells of one shape; as `_served`. What waits for devices that are taken is
-        added to `lacking`."""
+        added to `missing`."""
         idle = [slot for slot in self._slots.idle if slot.takes(shape)]
         if (
             not idle
@@ -128,22 +126,22 @@ class Dispatcher:
             if not self._claim_for(waiting.popleft(), shape, lanes, next_=waiting):
                 return False
         if self._open_for(shape, lanes, opened):
-            lacking.append(shape)
+            missing.append(shape)
         return True
 
     def _has_room(self) -> bool:
         """Whether anything could begin a cell now."""
         return self._slots.any_idle or not self._slots.allocator.full
 
-    def _retire_for(self, lacking: Iterable[SlotShape]) -> None:
+    def _retire_for(self, missing: Iterable[SlotShape]) -> None:
         """Close what is idle on the devices that these wait for."""
         for slot in self._slots.idle:
-            if any(shape.suits(slot.spec.host) for shape in lacking):
+            if any(shape.suits(slot.spec.host) for shape in missing):
                 self._slots.retire(slot)
 
     def _serve_anything(self, shapes: Mapping[SlotShape, list[Lane]], opened: list[Slot]) -> bool:
         """Nothing goes on at all: do what the policy would rather not."""
-        lacking: list[SlotShape] = []
+        missing: list[SlotShape] = []
         for shape, lanes in shapes.items():
             for slot in self._slots.idle:
                 if slot.takes(shape) and not self._claim_for(
@@ -153,8 +151,8 @@ class Dispatcher:
             if self._slots.any_busy:
                 continue
             if self._open_for(shape, lanes, opened, preference=Preference()):
-                lacking.append(shape)
-        self._retire_for(lacking)  # those that are idle have the devices
+                missing.append(shape)
+        self._retire_for(missing)  # those that are idle have the devices
         return True
 
     # A slot that is open
@@ -170,7 +168,7 @@ class Dispatcher:
     ) -> bool:
         """Claim for an idle slot; False where the claim told that its cell is to have another. Of
         those that are `next_` it serves and takes out such as would claim the same."""
-        vram = self._slots.allocator.left_on(slot.spec.devices, slot.holds)
+        vram = self._slots.allocator.free_memory(slot.spec.devices, slot.holds)
         fit = [
             lane
             for lane in lanes
@@ -183,19 +181,19 @@ class Dispatcher:
             preference = Preference(models={reserved.work.load_key: 0.0}, others=None)
         elif reserved is not None and service(reserved) < min(map(service, fit)):
             limit = self._reservations.seconds_before(reserved)
-            short = self._backlog.ending_within(limit, slot.load_key, fit, CANDIDATES)
+            short = self._backlog.ending_within(limit, slot.load_key, fit, EXTRA_CANDIDATES)
             return self._begin_all(slots, self._claim(short, 1))
         elif preference is None:
             preference = self._policy_view.of(slot, shape, fit, vram)
             if reserved is None:
-                slots += self._alike(slot, fit, next_)
+                slots += self._same_model(slot, fit, next_)
         if preference is None:
             return True
         claims = self._claim_best(fit, preference, len(slots))
         if claims:
             self._policy_view.again()
         if len(claims) < len(slots):
-            self._in_vain.update(fit)
+            self._failed.update(fit)
             # The others claim for themselves next; the slot that asked waits for the next turn.
             next_.extendleft(reversed(slots[max(1, len(claims)) :]))
         return self._begin_all(slots, claims)
@@ -205,7 +203,7 @@ class Dispatcher:
         took, and claim what is best then."""
         claims, before = list[Claim](), list[str]()
         while len(claims) < limit:
-            candidates = self._backlog.candidates(lanes, preference, CANDIDATES + limit)
+            candidates = self._backlog.candidates(lanes, preference, EXTRA_CANDIDATES + limit)
             if not candidates or candidates == before:
                 break
             claims += self._claim(candidates, limit - len(claims))
@@ -218,17 +216,17 @@ class Dispatcher:
         claims = self._ledger.claim(self._runner, candidates, limit) if candidates else []
         for claim in claims:
             self._heartbeat.hold(claim.lease)
-            self._backlog.taken(claim.lease.fingerprint)
+            self._backlog.mark_unavailable(claim.lease.fingerprint)
         return claims
 
     def _begin_all(self, slots: Sequence[Slot], claims: Sequence[Claim]) -> bool:
         """Begin each on one of the slots; False where one needs another slot."""
-        known = self._cells
-        vouch = (with_local_definition(claim, known[claim.lease.fingerprint]) for claim in claims)
+        cells = self._cells
+        vouch = (with_local_definition(claim, cells[claim.lease.fingerprint]) for claim in claims)
         begun = [self._begin_on(*one) for one in zip(slots, vouch, strict=False)]
         return all(begun)
 
-    def _alike(self, slot: Slot, fit: Sequence[Lane], next_: deque[Slot]) -> Iterator[Slot]:
+    def _same_model(self, slot: Slot, fit: Sequence[Lane], next_: deque[Slot]) -> Iterator[Slot]:
         """Take out the slots that would claim as this one does, each one cell more: where there
         are cells of one model alone, which all of them have loaded."""
         cells = sum(lane.work.cells for lane in fit)
@@ -248,7 +246,7 @@ class Dispatcher:
             if shape.last_resort or not fits:
                 self._heartbeat.drop(claim.lease)
                 self._ledger.release([claim.lease], f"it is to be run {claim.advice}")
-                self._backlog.waits(fingerprint)
+                self._backlog.mark_waiting(fingerprint)
                 return False
         self._slots.progress.move(fingerprint, "running")
         if claim.cell.model.python == slot.spec.python:
@@ -274,24 +272,24 @@ class Dispatcher:
             return False
         if not self._has_room():
             return False
-        meant = Counter(self._slots.index.starting_for(shape))
+        starting = Counter(self._slots.index.starting_for(shape))
         needs: dict[tuple[int, ...], list[Lane]] = {}
         for lane in lanes:
             needs.setdefault(service(lane), []).append(lane)
-        lacking = False
-        for _, alike in sorted(needs.items()):
-            while wanted := self._policy_view.one_more(
-                shape, alike, meant=meant, but=self._in_vain, preference=preference
+        missing = False
+        for _, lanes_of_need in sorted(needs.items()):
+            while best := self._policy_view.one_more(
+                shape, lanes_of_need, starting=starting, but=self._failed, preference=preference
             ):
-                devices = self._reservations.room_for(wanted)
+                devices = self._reservations.room_for(best)
                 if devices is None:
-                    lacking = True
+                    missing = True
                     break
-                memory = max(wanted.need.vram, shape.memory)
-                model = wanted.work.load_key
+                memory = max(best.need.vram, shape.memory)
+                model = best.work.load_key
                 slot = self._slots.open(
-                    devices, shape.width, alone=shape.alone, memory=memory, meant_for=model
+                    devices, shape.width, alone=shape.alone, memory=memory, opened_for=model
                 )
-                meant[model] += 1
+                starting[model] += 1
                 opened.append(slot)
-        return lacking
+        return missing

@@ -37,7 +37,7 @@ class Expected:
     seconds: float
     like: Likeness  # what those cells have in common with it
     cells: int  # how many of them
-    there: bool = False  # they ran on the type of device that was asked for
+    same_device: bool = False  # they ran on the type of device that was asked for
 
 
 class _Times:
@@ -106,7 +106,7 @@ class DurationModel:
                         seconds=times.median * _size(cell),
                         like=like,
                         cells=len(times),
-                        there=where == device_type,
+                        same_device=where == device_type,
                     )
         return None
 
@@ -119,22 +119,22 @@ class DurationModel:
         """What the expected time of so many cells together is off by, as a part of it: two of three
         cells so far were off by less. The error of each evens out over the cells; that of what is
         known, over the cells that it is known from."""
-        known = len(self._errors)
+        known_errors = len(self._errors)
         error = _DEFAULT_ERROR
-        if known >= _MIN_ERRORS:
-            error = sorted(self._errors)[2 * known // 3]
-        return error * sqrt(1 / max(1, cells) + 1 / max(1, known))
+        if known_errors >= _MIN_ERRORS:
+            error = sorted(self._errors)[2 * known_errors // 3]
+        return error * sqrt(1 / max(1, cells) + 1 / max(1, known_errors))
 
     def slowdown(self, device_type: str, than: str) -> float | None:
         """How many times as long cells take on one type of device as on another (``""``: on any),
         by those that ran on both, the most alike first; None where none did."""
         for like in LIKENESSES:
-            here, there = self._times[device_type, like], self._times[than, like]
+            own, same_device = self._times[device_type, like], self._times[than, like]
             ratios = [
-                times.median / there[key].median
-                for key, times in islice(here.items(), _MAX_COMPARED)
-                if key in there and there[key].median > 0
-                if than or len(times) < len(there[key])  # else they ran on this type alone
+                times.median / same_device[key].median
+                for key, times in islice(own.items(), _MAX_COMPARED)
+                if key in same_device and same_device[key].median > 0
+                if than or len(times) < len(same_device[key])  # else they ran on this type alone
             ]
             if ratios:
                 return median(ratios)
@@ -149,9 +149,11 @@ class DurationModel:
         """What the cell has in common with others, the most first."""
         parts = cell.model, cell.config, cell.workload
         ids = (id(cell.model), id(cell.config), id(cell.workload))
-        if (known := self._keys.get(ids)) is None:  # the parts are kept, so that no other gets them
-            known = self._keys[ids] = (parts, tuple(_keys(cell)))
-        return known[1]
+        if (
+            known_errors := self._keys.get(ids)
+        ) is None:  # the parts are kept, so that no other gets them
+            known_errors = self._keys[ids] = (parts, tuple(_keys(cell)))
+        return known_errors[1]
 
 
 def _size(cell: Cell) -> int:

@@ -25,11 +25,11 @@ class DurationIndex:
         self._device_type, self._ranked = device_type, ranked
         self._by_cell: dict[str, Kind] = {}  # by fingerprint
         self._kinds: dict[tuple[Key, int | None], Kind] = {}
-        self._alike: dict[Key, list[Kind]] = {}  # by each of the keys of their cells
+        self._by_key: dict[Key, list[Kind]] = {}  # by each of the keys of their cells
         self._slowdowns: dict[str, float] = {}  # by type of device, until another cell ends
-        self.take_in(cells)
+        self.add_cells(cells)
 
-    def take_in(self, cells: Mapping[str, Cell]) -> None:
+    def add_cells(self, cells: Mapping[str, Cell]) -> None:
         """Add cells."""
         for fingerprint, cell in cells.items():
             keys = self._model.keys(cell)
@@ -37,7 +37,7 @@ class DurationIndex:
             if (kind := self._kinds.get(key)) is None:
                 kind = self._kinds[key] = Kind(cell=cell, rank=self._policy.rank(cell, None))
                 for one in keys:
-                    self._alike.setdefault(one, []).append(kind)
+                    self._by_key.setdefault(one, []).append(kind)
                 self._estimate(kind)
             self._by_cell[fingerprint] = kind
 
@@ -45,18 +45,18 @@ class DurationIndex:
         """The kind of a cell."""
         return self._by_cell[fingerprint]
 
-    def leave_out(self, seconds: float) -> set[Kind]:
+    def drop_longer_than(self, seconds: float) -> set[Kind]:
         """Leave out the kinds that should take longer, and return them. Those of unknown time
         stay."""
-        found = {
+        matches = {
             kind
             for kind in self._kinds.values()
-            if kind.known and not kind.left_out
+            if kind.has_estimate and not kind.dropped
             if kind.seconds + self.load(kind.cell.model.name) > seconds
         }
-        for kind in found:
-            kind.left_out = True
-        return found
+        for kind in matches:
+            kind.dropped = True
+        return matches
 
     # What is expected
 
@@ -74,8 +74,8 @@ class DurationIndex:
         if device_type == self._device_type:
             return 1.0
         if device_type not in self._slowdowns:
-            found = self._model.slowdown(device_type, self._device_type)
-            self._slowdowns[device_type] = found or 1.0
+            matches = self._model.slowdown(device_type, self._device_type)
+            self._slowdowns[device_type] = matches or 1.0
         return self._slowdowns[device_type]
 
     def seconds_left(
@@ -84,7 +84,7 @@ class DurationIndex:
         """Seconds that a cell which began so long ago on such a device (None: somewhere) should
         still take; None where nobody knows."""
         kind = self._by_cell[fingerprint]
-        if not kind.known:
+        if not kind.has_estimate:
             return None
         device = self._device_type if device_type is None else device_type
         load = self._model.load(kind.cell.model.name, device) if elapsed < 1 else 0.0
@@ -98,7 +98,7 @@ class DurationIndex:
         if device_type == self._device_type:
             return kind.seconds
         expected = self._model.expected(kind.cell, device_type)
-        if expected is not None and expected.there:
+        if expected is not None and expected.same_device:
             return expected.seconds
         return kind.seconds * self.slowdown(device_type)
 
@@ -116,8 +116,8 @@ class DurationIndex:
         first = self._model.typical is None
         changed = self._model.learn(cell, outcome)
         self._slowdowns.clear()
-        alike = (kind for key in changed for kind in self._alike.get(key, ()))
-        for kind in dict.fromkeys(alike):
+        affected = (kind for key in changed for kind in self._by_key.get(key, ()))
+        for kind in dict.fromkeys(affected):
             self._estimate(kind)
         if first:
             self._estimate_all()
@@ -135,7 +135,7 @@ class DurationIndex:
         waiting = [(lane, len(lane.kinds[kind])) for lane in kind.lanes if kind in lane.kinds]
         for lane, cells in waiting:
             lane.count(kind, -cells)
-        kind.seconds, kind.known = seconds, expected is not None
+        kind.seconds, kind.has_estimate = seconds, expected is not None
         for lane, cells in waiting:
             lane.count(kind, cells)
         if (rank := self._policy.rank(kind.cell, seconds)) != kind.rank:

@@ -30,19 +30,23 @@ def eta(backlog: Backlog, slots: Slots, now: float) -> Eta | None:
 
     The spread is how far expected times were off so far, and half a cell for an uneven end.
     """
-    if (left := backlog.left()) is None:
+    if (remaining := backlog.remaining()) is None:
         return None
     shares = list(_shares(backlog, slots, now))
     with_gpu = [share for share in shares if share.has_gpu]
-    cells = left.cells + sum(share.running for share in shares)
+    cells = remaining.cells + sum(share.running for share in shares)
     fastest = max((share.speed for share in shares), default=1.0)
     seconds = max(
-        _takes(left.seconds + left.loads, shares, cells),
-        _takes(left.gpu_seconds, with_gpu, cells),
+        _takes(remaining.seconds + remaining.loads, shares, cells),
+        _takes(remaining.gpu_seconds, with_gpu, cells),
         max((share.seconds for share in shares), default=0.0),
-        left.longest / fastest,
+        remaining.longest / fastest,
     )
-    uneven = left.seconds / left.cells / 2 if left.cells and min(cells, len(shares)) > 1 else 0.0
+    uneven = (
+        remaining.seconds / remaining.cells / 2
+        if remaining.cells and min(cells, len(shares)) > 1
+        else 0.0
+    )
     spread = hypot(seconds * backlog.estimates.error(cells), uneven)
     return Eta(seconds=seconds, spread=spread, at=now)
 
@@ -55,9 +59,9 @@ def _shares(backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:
             running=slot.attempt is not None,
             has_gpu=slot.gpus > 0,
         )
-    for cell, since in backlog.elsewhere.items():
-        left = _usual(backlog, cell, now - since)
-        yield _Share(speed=1.0, seconds=left, running=True, has_gpu=False)
+    for cell, since in backlog.running_elsewhere.items():
+        remaining = _usual(backlog, cell, now - since)
+        yield _Share(speed=1.0, seconds=remaining, running=True, has_gpu=False)
 
 
 def _takes(seconds: float, shares: Sequence[_Share], cells: int) -> float:
@@ -74,10 +78,10 @@ def _seconds_left(slot: Slot, backlog: Backlog, now: float) -> float:
     if attempt is None:
         return 0.0
     elapsed = now - attempt.began
-    new, total = attempt.done - attempt.before, slot.shown.total
+    new, total = attempt.done - attempt.before, slot.display.total
     fingerprint = attempt.claim.lease.fingerprint
-    known = backlog.estimates.kind(fingerprint).known
-    if total >= attempt.done and (new >= _MIN_SAMPLES or (new and not known)):
+    has_estimate = backlog.estimates.kind(fingerprint).has_estimate
+    if total >= attempt.done and (new >= _MIN_SAMPLES or (new and not has_estimate)):
         return elapsed / new * (total - attempt.done)
     return _usual(backlog, fingerprint, elapsed, slot.device_type)
 

@@ -1,4 +1,4 @@
-"""Holds back what no gate lets be begun, while a run goes on."""
+"""Holds back the cells of closed and undecided gates while a run goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchfleet.runner.scheduler.scheduler import Scheduler
 
 
 class GateWatcher:
-    """Tells the filler which cells are held, and the observer which gates were decided."""
+    """Reports held cells to the scheduler, and decided gates to the observer."""
 
     def __init__(
         self,
@@ -28,31 +28,31 @@ class GateWatcher:
     ) -> None:
         self._gates = Gates(gate_config, ledger=ledger, cells=cells, say=self._tell)
         self._state, self._scheduler = state, scheduler
-        self._told_that_it_waits = False
+        self._reported_waiting = False
         self._ran = 0  # attempts that had ended when a gate was waited for
         self._suspects: set[str] = set()  # attempts at critical cells, whose failure is written
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to heed."""
+        """Whether the campaign has phases."""
         return self._gates.any
 
     def begin(self, now: float) -> bool:
-        """Hold what is held at the start; whether a gate may still open for some of it."""
-        self._scheduler.hold(self._gates.held())  # also where nobody can say how gates stand
-        self.heed()
+        """Hold cells back at the start; whether a gate may still open for some."""
+        self._scheduler.hold(self._gates.held_back())  # also where nobody can say how gates stand
+        self.refresh()
         return self.any and self._gates.hopeful(now)
 
-    def heed(self) -> None:
-        """Hold what no gate lets be begun, and nothing else."""
+    def refresh(self) -> None:
+        """Hold back exactly the cells that no gate admits."""
         if not self.any:
             return
-        anew, self._scheduler.decided = self._scheduler.decided, False
+        changed, self._scheduler.decided = self._scheduler.decided, False
         try:
-            if self._gates.look(anew=anew) or anew:
-                self._scheduler.hold(self._gates.held())
+            if self._gates.look(changed=changed) or changed:
+                self._scheduler.hold(self._gates.held_back())
         except LedgerAway:
-            self._scheduler.decided = True  # to be seen again
+            self._scheduler.decided = True  # check again
 
     def may_open(self, now: float, *, ran: int) -> bool:
         """Whether a gate may soon let more be begun; `ran` attempts have ended so far."""
@@ -64,18 +64,18 @@ class GateWatcher:
                 return False
         except LedgerAway:
             return True
-        if not self._told_that_it_waits:
-            self._told_that_it_waits = True
-            self._state.say("waiting", message="a gate that is undecided")
+        if not self._reported_waiting:
+            self._reported_waiting = True
+            self._state.notify("waiting", message="a gate that is undecided")
         return True
 
     def works(self, now: float) -> None:
-        """This runner does its part."""
+        """Record that this runner works."""
         self._gates.worked(now)
 
-    def learn(self, cells: Sequence[Cell], given_up: Collection[str]) -> None:
+    def learn(self, cells: Sequence[Cell], yielded: Collection[str]) -> None:
         """The runner is about these cells too, and not about those any more."""
-        self._gates.learn(cells, given_up)
+        self._gates.learn(cells, yielded)
 
     def failed(self, attempt: Attempt) -> None:
         """The attempt failed, and that is being written."""
@@ -93,10 +93,10 @@ class GateWatcher:
             return False
         self._suspects.clear()
         if self._gates.alarmed(states.get("failed", 0) + states.get("partial", 0)):
-            self.heed()
+            self.refresh()
         return True
 
     def _tell(self, decision: GateDecision) -> None:
-        self._told_that_it_waits = False
+        self._reported_waiting = False
         message = f"{decision.phase}: {decision}"
-        self._state.say("gate_decided", message=message, phase=decision.phase, by=decision.by)
+        self._state.notify("gate_decided", message=message, phase=decision.phase, by=decision.by)

@@ -19,23 +19,25 @@ from benchfleet.domain.phase import (
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import cells_by_phase, decide_phase
 
-PATIENCE = 60.0  # seconds that a decision is waited for, after the last sign that one may come
+DECISION_TIMEOUT_S = (
+    60.0  # seconds that a decision is waited for, after the last sign that one may come
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GateConfig:
-    """The phases of a campaign, as a runner is to heed them."""
+    """The phases of a campaign, and how a runner waits for their gates."""
 
     phases: Sequence[Phase] = ()
     cells: Sequence[Cell] = ()  # all that the campaign's file has; a judge alone needs them
-    again: Callable[[], Sequence[Cell]] | None = None  # asks for them anew, where they may change
+    again: Callable[[], Sequence[Cell]] | None = None  # reads them again, where they may change
     patient: bool = False  # waits for cells that keep a gate undecided, also while nobody runs them
-    judge: str = ""  # whose word on a gate it is; "": the file is not here, so others decide
+    judge: str = ""  # who decides gates; "": the file is missing here, so others decide
 
 
 class Gates:
-    """The cells that one runner is about, open and held. A gate is weighed once, when its phase is
-    complete, by whoever has the campaign's file; all others go by what the ledger was told."""
+    """Tells which cells of one runner may begin. A gate is decided once its phase is complete, by a
+    runner that has the campaign's file; the others read the decision from the ledger."""
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class Gates:
             cells_by_phase(gate_config.cells, gate_config.phases),
             gate_config.again,
         )
-        self._given_up: Collection[str] = ()
+        self._yielded: Collection[str] = ()
         self._cells = {str(cell.fingerprint): cell for cell in cells}
         self._decided: dict[str, GateDecision] = {}
         self._last_sign, self._patient = -math.inf, gate_config.patient
@@ -59,7 +61,7 @@ class Gates:
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to heed."""
+        """Whether the campaign has phases."""
         return bool(self._phases)
 
     def suspects(self, cell: Cell) -> bool:
@@ -72,34 +74,34 @@ class Gates:
         news, self._failed = failed != self._failed, failed
         return news and any(phase.critical for phase in self._phases)
 
-    def learn(self, cells: Sequence[Cell], given_up: Collection[str]) -> None:
+    def learn(self, cells: Sequence[Cell], yielded: Collection[str]) -> None:
         """The runner is about these cells too, perhaps of phases that are new, and not about those
         any more that were given up."""
         self._cells.update((str(cell.fingerprint), cell) for cell in cells)
-        self._given_up = given_up
+        self._yielded = yielded
         if self._judge and self._again is not None:
             self._whole = cells_by_phase(self._again(), self._phases)
-        told = (
+        record = (
             None if self._judge else newest_record(self._ledger.events(kinds={CAMPAIGN_RECORDED}))
         )
-        if told is not None:
-            self._phases = told.phases
+        if record is not None:
+            self._phases = record.phases
 
-    def held(self) -> list[str]:
-        """The cells that may not be begun."""
+    def held_back(self) -> list[str]:
+        """The cells that may not begin."""
         return [
             name
             for name, cell in self._cells.items()
             if not may_run(cell.phase, self._phases, self._decided)
         ]
 
-    def look(self, *, anew: bool) -> bool:
-        """See how the gates stand, `anew` where somebody may have decided; weigh those of phases
+    def look(self, *, changed: bool) -> bool:
+        """See how the gates stand, `changed` where somebody may have decided; weigh those of phases
         that are complete. Whether other cells may be begun than before."""
         if not self._phases:
             return False
         before = self._decided
-        if anew:
+        if changed:
             self._decided = newest_decisions(self._ledger.events(kinds=GATE_EVENTS))
         if self._judge:
             for phase in self._phases:
@@ -107,31 +109,35 @@ class Gates:
         return self._decided != before
 
     def hopeful(self, now: float) -> bool:
-        """Whether a gate may still open for cells that are held, since somebody sees to it."""
+        """Whether a gate may still open: some runner works on its phase."""
         keepers = self._keepers()
         if not keepers:
             return False
         running = self._ledger.cells(states=["running"])
         if any((record.expires_in or 0.0) > 0.0 for record in running):
             self._last_sign = now
-        if now - self._last_sign >= PATIENCE and self._patient and self._waits_for_any(keepers):
+        if (
+            now - self._last_sign >= DECISION_TIMEOUT_S
+            and self._patient
+            and self._waits_for_any(keepers)
+        ):
             self._last_sign = now
-        return now - self._last_sign < PATIENCE
+        return now - self._last_sign < DECISION_TIMEOUT_S
 
     def worked(self, now: float) -> None:
-        """This runner did its part; where others decide, they may do so now."""
+        """Record a sign of progress: other runners may decide now."""
         if not self._judge:
             self._last_sign = now
 
     def _keepers(self) -> set[str]:
         """The phases whose undecided gates, and nothing else, hold cells of this runner."""
         by_name = {phase.name: phase for phase in self._phases}
-        mine = {c.phase for name, c in self._cells.items() if name not in self._given_up}
-        found: set[str] = set()
+        mine = {c.phase for name, c in self._cells.items() if name not in self._yielded}
+        keepers: set[str] = set()
         for phase in mine:
             if not may_run(phase, self._phases, self._decided):
-                found |= self._undecided(by_name[phase], by_name)
-        return found
+                keepers |= self._undecided(by_name[phase], by_name)
+        return keepers
 
     def _undecided(self, phase: Phase, by_name: Mapping[str, Phase]) -> set[str]:
         """The phases that hold this one, and those that hold them; none where one is closed."""
@@ -143,9 +149,9 @@ class Gates:
         return set(keepers)
 
     def _waits_for_any(self, phases: Collection[str]) -> bool:
-        """Whether a cell of these phases is left to be run, by whoever it is."""
-        left = self._ledger.cells(states=["pending", "running"], with_cell=True)
-        return any(record.cell is not None and record.cell.phase in phases for record in left)
+        """Whether a cell of these phases is left to be run, by any runner."""
+        remaining = self._ledger.cells(states=["pending", "running"], with_cell=True)
+        return any(record.cell is not None and record.cell.phase in phases for record in remaining)
 
     def _weigh(self, phase: Phase) -> None:
         if phase.name in self._decided or not may_run(phase.name, self._phases, self._decided):

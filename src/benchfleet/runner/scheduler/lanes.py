@@ -13,8 +13,8 @@ from benchfleet.domain.resource import Need
 from benchfleet.policies.base import Work
 from benchfleet.runner.resources.shapes import SlotShape
 
-LOOKED_AT = 1000  # kinds of cells at most, where one with a certain time is sought
-_NONE = -(10**12)
+MAX_KINDS = 1000  # kinds of cells at most, where one with a certain time is sought
+_NO_PRIORITY = -(10**12)
 
 
 class Entry(NamedTuple):
@@ -33,9 +33,9 @@ class Kind:
     cell: Cell  # one of them
     lanes: list[Lane] = field(default_factory=list)  # where some have waited
     seconds: float = 1.0  # expected of each
-    known: bool = False  # from others of its like
+    has_estimate: bool = False  # from others of its like
     rank: float = 0.0
-    left_out: bool = False  # there is no time for them
+    dropped: bool = False  # there is no time for them
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,7 +52,7 @@ class Lane:
     @property
     def priority(self) -> int:
         """The largest that waits."""
-        return -self.order[0].descending if self.order else _NONE
+        return -self.order[0].descending if self.order else _NO_PRIORITY
 
     def put(self, kind: Kind, entry: Entry) -> None:
         """One more waits."""
@@ -85,11 +85,13 @@ class Lane:
 
     def ending_within(self, seconds: float, at_most: int) -> list[str]:
         """Waiting cells that should end in that time, the longest first."""
-        known = (kind for kind in islice(self.kinds, LOOKED_AT) if kind.known)
-        found = sorted((k for k in known if k.seconds <= seconds), key=lambda k: -k.seconds)
-        return list(islice(chain.from_iterable(self.kinds[kind] for kind in found), at_most))
+        has_estimate = (kind for kind in islice(self.kinds, MAX_KINDS) if kind.has_estimate)
+        matches = sorted(
+            (k for k in has_estimate if k.seconds <= seconds), key=lambda k: -k.seconds
+        )
+        return list(islice(chain.from_iterable(self.kinds[kind] for kind in matches), at_most))
 
     def longest(self) -> float:
         """Seconds of the longest cell; 0 where there are too many kinds to look at."""
-        few = self.kinds if len(self.kinds) < LOOKED_AT else ()
-        return max((kind.seconds for kind in few), default=0.0)
+        kinds = self.kinds if len(self.kinds) < MAX_KINDS else ()
+        return max((kind.seconds for kind in kinds), default=0.0)

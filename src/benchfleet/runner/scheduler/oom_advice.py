@@ -34,8 +34,8 @@ class OomAdvice:
 
     def take(self, fingerprint: str, advice: Advice) -> bool:
         """Take the ledger's advice for a cell; whether it needs another slot than before."""
-        known = self._advice.get(fingerprint, Advice())
-        if (known.alone, known.vram) == (advice.alone, advice.vram):
+        current = self._advice.get(fingerprint, Advice())
+        if (current.alone, current.vram) == (advice.alone, advice.vram):
             return False
         self._advice[fingerprint] = advice
         return True

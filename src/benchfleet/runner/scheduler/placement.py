@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.placement import Placing
+from benchfleet.domain.placement import Placement
 from benchfleet.domain.resource import Need
 from benchfleet.runner.resources.allocator import DeviceAllocator
 from benchfleet.runner.resources.hosts import Hosts
@@ -20,13 +20,13 @@ class PlacementResolver:
         self, hosts: Hosts, allocator: DeviceAllocator, pools: Callable[[], Sequence[Pool]]
     ) -> None:
         self._hosts, self._allocator, self._pools = hosts, allocator, pools
-        self.placing = Placing()
+        self.placement = Placement()
         self._stolen: dict[str, str] = {}  # fingerprint → host that took the cell over
         self._can: dict[tuple[str, Need], bool] = {}
 
-    def use(self, placing: Placing) -> None:
+    def use(self, placement: Placement) -> None:
         """Follow another plan and other rules."""
-        self.placing = placing
+        self.placement = placement
         self._stolen.clear()
         self._can.clear()
 
@@ -37,11 +37,11 @@ class PlacementResolver:
 
     def shape(self, fingerprint: str, cell: Cell) -> SlotShape:
         """The slot that a cell needs, by its declaration, the rules and the plan."""
-        width, placing = max(1, cell.need.gpus), self.placing
-        if not placing.binds:
+        width, placement = max(1, cell.need.gpus), self.placement
+        if not placement.binds:
             return SlotShape(width)
-        excluded = placing.barred(cell)
-        host = self._stolen.get(fingerprint, placing.homes.get(fingerprint))
+        excluded = placement.barred(cell)
+        host = self._stolen.get(fingerprint, placement.planned_hosts.get(fingerprint))
         if host is None:
             return SlotShape(width, excluded_hosts=excluded)
         key = host, cell.need
@@ -67,12 +67,12 @@ class PlacementResolver:
         """Why hosts of this run may not have some of these cells; and hosts without a report."""
         cells = list(cells)
         mine = {pool.host for pool in self._pools() if pool.devices} | self._hosts.expected
-        for one in self.placing.kept_off(cells, mine):
+        for one in self.placement.kept_off(cells, mine):
             yield f"{one.host or 'this machine'} is given {one}"
-        yield from self.placing.unreported(cells, mine)
+        yield from self.placement.unreported(cells, mine)
 
     def _can_host(self, host: str, need: Need) -> bool:
         if self.is_pending_host(host):
             return True
-        here = [pool for pool in self._pools() if pool.host == host]
-        return self._allocator.slots_of(host) > 0 and not impossible(need, here)
+        pools = [pool for pool in self._pools() if pool.host == host]
+        return self._allocator.slots_of(host) > 0 and not impossible(need, pools)

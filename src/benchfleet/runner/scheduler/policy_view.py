@@ -1,4 +1,4 @@
-"""What the policy would give to slots."""
+"""The view of the run that a placement policy gets, and its preferences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchfleet.runner.scheduler.lanes import Lane
 
 
 class PolicyView:
-    """Asks the policy, which is shown what waits and who serves it."""
+    """Asks the policy, which sees what waits and which slots serve it."""
 
     def __init__(
         self, policy: Policy, slots: Slots, backlog: Backlog, now: Callable[[], float]
@@ -23,12 +23,12 @@ class PolicyView:
         self._none: set[tuple[object, ...]] = set()  # slots that it gives nothing now
 
     def again(self) -> None:
-        """Something was claimed: ask anew."""
+        """Forget the answers: something was claimed."""
         self._none.clear()
 
     def of(self, slot: Slot, shape: SlotShape, fit: Sequence[Lane], vram: int) -> Preference | None:
-        """What the policy would give the slot; the same for all that are like it."""
-        model = slot.load_key or slot.meant_for
+        """The preference for a slot; the same for equal slots."""
+        model = slot.load_key or slot.opened_for
         like = (shape, slot.load_key, model, slot.gpus, vram)
         if like in self._none:
             return None
@@ -43,16 +43,16 @@ class PolicyView:
         shape: SlotShape,
         lanes: Sequence[Lane],
         *,
-        meant: Counter[str],
+        starting: Counter[str],
         but: Collection[Lane],
         preference: Preference | None,
     ) -> Lane | None:
-        """What it would give one more slot, or this wish would; None for nothing. Slots that start
-        are `meant` for so many cells of each model."""
+        """The lane for one more slot, by the policy or this preference; None for none. Slots that
+        start count as serving `starting` cells of each model."""
         open_ = [
             lane
             for lane in lanes
-            if lane.work.cells > meant[lane.work.load_key] and lane not in but
+            if lane.work.cells > starting[lane.work.load_key] and lane not in but
         ]
         if not open_:
             return None
@@ -61,15 +61,15 @@ class PolicyView:
         ) is None:
             return None
         weights = [(preference.weight(lane.work.load_key), lane) for lane in open_]
-        wanted = [(weight, lane) for weight, lane in weights if weight is not None]
-        return min(wanted, key=lambda one: one[0])[1] if wanted else None
+        allowed = [(weight, lane) for weight, lane in weights if weight is not None]
+        return min(allowed, key=lambda one: one[0])[1] if allowed else None
 
     def _works(self, shape: SlotShape, lanes: Sequence[Lane], *, but: str = "") -> list[Work]:
         """What the policy is to see of them; the slot that asks has the model `but` itself."""
         for lane in lanes:
             serving = self._slots.index.serving(shape, lane.work.load_key, lane.need)
             lane.work.serving = serving - (lane.work.load_key == but)
-            lane.work.known = self._backlog.estimates.typical is not None
+            lane.work.has_times = self._backlog.estimates.typical is not None
             lane.work.load = self._slots.load_times.seconds(
                 lane.work.load_key, self._now(), usual=self._backlog.load(lane)
             )

@@ -1,4 +1,4 @@
-"""Devices that are booked for cells which need more than is ever free at once."""
+"""Reservations of devices for cells that need more than is ever free at once."""
 
 from __future__ import annotations
 
@@ -15,41 +15,40 @@ from benchfleet.runner.scheduler.lanes import Lane
 
 
 class Reservations:
-    """Keeps a cell that needs several GPUs, or much of one, from waiting for ever.
+    """Keeps a cell that needs several GPUs, or much of one, from waiting forever.
 
-    Where no open slot could take such a cell, the devices that should be free first are booked for
-    it. A slot on them begins only what should end before the last of them is free: without known
-    times nothing, so that the cell waits for what runs there now and no longer. A booking holds
-    against what is served later alone.
+    The devices that should be free first are reserved for it. A slot on them begins only cells that
+    should end before the last of them is free; without known times it begins none. A reservation
+    holds only against cells that are served later.
     """
 
     def __init__(self, slots: Slots, estimates: DurationIndex, now: Callable[[], float]) -> None:
         self._slots, self._estimates, self._now = slots, estimates, now
         self._reserved: dict[Lane, tuple[Device, ...]] = {}
-        self._in_vain: dict[Lane, int] = {}  # for whom nothing was found, in which seats
+        self._failed: dict[Lane, int] = {}  # for whom nothing was found, in which seats
 
     def clear(self) -> None:
         """Devices came or went."""
         self._reserved.clear()
-        self._in_vain.clear()
+        self._failed.clear()
 
     def room_for(self, lane: Lane, *, host: str | None = None) -> tuple[Device, ...] | None:
-        """The devices for one more slot for these cells, which ends their booking; on this `host`
-        instead of the one that they are planned for."""
+        """The devices for one more slot for these cells, which ends their reservation; on this
+        `host`, or on the planned one."""
         self._end_those_over()
         devices = self._slots.allocator.room_for(
             _slot_needs(lane),
             without=self._devices(before=lane),
-            barred=lane.shape.excluded_hosts,
+            excluded=lane.shape.excluded_hosts,
             only=lane.shape.preferred_host if host is None else host,
         )
         if devices is not None:
-            self._unbook(lane)
+            self._cancel(lane)
         return devices
 
-    def book(self, lanes: Collection[Lane]) -> None:
-        """Book devices for those of these cells that nothing which is open would serve in time; the
-        lanes are all that wait, in the order of service."""
+    def reserve(self, lanes: Collection[Lane]) -> None:
+        """Reserve devices for lanes that no open slot serves in time; `lanes` is all that waits, in
+        the order of service."""
         lowest: dict[tuple[int, bool], int] = {}  # priority, of all that want such slots
         for lane in lanes:
             kind = (lane.shape.width, lane.shape.alone)
@@ -57,12 +56,12 @@ class Reservations:
         for lane in lanes:
             # What is to be alone waits until it holds up nobody else.
             if not (lane.shape.alone or lane in self._reserved or self._is_served(lane, lowest)):
-                self._book(lane)
+                self._reserve(lane)
 
-    def _book(self, lane: Lane) -> None:
-        if self._in_vain.get(lane) == self._slots.allocator.version or self.room_for(lane):
+    def _reserve(self, lane: Lane) -> None:
+        if self._failed.get(lane) == self._slots.allocator.version or self.room_for(lane):
             return
-        devices = self._slots.allocator.soonest(
+        devices = self._slots.allocator.earliest_free(
             _slot_needs(lane),
             free=self._ends(self._slots).__getitem__,
             without=self._devices(before=lane),
@@ -70,21 +69,23 @@ class Reservations:
         )
         if devices is not None:
             self._reserved[lane] = devices
-            self._in_vain.clear()
+            self._failed.clear()
         else:
-            self._in_vain[lane] = self._slots.allocator.version
+            self._failed[lane] = self._slots.allocator.version
 
     def lane_for(self, slot: Slot) -> Lane | None:
-        """Whom the devices of a slot are booked for; the first of several."""
+        """The lane that the devices of a slot are reserved for; the first of several."""
         if not self._reserved:
             return None
         self._end_those_over()
-        here = set(slot.spec.devices)
-        lanes = [lane for lane, reserved in self._reserved.items() if not here.isdisjoint(reserved)]
+        devices = set(slot.spec.devices)
+        lanes = [
+            lane for lane, reserved in self._reserved.items() if not devices.isdisjoint(reserved)
+        ]
         return min(lanes, key=service, default=None)
 
     def seconds_before(self, lane: Lane) -> float:
-        """How long a cell may take that begins on the devices booked for this lane; 0 where
+        """How long a cell may take that begins on the devices reserved for this lane; 0 where
         nobody knows."""
         reserved = self._reserved[lane]
         ends = self._ends(self._slots.on(reserved))
@@ -101,14 +102,14 @@ class Reservations:
 
     def _end_those_over(self) -> None:
         for lane in [lane for lane in self._reserved if not lane.work.cells]:
-            self._unbook(lane)
+            self._cancel(lane)
 
-    def _unbook(self, lane: Lane) -> None:
+    def _cancel(self, lane: Lane) -> None:
         if self._reserved.pop(lane, None) is not None:
-            self._in_vain.clear()
+            self._failed.clear()
 
     def _devices(self, *, before: Lane) -> set[Device]:
-        """Those that are booked for what goes before these cells."""
+        """Those that are reserved for what goes before these cells."""
         mine = service(before)
         return {
             d for lane, devices in self._reserved.items() if service(lane) < mine for d in devices
@@ -119,18 +120,18 @@ class Reservations:
             return inf if slot.reserved or not slot.ready else 0.0
         fingerprint = slot.attempt.claim.lease.fingerprint
         elapsed = self._now() - slot.attempt.began
-        left = self._estimates.seconds_left(fingerprint, elapsed, slot.device_type)
-        return inf if left is None else left
+        remaining = self._estimates.seconds_left(fingerprint, elapsed, slot.device_type)
+        return inf if remaining is None else remaining
 
     def _ends(self, slots: Iterable[Slot]) -> Mapping[Device, float]:
         """Seconds until what these slots run on each device should have ended; infinite where
         nobody knows, and 0 where there is nothing."""
-        found: defaultdict[Device, float] = defaultdict(float)
+        ends: defaultdict[Device, float] = defaultdict(float)
         for slot in slots:
-            left = self._left_of(slot)
+            remaining = self._left_of(slot)
             for device in slot.spec.devices:
-                found[device] = max(found[device], left)
-        return found
+                ends[device] = max(ends[device], remaining)
+        return ends
 
 
 def service(lane: Lane) -> tuple[int, ...]:

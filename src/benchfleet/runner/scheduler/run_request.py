@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.placement import Placing
+from benchfleet.domain.placement import Placement
 from benchfleet.policies.base import Policy
 from benchfleet.runner.scheduler.gates import GateConfig
 from benchfleet.runner.worker_options import WorkerOptions
@@ -19,5 +19,7 @@ class RunRequest:
     cells: Sequence[Cell]
     policy: Policy | None = None  # which of them first; None: the default
     gate_config: GateConfig = GateConfig()  # noqa: RUF009 - frozen; which of them wait for others
-    placing: Callable[[], Placing] = Placing  # on which machines, whenever that may have changed
+    placement: Callable[[], Placement] = (
+        Placement  # on which machines, whenever that may have changed
+    )
     options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen

@@ -1,4 +1,4 @@
-"""What waits for slots, and what keeps it from them: kept up to date as things happen."""
+"""The scheduler: what waits for slots, kept up to date with ledger, gates, plans and hosts."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ from benchfleet.runner.scheduler.reservations import Reservations
 from benchfleet.runner.scheduler.run_request import RunRequest
 from benchfleet.runner.scheduler.work_stealing import WorkStealing
 
-_LEARNED = 5000  # cells of earlier runs that times are learned from
+_MAX_LEARNED_CELLS = 5000  # cells of earlier runs that times are learned from
 
 
 class Scheduler:
-    """What waits for the slots of one runner, as the ledger, gates, plans and machines have it; and
-    the giving of it."""
+    """Keeps the backlog of one runner in step with its surroundings, and dispatches it to slots."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class Scheduler:
         begin: Callable[[Slot, Claim], None],
     ) -> None:
         self._runner, self._ledger, self._now = context.runner, context.ledger, context.inbox.now
-        self._feed, self._slots, self._told_placing = feed, slots, request.placing
+        self._feed, self._slots, self._load_placement = feed, slots, request.placement
         self._cells = cells = {str(cell.fingerprint): cell for cell in request.cells}
         policy = request.policy or registry.load("policies", DEFAULT)()
         pools = [context.local_host.pool] if context.local_host.pool else []
@@ -68,19 +67,19 @@ class Scheduler:
             first=spread % max(1, len(cells)),
         )
         self._reservations = Reservations(slots, self.backlog.estimates, self._now)
-        self._placed_anew = False  # a machine was probed since, or a plan was made
-        self.placed = False  # by other reports or another plan than was told of
-        self.enrolled = False  # somebody enrolled cells since, or planned who runs which
-        self.decided = True  # somebody decided on a gate since
-        self._held: frozenset[str] = frozenset()  # for whatever reason
+        self._placement_changed = False  # a host was probed, or a plan made
+        self.placement_is_new = False  # the reports or the plan changed
+        self.enrolled = False  # cells were enrolled, or planned
+        self.decided = True  # a gate was decided
+        self._held_back: frozenset[str] = frozenset()  # for whatever reason
         self._by_gates: frozenset[str] = frozenset()
-        self._given_up: frozenset[str] = frozenset()  # to others
+        self._yielded: frozenset[str] = frozenset()  # to others
         self.devices = Devices(
             slots=slots,
             hosts=hosts,
             pools=pools,
             cells=cells,
-            placing=lambda: placement.placing,
+            placement=lambda: placement.placement,
             changed=self._sort_again,
         )
         waiting = DispatchInputs(
@@ -94,22 +93,22 @@ class Scheduler:
         )
         self._dispatcher = Dispatcher(context, slots, waiting, begin=begin, follow=self.follow)
 
-    def survey(self) -> None:
-        """See what waits, and learn from what has ended; what happens from now on is followed."""
+    def load_state(self) -> None:
+        """Load what waits, and learn from what ended; later events come by the feed."""
         with contextlib.suppress(LedgerFull, LedgerAway):  # then all of its history is followed
             event = Event(kind="run_began", data={"runner": self._runner})
-            self._feed.begin(self._ledger.record(event))
-        self._feed.tell(self._follow)
-        self._place()
+            self._feed.start_after(self._ledger.record(event))
+        self._feed.subscribe(self._follow)
+        self._apply_placement()
         ended: list[CellRecord] = []
         others: list[CellRecord] = []
         for record in self._ledger.cells(states=["pending", "running", "success"]):
             if record.state != "success":
-                self.backlog.see([record], self._now())
+                self.backlog.load_records([record], self._now())
             else:
                 (ended if record.fingerprint in self._cells else others).append(record)
-        trials = {record.fingerprint for record in others[:: 1 + len(others) // _LEARNED]}
-        ended = ended[:: 1 + len(ended) // _LEARNED]
+        trials = {record.fingerprint for record in others[:: 1 + len(others) // _MAX_LEARNED_CELLS]}
+        ended = ended[:: 1 + len(ended) // _MAX_LEARNED_CELLS]
         ended += self._ledger.cells(fingerprints=trials, with_cell=True) if trials else []
         self.backlog.estimates.remember(
             (record.cell or self._cells[record.fingerprint], record.outcome)
@@ -120,76 +119,74 @@ class Scheduler:
     def _follow(self, events: Sequence[Event]) -> None:
         self.enrolled |= any(event.kind in ("enrolled", ASSIGNED) for event in events)
         self.decided |= any(event.kind in GATE_EVENTS for event in events)
-        self._placed_anew |= any(event.kind in (ASSIGNED, PROBED) for event in events)
+        self._placement_changed |= any(event.kind in (ASSIGNED, PROBED) for event in events)
         self.backlog.follow(events, self._now())
 
-    def _place(self) -> None:
-        """Go by the reports and the plan that there are now."""
-        placing, before = self._told_placing(), self._placement.placing
-        self._placed_anew = False
-        if not (placing.binds or before.binds):
+    def _apply_placement(self) -> None:
+        """Apply the current reports and plan."""
+        placement, before = self._load_placement(), self._placement.placement
+        self._placement_changed = False
+        if not (placement.binds or before.binds):
             return
-        self.placed = True
+        self.placement_is_new = True
         self._slots.tell_hosts()
-        self._placement.use(placing)
+        self._placement.use(placement)
         self.backlog.reshape(self._cells)
-        self.devices.place()
+        self.devices.apply_placement()
 
-    def kept_off(self) -> list[str]:
-        """Which of the cells that wait the machines of this run may not have, and why; and what of
-        it could not be heeded."""
-        self.placed = False
+    def explain_exclusions(self) -> list[str]:
+        """Why hosts of this run may not have some waiting cells, and which reports are unusable."""
+        self.placement_is_new = False
         waiting = (self._cells[name] for name in self.backlog.waiting)
-        return [*self._placement.placing.notes, *self._placement.explanations(waiting)]
+        return [*self._placement.placement.notes, *self._placement.explanations(waiting)]
 
     def _sort_again(self) -> None:
         self._reservations.clear()
         if self._placement.refresh():
-            self.backlog.reshape(self._placement.placing.homes)
+            self.backlog.reshape(self._placement.placement.planned_hosts)
         self.backlog.reshape(self.advice.cells)
 
-    def take_in(self, cells: Sequence[Cell]) -> list[str]:
-        """Be about all of these cells; which of them are new."""
-        found = {str(cell.fingerprint): cell for cell in cells}
-        new = {name: cell for name, cell in found.items() if name not in self._cells}
+    def add_cells(self, cells: Sequence[Cell]) -> list[str]:
+        """Add cells; the names of those that are new."""
+        by_name = {str(cell.fingerprint): cell for cell in cells}
+        new = {name: cell for name, cell in by_name.items() if name not in self._cells}
         if new:
             waiting = list(self._ledger.cells(states=["pending", "running"], fingerprints=new))
             self._cells.update(new)
-            self.backlog.take_in(new)
-            self.backlog.see(waiting, self._now())
-            self.devices.take_in(new)
+            self.backlog.add_cells(new)
+            self.backlog.load_records(waiting, self._now())
+            self.devices.add_cells(new)
         self.enrolled = False
         return list(new)
 
     def hold(self, fingerprints: Collection[str]) -> None:
-        """Begin none of these cells, and again those that were held before and are not any more."""
+        """Hold back exactly these cells."""
         self._by_gates = frozenset(fingerprints)
         self._hold()
 
-    def give_up(self, fingerprints: Collection[str]) -> bool:
-        """Leave these cells to others, and take back what was left to them and is not any more;
-        whether that is news."""
-        given_up = frozenset(fingerprints)
-        feed, self._given_up = given_up != self._given_up, given_up
+    def yield_cells(self, fingerprints: Collection[str]) -> bool:
+        """Leave exactly these cells to other runners; whether that changed."""
+        yielded = frozenset(fingerprints)
+        feed, self._yielded = yielded != self._yielded, yielded
         if feed:
             self._hold()
         return feed
 
     def _hold(self) -> None:
-        held = (self._by_gates | self._given_up).intersection(self._cells)
-        again = self._held - held
+        held_back = (self._by_gates | self._yielded).intersection(self._cells)
+        again = self._held_back - held_back
         states: Sequence[State] = ["pending", "running"]
         waiting = list(self._ledger.cells(states=states, fingerprints=again)) if again else []
-        before, self._held = self._held, held
-        self.backlog.hold(held - before)
-        self.devices.hold(held)
+        before, self._held_back = self._held_back, held_back
+        self.backlog.hold(held_back - before)
+        self.devices.hold(held_back)
         self.backlog.let_go(again)
-        self.backlog.see(waiting, self._now())
+        self.backlog.load_records(waiting, self._now())
 
-    def leave_out(self, seconds: float) -> None:
-        """Begin nothing any more that should take longer."""
-        if left := self.backlog.leave_out(seconds):
-            self.devices.leave_out(left)
+    def drop_longer_than(self, seconds: float) -> None:
+        """Begin no cell that should take longer."""
+        if dropped := self.backlog.drop_longer_than(seconds):
+            self.devices.drop_cells(dropped)
 
     def advise(self, fingerprint: str, advice: Advice) -> None:
         """Take the ledger's advice for a cell that may wait."""
@@ -197,14 +194,13 @@ class Scheduler:
             self.backlog.reshape([fingerprint])
 
     def follow(self) -> None:
-        """Take in what other runners and people did."""
-        self._feed.read()
+        """Read the feed of what other runners and people did."""
+        self._feed.poll()
         self.backlog.wake(self._now())
-        if self._placed_anew:
+        if self._placement_changed:
             with contextlib.suppress(LedgerAway):  # then the next time
-                self._place()
+                self._apply_placement()
 
     def fill(self) -> list[Slot]:
-        """Give every idle slot a cell, and open slots while there is room and work; the slots
-        that were opened."""
+        """Give each idle slot a cell, and open slots while there is room; the slots opened."""
         return self._dispatcher.fill()

@@ -92,7 +92,7 @@ class WorkStealing:
         return False
 
     def _fits(self, slot: Slot, lane: Lane) -> bool:
-        vram = self._slots.allocator.left_on(slot.spec.devices, slot.holds)
+        vram = self._slots.allocator.free_memory(slot.spec.devices, slot.holds)
         takes = slot.takes(lane.shape._replace(preferred_host=slot.spec.host))
         return takes and lane.need.gpus <= slot.gpus and lane.need.vram <= vram
 

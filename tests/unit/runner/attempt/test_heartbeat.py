@@ -33,7 +33,7 @@ def test_what_is_held_does_not_run_out_and_what_is_lost_is_said_once() -> None:
     heartbeat.renew()
     heartbeat.renew()
     assert lost == [claims[0].lease]
-    assert [lease.fingerprint for lease in heartbeat.held()] == [claims[1].lease.fingerprint]
+    assert [lease.fingerprint for lease in heartbeat.leases()] == [claims[1].lease.fingerprint]
 
 
 def test_a_dropped_lease_is_renewed_no_more() -> None:
@@ -61,7 +61,7 @@ def test_ending_an_attempt_drops_no_later_lease_of_the_same_cell() -> None:
         if len(leases) == 1:
             ledger.release([claim.lease], "again")
     heartbeat.drop(leases[0])
-    assert heartbeat.held() == [leases[1]]
+    assert heartbeat.leases() == [leases[1]]
 
 
 def test_an_error_that_nobody_foresaw_is_told_and_not_swallowed() -> None:

@@ -9,7 +9,7 @@ import pytest
 from benchfleet.domain.attempt import Advice, Outcome
 from benchfleet.domain.failure import Failure
 from benchfleet.runner.attempt.retry_policy import (
-    LONGEST_DELAY,
+    MAX_DELAY_S,
     AttemptMemory,
     charged,
     first_reason,
@@ -33,7 +33,7 @@ def test_a_permanent_failure_is_not_tried_again() -> None:
 
 def test_delays_double_up_to_a_limit() -> None:
     assert [delay(TRANSIENT, tries) for tries in (1, 2, 3)] == [2.0, 4.0, 8.0]
-    assert delay(TRANSIENT, 30) == LONGEST_DELAY
+    assert delay(TRANSIENT, 30) == MAX_DELAY_S
 
 
 def test_a_random_half_of_the_delay_is_left_off() -> None:

@@ -20,7 +20,7 @@ from benchfleet.runner.resources.autoscale import (
 )
 
 GB = 10**9
-AMPLE = MemoryUse(slots=2, taken=2, most=8, total=80 * GB, free=60 * GB, slot=10 * GB)
+AMPLE = MemoryUse(slots=2, slots_open=2, most=8, total=80 * GB, free=60 * GB, slot=10 * GB)
 
 
 def target(use: MemoryUse, **changes: Any) -> Target:
@@ -41,7 +41,7 @@ def test_slots_are_opened_as_long_as_one_more_leaves_room() -> None:
     "reason",
     [
         {"changed": 1.0},  # what the last one takes does not show yet
-        {"taken": 1},  # nobody waits for a seat
+        {"slots_open": 1},  # nobody waits for a seat
         {"busy": [0.9, 1.0]},
         {"free": None},  # nothing is known
         {"free": 10 * GB},
@@ -58,17 +58,17 @@ def test_one_at_a_time_is_tried_where_nobody_knows_what_a_slot_takes() -> None:
 
 
 def test_a_slot_is_closed_where_memory_gets_short() -> None:
-    short = replace(AMPLE, slots=4, taken=4, free=3 * GB)
+    short = replace(AMPLE, slots=4, slots_open=4, free=3 * GB)
     assert target(short).slots == 3
     assert target(short).why == "only 3.0 of 80.0 GB are free"
-    assert target(short, taken=1).slots == 4  # it is others who take it
+    assert target(short, slots_open=1).slots == 4  # it is others who take it
 
 
 def test_memory_that_ran_out_is_remembered() -> None:
-    after = replace(AMPLE, slots=4, taken=4, changed=SETTLE_S, ran_out_at=4)
+    after = replace(AMPLE, slots=4, slots_open=4, changed=SETTLE_S, ran_out_at=4)
     assert target(after).slots == 3
     assert target(after).why == "memory ran out with 4"
-    assert target(after, slots=3, taken=3, changed=-9 * SETTLE_S).slots == 3
+    assert target(after, slots=3, slots_open=3, changed=-9 * SETTLE_S).slots == 3
     assert target(after, ran_out_at=1).slots == 1
 
 
@@ -94,7 +94,7 @@ def test_with_slots_that_take_the_same_the_number_comes_to_rest(
     for _ in range(200):
         free = max(0, 80 - used - now * slot)
         use = MemoryUse(
-            slots=now, taken=now, most=most, total=80 * GB, free=free * GB, slot=slot * GB,
+            slots=now, slots_open=now, most=most, total=80 * GB, free=free * GB, slot=slot * GB,
             ran_out_at=ran_out_at,
         )  # fmt: skip
         wanted = target(use).slots

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.resource import Device
-from benchfleet.runner.resources.quarantine import LOOK_AGAIN, Quarantine
+from benchfleet.runner.resources.quarantine import RETRY_DEVICE_S, Quarantine
 from benchfleet.runner.resources.shapes import Pool
 
 ONE, TWO = (Device(kind="gpu", index=index, memory=80) for index in (0, 1))
@@ -16,8 +16,8 @@ def test_a_busy_device_is_left_alone_for_a_while_and_said_once() -> None:
     (pool,) = fences.open_pools([POOL])
     assert (pool.devices, pool.slots) == ((ONE,), 2)
     assert fences.whole([POOL]) == [POOL]
-    assert not fences.take_back(100 + LOOK_AGAIN - 1)
-    assert fences.take_back(100 + LOOK_AGAIN)
+    assert not fences.take_back(100 + RETRY_DEVICE_S - 1)
+    assert fences.take_back(100 + RETRY_DEVICE_S)
     assert fences.open_pools([POOL]) == [POOL]
     assert not fences.set_aside([TWO], 200)
     fences.works((TWO,))
@@ -41,7 +41,7 @@ def test_two_cells_in_a_row_say_that_it_is_the_device() -> None:
 
 def test_what_is_left_out_stays_out() -> None:
     fences = Quarantine()
-    fences.leave_out([ONE])
+    fences.exclude([ONE])
     assert not fences.take_back(10**9)
     (pool,) = fences.whole([POOL])
     assert pool.devices == (TWO,)

@@ -137,7 +137,7 @@ def test_slots_share_a_gpu_as_far_as_the_memory_that_their_cells_need_goes() -> 
         seats.take(GPUS[:1], whole=False, memory=need)
     assert seats.room_for(SlotNeeds(memory=10 * GB, promised=10 * GB)) is None
     assert seats.room_for(SlotNeeds(memory=4 * GB, promised=4 * GB)) == GPUS[:1]
-    assert seats.left_on(GPUS[:1], 10 * GB) == 14 * GB
+    assert seats.free_memory(GPUS[:1], 10 * GB) == 14 * GB
     seats.promise(GPUS[:1], 10 * GB, 2 * GB)
     assert seats.room_for(SlotNeeds(memory=10 * GB, promised=10 * GB)) == GPUS[:1]
 
@@ -164,6 +164,6 @@ def test_the_devices_that_a_slot_could_have_first_are_those_that_are_free_first(
     seats.use([Pool(devices=GPUS, slots=4), Pool(devices=far, slots=2)])
     ends = {GPUS[0]: 9.0, GPUS[1]: 1.0, GPUS[2]: 5.0, GPUS[3]: 2.0, far[0]: 1.0, far[1]: 8.0}
     free = ends.__getitem__
-    assert seats.soonest(SlotNeeds(2, gpu=True), free=free) == (GPUS[1], GPUS[3])
-    assert seats.soonest(SlotNeeds(2, gpu=True), free=free, without=GPUS[:3]) == far
-    assert seats.soonest(SlotNeeds(5, gpu=True), free=free) is None
+    assert seats.earliest_free(SlotNeeds(2, gpu=True), free=free) == (GPUS[1], GPUS[3])
+    assert seats.earliest_free(SlotNeeds(2, gpu=True), free=free, without=GPUS[:3]) == far
+    assert seats.earliest_free(SlotNeeds(5, gpu=True), free=free) is None

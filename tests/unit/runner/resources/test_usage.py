@@ -55,7 +55,7 @@ def test_on_the_cpu_a_machine_is_shared_by_its_slots_and_a_price_of_gpus_is_none
 
 def slot(name: str, *devices: Device) -> Slot:
     spec = SlotSpec(slot=SlotId(name), devices=devices, threads=1, log="")
-    return Slot(spec=spec, width=len(devices), shown=Running(slot=name, devices=""))
+    return Slot(spec=spec, width=len(devices), display=Running(slot=name, devices=""))
 
 
 def test_slots_at_work_on_the_same_gpu_are_counted() -> None:

@@ -42,7 +42,7 @@ def waiting(known: dict[str, Cell], policy: Policy | None = None, first: int = 0
         first=first,
     )
     for fingerprint in known:
-        found.waits(fingerprint)
+        found.mark_waiting(fingerprint)
     return found
 
 
@@ -81,12 +81,12 @@ def test_a_runner_may_begin_anywhere_among_cells_that_are_equally_good() -> None
 def test_what_is_taken_leaves_and_what_comes_back_has_its_old_place() -> None:
     cells = [sample_cell(n) for n in range(3)]
     found = backlog(*cells)
-    found.taken(cells[0].fingerprint)
-    found.runs_elsewhere(cells[1].fingerprint, now=0.0)
+    found.mark_unavailable(cells[0].fingerprint)
+    found.mark_running_elsewhere(cells[1].fingerprint, now=0.0)
     assert best(found, cells) == [2]
     found.follow([Event(kind="released", fingerprint=cells[0].fingerprint)], now=1.0)
     assert best(found, cells) == [0, 2]
-    found.waits(cells[1].fingerprint, until=10.0)
+    found.mark_waiting(cells[1].fingerprint, until=10.0)
     found.wake(9.0)
     assert best(found, cells) == [0, 2]
     found.wake(10.0)
@@ -98,7 +98,7 @@ def test_cells_that_a_campaign_brings_later_come_last() -> None:
     known, new = by_name(cells[:2]), by_name(cells[2:])
     found = waiting(known, first=1)
     known.update(new)
-    found.take_in(new)
+    found.add_cells(new)
     for fingerprint in new:
-        found.waits(fingerprint)
+        found.mark_waiting(fingerprint)
     assert best(found, cells) == [1, 0, 2, 3]
