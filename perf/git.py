@@ -49,9 +49,9 @@ def raw(folder: Path, worker: int, workers: int, batch: int, seconds: float) -> 
     while time.perf_counter() < end:
         turn += 1
         ids = [
-            (turn * batch + place) * 64
+            (turn * batch + index) * 64
             + (worker if chance.random() < 0.9 else chance.randrange(workers))
-            for place in range(batch)
+            for index in range(batch)
         ]
         text = f"claim by {worker} {chance.random()}"
         commit = git(mine, "commit-tree", tree, "-m", text).stdout.strip()
@@ -89,27 +89,27 @@ def ledger(folder: Path, worker: int, workers: int, batch: int, seconds: float) 
     """The ledger's own claims."""
     url, runner = f"git+file://{folder}/lab.git", RunnerId(f"runner-{worker}")
     mirror = folder / f"ledger-{worker}"
-    with closing(GitLedger(url, campaign="perf", folder=mirror, create=False)) as found:
-        remote = found.store.remote
-        push, told = remote.push, []
+    with closing(GitLedger(url, campaign="perf", folder=mirror, create=False)) as results:
+        remote = results.store.remote
+        push, counts = remote.push, []
 
-        def counted(*given: Any, **more: Any) -> bool:
-            told.append(push(*given, **more))
-            return told[-1]
+        def counted(*arguments: Any, **more: Any) -> bool:
+            counts.append(push(*arguments, **more))
+            return counts[-1]
 
         remote.push = counted  # type: ignore[method-assign]
-        cells = [record.fingerprint for record in found.cells()]
+        cells = [record.fingerprint for record in results.cells()]
         first = crc32(runner.encode()) % len(cells)  # each runner begins at cells of its own
         cells = [*cells[first:], *cells[:first]]
         end = begin(seconds)
-        found.pull()
+        results.pull()
         claims = 0
         while time.perf_counter() < end:
-            claimed = found.claim(runner, cells[:CANDIDATES], batch)
+            claimed = results.claim(runner, cells[:CANDIDATES], batch)
             if claimed:  # those before the last of them are others'
                 del cells[: cells.index(claimed[-1].lease.fingerprint) + 1]
             claims += len(claimed)
-    return claims, told.count(False)
+    return claims, counts.count(False)
 
 
 WAYS = {"raw": raw, "shared branch": branch, "ledger": ledger}
@@ -149,44 +149,44 @@ def one(way: str, folder: Path, workers: int, batch: int, seconds: float) -> tup
     git(seed, "push", "-q", "origin", "HEAD:main")
     if way == "ledger":
         url = f"git+file://{folder}/lab.git"
-        with closing(GitLedger(url, campaign="perf", folder=folder / "first")) as found:
-            found.enroll([sample_cell(n, model=f"model-{n % 50}") for n in range(CELLS)])
+        with closing(GitLedger(url, campaign="perf", folder=folder / "first")) as results:
+            results.enroll([sample_cell(n, model=f"model-{n % 50}") for n in range(CELLS)])
     context = mp.get_context("fork")
     out = context.Queue()
     gate = context.Barrier(workers + 1)
-    given = [(way, folder, w, workers, batch, seconds, gate, out) for w in range(workers)]
-    processes = [context.Process(target=_work, args=arguments) for arguments in given]
+    arguments = [(way, folder, w, workers, batch, seconds, gate, out) for w in range(workers)]
+    processes = [context.Process(target=_work, args=arguments) for arguments in arguments]
     for process in processes:
         process.start()
     gate.wait()
     began = time.perf_counter()
-    found_ = [out.get() for _ in processes]
+    reports = [out.get() for _ in processes]
     for process in processes:
         process.join()
-    claims = sum(found[0] for found in found_)
-    took = max(found[2] for found in found_) - began
-    return claims / took, sum(found[1] for found in found_) / max(1, claims)
+    claims = sum(results[0] for results in reports)
+    took = max(results[2] for results in reports) - began
+    return claims / took, sum(results[1] for results in reports) / max(1, claims)
 
 
 def main() -> None:
-    given = measure.arguments(
+    arguments = measure.arguments(
         __doc__ or "", repeats=3, numbers={"seconds": 10, "workers": 16, "alone": 1}
     )
-    shapes = [(1, 1), (1, 10)] if given.alone else []
-    shapes += [(given.workers, 1), (given.workers, 10)]
-    found: dict[tuple[str, int, int], list[tuple[float, float]]] = {}
-    with measure.folder(given) as work:
-        for repeat in range(given.repeats):
+    shapes = [(1, 1), (1, 10)] if arguments.alone else []
+    shapes += [(arguments.workers, 1), (arguments.workers, 10)]
+    results: dict[tuple[str, int, int], list[tuple[float, float]]] = {}
+    with measure.folder(arguments) as work:
+        for repeat in range(arguments.repeats):
             for workers, batch in shapes:
                 for way in WAYS:
                     if way == "shared branch" and batch > 1:
                         continue
-                    place = work / f"{repeat}-{workers}-{batch}-{way.replace(' ', '-')}"
-                    figures = one(way, place, workers, batch, given.seconds)
-                    found.setdefault((way, workers, batch), []).append(figures)
+                    index = work / f"{repeat}-{workers}-{batch}-{way.replace(' ', '-')}"
+                    figures = one(way, index, workers, batch, arguments.seconds)
+                    results.setdefault((way, workers, batch), []).append(figures)
     medians = {
-        key: [statistics.median(one[place] for one in all_) for place in (0, 1)]
-        for key, all_ in found.items()
+        key: [statistics.median(one[index] for one in all_) for index in (0, 1)]
+        for key, all_ in results.items()
     }
     print("| way | workers | batch | claims/s | x shared branch | refused pushes a claim |")
     print("|---|---|---|---|---|---|")
@@ -194,9 +194,9 @@ def main() -> None:
         ratio = rate / medians["shared branch", workers, 1][0]
         print(f"| {way} | {workers} | {batch} | {rate:.1f} | {ratio:.1f} | {refused:.2f} |")
     for batch, bound in ((1, 5), (10, 40)):
-        rate = medians["ledger", given.workers, batch][0]
-        quicker = rate / medians["shared branch", given.workers, 1][0]
-        what = f"git: claims by {given.workers} workers, {batch} at a time: x a shared branch"
+        rate = medians["ledger", arguments.workers, batch][0]
+        quicker = rate / medians["shared branch", arguments.workers, 1][0]
+        what = f"git: claims by {arguments.workers} workers, {batch} at a time: x a shared branch"
         measure.aim(what, quicker, bound, least=True)
 
 

@@ -78,9 +78,9 @@ def _history(cells: list[Cell], claimed: int) -> Iterator[bytes]:
         marks[cell.fingerprint] = at
         at += 1
         yield _commit(f"refs/heads/machine/lab{name}-{name}", at, when, f"finish {entry}\n")
-        place = f"results/{CAMPAIGN}/{cell.path(marked=False)}"
+        path = f"results/{CAMPAIGN}/{cell.path(marked=False)}"
         for file, size in FILES.items():
-            yield f"M 100644 inline {place}/{file}\n".encode()
+            yield f"M 100644 inline {path}/{file}\n".encode()
             yield _data(f"{number} {file}\n" * (size // 20))
         yield f"M 100644 inline {run_of(cell.id)}\n".encode()
         yield _data(json.dumps({"run": entry}))
@@ -100,12 +100,12 @@ def _data(text: str) -> bytes:
 
 def figures(url: str, folder: Path) -> dict[str, float]:
     """How long a machine waits for it, from the first contact on."""
-    found: dict[str, float] = {}
+    measured: dict[str, float] = {}
 
     def timed(name: str, verb: Callable[[], object]) -> None:
         began = time.perf_counter()
         verb()
-        found[name] = time.perf_counter() - began
+        measured[name] = time.perf_counter() - began
 
     mirror, me = folder / "mirror", RunnerId("me")
     how = {"campaign": CAMPAIGN, "folder": mirror, "make": False, "fresh": 0.0}
@@ -131,9 +131,9 @@ def figures(url: str, folder: Path) -> dict[str, float]:
         timed("finish", lambda: ledger.finish(claims[1].lease, outcome))
         timed("reap", ledger.reap)
     (next(mirror.glob("git-*")) / "boot").write_text("another start of the machine")
-    found["mirror, MB"] = _size(mirror)
+    measured["mirror, MB"] = _size(mirror)
     timed("after a reboot", lambda: opened().close())
-    return found
+    return measured
 
 
 def _size(folder: Path) -> float:
@@ -141,13 +141,15 @@ def _size(folder: Path) -> float:
 
 
 def main() -> None:
-    given = measure.arguments(__doc__ or "", repeats=1, numbers={"results": 100_000, "claims": 0})
+    arguments = measure.arguments(
+        __doc__ or "", repeats=1, numbers={"results": 100_000, "claims": 0}
+    )
     rows = {}
-    with measure.folder(given) as work:
-        for results in (100, given.results):
+    with measure.folder(arguments) as work:
+        for results in (100, arguments.results):
             (work / str(results)).mkdir()
             began = time.perf_counter()
-            url = make(work / str(results), results, min(given.claims, results))
+            url = make(work / str(results), results, min(arguments.claims, results))
             print(f"{results} results made in {time.perf_counter() - began:.0f} s", file=sys.stderr)
             rows[results] = figures(url, work / str(results))
     print(f"| | {' | '.join(f'{results:,} results' for results in rows)} |\n|---|---|---|")

@@ -65,8 +65,8 @@ def filled(cells: int) -> Tables:
 def work(ledger: CopyableLedger, cells: int, number: int) -> None:
     """Claim and finish so many of the ledger's cells."""
     me, half = RunnerId(f"perf-{os.getpid()}"), cells // 2
-    place = random.randrange(half)
-    waiting = (name(2 * ((place + n) % half + 1)) for n in count())
+    position = random.randrange(half)
+    waiting = (name(2 * ((position + n) % half + 1)) for n in count())
     candidates: list[str] = []
     done = 0
     while done < number:
@@ -123,20 +123,20 @@ def fill(server: Postgres, folder: Path, cells: int) -> tuple[Opens, Opens]:
 
 def measured(server: Postgres, folder: Path, large: int, repeats: int) -> dict[str, float]:
     """The median of each rate; the repetitions take turns."""
-    found: dict[str, list[float]] = {}
+    measured: dict[str, list[float]] = {}
     opened = {large: fill(server, folder, large)}
     for _ in range(repeats):
         opened[SMALL] = fill(server, folder, SMALL)
         for cells, (_, sqlite) in opened.items():
-            found.setdefault(f"SQLite, {cells:,} cells", []).append(rate(sqlite, cells, 1))
+            measured.setdefault(f"SQLite, {cells:,} cells", []).append(rate(sqlite, cells, 1))
         for workers in CELLS:
             for cells, (postgres, _) in opened.items():
                 heading = f"PostgreSQL, {cells:,} cells, by {workers}"
-                found.setdefault(heading, []).append(rate(postgres, cells, workers))
+                measured.setdefault(heading, []).append(rate(postgres, cells, workers))
             if find_spec("pgqueuer"):
                 jobs = peer(server.url(database="peers"), workers)
-                found.setdefault(f"pgqueuer, by {workers}", []).append(jobs)
-    return {heading: statistics.median(rates) for heading, rates in found.items()}
+                measured.setdefault(f"pgqueuer, by {workers}", []).append(jobs)
+    return {heading: statistics.median(rates) for heading, rates in measured.items()}
 
 
 def show(rates: dict[str, float], large: int) -> None:

@@ -30,7 +30,7 @@ _BOUND = 30  # seconds for it to answer
 
 
 class PgBouncer:
-    """It lets everybody in as `bench`. Whoever makes one calls `close` in the end."""
+    """It lets everybody in as `bench`. The caller calls `close` at the end."""
 
     def __init__(self, server: Postgres, mode: str) -> None:
         program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")

@@ -50,7 +50,7 @@ def need_postgres() -> Path:
 
 class Postgres:
     """A server that trusts everybody on this machine but the role `secretive`; it keeps nothing
-    safe from power cuts, unless it is `synced`. Whoever makes one calls `remove` in the end.
+    safe from power cuts, unless it is `synced`. The caller calls `remove` at the end.
 
     It keeps its data `below` a folder, and works by these further `settings`.
     """
@@ -124,7 +124,7 @@ class Postgres:
             self._process = None
 
     def standby(self) -> Postgres:
-        """A server that follows this one, and is not started yet. Whoever asks removes it."""
+        """A server that follows this one, and is not started yet. The caller removes it."""
         other = Postgres(synced=self._synced)
         shutil.rmtree(other.folder / "data")
         command = [str(self._programs / "pg_basebackup"), "-D", str(other.folder / "data")]
@@ -161,7 +161,7 @@ class Postgres:
 
 @cache
 def shared_postgres() -> Postgres:
-    """The one server of this session; whoever uses it takes a campaign of another name."""
+    """The one server of this session; each test uses a campaign name of its own."""
     server = Postgres()
     server.start()
     return server

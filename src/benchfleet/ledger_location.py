@@ -1,4 +1,4 @@
-"""A campaign's ledger: where it is, and opening it; never a new one over results that are there."""
+"""Finds and opens a campaign's ledger; never creates a new one beside existing results."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class LedgerLocation:
 
         Raises LedgerError where results lie beside a ledger that is gone, unless they are known.
         """
-        if not known_results and (found := self.open_existing()) is not None:
-            return found
+        if not known_results and (ledger := self.open_existing()) is not None:
+            return ledger
         if not self.url:
             make_folder(self.layout.root)
         return self._opened(create=True)
@@ -82,14 +82,14 @@ class LedgerLocation:
         return cast(Ledger, ledger)
 
     def _carried(self) -> dict[str, Any]:
-        """What a ledger is told that takes results along."""
+        """The options of a ledger that stores results."""
         from benchfleet.ledger.git.address import address_of
         from benchfleet.ledger.sqlite.file import mount_table, network_file_system
         from benchfleet.results.stores.git import GitResultWriter, GitStore
 
         folder = self.layout.root / ".ledger"
         above = self.layout.root.absolute()
-        where = next(store for store in (above, *above.parents) if store.exists())
+        where = next(folder for folder in (above, *above.parents) if folder.exists())
         if network_file_system(where, mount_table()) or not os.access(where, os.W_OK):
             digest = hashlib.sha256(str(self.layout.root.absolute()).encode()).hexdigest()[:12]
             folder = own_cache(os.environ) / "ledgers" / digest
@@ -98,7 +98,7 @@ class LedgerLocation:
         result_writer = GitResultWriter(self.layout, self.campaign.name, large, store_url)
         store = partial(GitStore, self.campaign.name)
         host = host_name(self.campaign.folder)
-        return {"folder": folder, "files": result_writer, "place": store, "host": host}
+        return {"folder": folder, "files": result_writer, "open_store": store, "host": host}
 
     def set_aside_damaged(self) -> Path | None:
         """Move an embedded ledger that is damaged out of the way; where it is kept.
@@ -109,19 +109,21 @@ class LedgerLocation:
         file = self.file
         if file is None or not file.exists():
             return None
-        held: list[str] = []
+        running_paths: list[str] = []
         try:
             ledger = self._opened(create=False)
             with closing(ledger):
                 running = ledger.cells(states=["running"])
-                held += (record.path for record in running if (record.expires_in or 0.0) > 0.0)
+                running_paths += (
+                    record.path for record in running if (record.expires_in or 0.0) > 0.0
+                )
                 for _ in ledger.cells(with_cell=True):
                     pass  # to the end: damage shows where it is read
         except LedgerDamaged as error:
-            if held:
+            if running_paths:
                 raise LedgerError(
-                    f"{error}\nIt is left there while a runner may hold {held[0]}: end that runner,"
-                    " or wait until its lease ran out."
+                    f"{error}\nA runner may still hold {running_paths[0]}: end that runner, or "
+                    "wait until its lease expires."
                 ) from error
             from benchfleet.ledger.sqlite.file import set_aside, was_ledger
 
@@ -137,8 +139,8 @@ class LedgerLocation:
             where = shlex.quote(display_url(self.url)) if self.url else ""
             at = f" --ledger {where}" if where else ""
             ways = [
-                "were they made with another ledger, name it by --ledger",
-                f"`benchfleet ledger rebuild {self.campaign.cli_name}{at}` makes one from them",
+                "pass the right ledger with --ledger",
+                f"`benchfleet ledger rebuild {self.campaign.cli_name}{at}` rebuilds one from them",
             ]
             if self.url and self.layout.ledger.exists():
                 ways.insert(
@@ -147,6 +149,6 @@ class LedgerLocation:
                     f" {self.layout.ledger} there with its history",
                 )
             raise LedgerError(
-                f"{absent}, but results are: a new ledger would run them again.\n"
+                f"{absent}, but results exist. Creating a new ledger would re-run every cell.\n"
                 f"{'; '.join(ways)}; or name another --results folder."
             ) from absent

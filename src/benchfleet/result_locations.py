@@ -54,7 +54,7 @@ class ResultLocator:
         with closing(ledger):
             events = ledger.events(fingerprints=set(digests), kinds={"finished", STORED})
             began = ledger.events(fingerprints={""}, kinds={BEGAN})
-        return find_results_elsewhere(events, began, digests, here=self.study.layout.own_id())
+        return find_results_elsewhere(events, began, digests, own_folder=self.study.layout.own_id())
 
     def unpublished(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that are done and sealed, and that the next run puts at their public path."""

@@ -63,7 +63,7 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does(user: User) -> None:
 def test_cells_that_do_not_fit_beside_each_other_run_one_after_the_other(user: User) -> None:
     shared = user.folder / "shared"
     shared.mkdir()
-    write(user, f"act: crowd, size: 1500, at: 0, shared: {shared}")
+    write(user, f"act: oversubscribe, size: 1500, at: 0, shared: {shared}")
     done = user.run("run", "study.yaml", "--cpu-slots", "2")
     assert "again alone" in done.stdout
     assert len(user.published()) == 2

@@ -10,7 +10,7 @@ import uuid
 import pytest
 
 import campaign_s1
-from benchfleet.ledger.postgres.grants import to_look
+from benchfleet.ledger.postgres.grants import reader_grants
 from benchfleet.machines.probe import report
 from capabilities import LAPTOP, reported
 from postgres import Postgres
@@ -180,7 +180,7 @@ def test_a_run_serves_its_slots_while_the_server_is_away_and_goes_on_when_it_is_
     until(lambda: samples_kept(user) >= 1)
     own_postgres.stop()
     gate.unlink()
-    until(lambda: samples_kept(user) == 16)  # the slot is heard, and what it says is kept
+    until(lambda: samples_kept(user) == 16)  # the samples of the slot arrive and are kept
     own_postgres.start()
     said, errors = running.communicate(timeout=120)
     assert running.returncode == 0, said + errors
@@ -238,14 +238,14 @@ def test_a_role_that_may_only_look_moves_no_result(
     user.write(MOCK)
     user.run("run", "study.yaml", "--ledger", url, "--cpu-slots", "1")
     database, role = url.rpartition("/")[2], f"looks_{uuid.uuid4().hex[:8]}"
-    postgres.sql(f"create role {role} login; {to_look('study', role)}", database=database)
+    postgres.sql(f"create role {role} login; {reader_grants('study', role)}", database=database)
     damaged = user.results / "m1/dense/mock_benchmark" / "metrics.json"
     damaged.write_text("{}")
     before = user.published()
     at = ("study.yaml", "--ledger", postgres.url(user=role, database=database))
     assert "damaged" in user.run("verify", *at, code=1).stdout
     refused = user.run("verify", *at, "--repair", "--yes", code=3).stderr
-    assert "does not let us: permission denied" in refused
+    assert "denies access: permission denied" in refused
     assert user.published() == before
     at = ("study.yaml", "--ledger", url)
     done = user.json("verify", *at, "--repair", "--yes", code=1)

@@ -147,7 +147,7 @@ def test_a_damaged_ledger_stays_while_a_runner_holds_a_cell_of_it(user: User) ->
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("folder", "folder is no file, so no ledger; name a file by --ledger, or"),
+        ("folder", "folder is not a file; name a file by --ledger, or"),
         ("bare.git", "(a repository is named git+file://"),
         ("study.yaml", "file is not a database; name a ledger's file by --ledger, or, was it one"),
         ("study.yaml/x.db", "study.yaml cannot be written (File exists), so no ledger can be made"),

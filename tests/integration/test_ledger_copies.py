@@ -19,7 +19,7 @@ from benchfleet.errors import ClaimLost, LedgerError
 from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
-from benchfleet.ledger.table_copy import CopyableLedger, copy
+from benchfleet.ledger.table_copy import CopyableLedger, copy_ledger
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
 from postgres import Postgres
@@ -98,8 +98,8 @@ def test_a_copy_there_and_back_is_the_same_to_the_last_number(
 ) -> None:
     source, between, last = map(opened, way)
     live(source, clock)
-    assert copy(source, between) == 40
-    assert copy(between, last) == 40
+    assert copy_ledger(source, between) == 40
+    assert copy_ledger(between, last) == 40
     assert all_of(last) == all_of(between) == all_of(source)
     for ledger in (between, last):
         assert list(ledger.cells(with_cell=True)) == list(source.cells(with_cell=True))
@@ -111,7 +111,7 @@ def test_a_copy_there_and_back_is_the_same_to_the_last_number(
 def test_of_a_large_copy_it_is_told_how_many_rows_went(opened: Opened, place: str) -> None:
     source, told = opened("sqlite-1"), list[tuple[int, int]]()
     source.enroll(sample_cell(number) for number in range(2500))
-    copy(source, opened(place), seen=lambda *one: told.append(one))
+    copy_ledger(source, opened(place), seen=lambda *one: told.append(one))
     assert told == [(1000 * number, 0) for number in range(1, 6)]
 
 
@@ -143,7 +143,7 @@ def test_what_happened_in_a_repository_is_copied_with_its_history(
 ) -> None:
     source, target = repository(), opened(place)
     live(source, clock)
-    assert copy(source, target) == 40
+    assert copy_ledger(source, target) == 40
     same_cells(target, source)
     assert target.events() == source.events()
     assert list(problems(target)) == []
@@ -156,7 +156,7 @@ def test_a_repository_gets_the_history_that_another_ledger_has(
     source, early = opened(place), repository("early")
     live(source, clock)
     target, seen = repository(), list[tuple[int, int]]()
-    assert copy(source, target, seen=lambda *told: seen.append(told)) == 40
+    assert copy_ledger(source, target, seen=lambda *told: seen.append(told)) == 40
     assert seen == [(number, len(seen) - 1) for number in range(len(seen))]
     for ledger in (target, early, repository("newcomer")):
         same_cells(ledger, source)
@@ -174,11 +174,11 @@ def test_a_repository_gets_the_history_that_another_ledger_has(
     }
     assert all(claim.lease.token == tokens[claim.lease.fingerprint] + 1 for claim in claims)
     early.finish(claims[0].lease, SUCCESS)
-    held = {claim.lease.fingerprint for claim in claims[1:]}
-    assert {record.fingerprint for record in target.cells(states=["running"])} == held
+    ignore_running = {claim.lease.fingerprint for claim in claims[1:]}
+    assert {record.fingerprint for record in target.cells(states=["running"])} == ignore_running
     assert list(problems(target)) == []
     with pytest.raises(LedgerError, match="is not empty"):
-        copy(source, target, held=True)
+        copy_ledger(source, target, ignore_running=True)
 
 
 def test_a_history_that_lacks_an_attempt_is_not_copied_to_a_repository(
@@ -189,7 +189,7 @@ def test_a_history_that_lacks_an_attempt_is_not_copied_to_a_repository(
     source._connection.execute("delete from event where seq = 3")
     target = repository()
     with pytest.raises(LedgerError, match=r"of the 1 attempts of .* the history tells 0"):
-        copy(source, target)
+        copy_ledger(source, target)
     assert list(target.cells()) == []
 
 
@@ -204,7 +204,7 @@ def same_cells(ledger: CopyableLedger, other: CopyableLedger) -> None:
 def test_life_goes_on_in_a_copy(opened: Opened, clock: FakeClock, way: tuple[str, str]) -> None:
     source, target = map(opened, way)
     live(source, clock)
-    copy(source, target)
+    copy_ledger(source, target)
     before = {record.fingerprint: record.token for record in target.cells()}
     seq = target.events()[-1].seq
     claims = claim_any(target, OTHER, 100)
@@ -222,7 +222,7 @@ def test_a_place_that_is_not_empty_is_not_copied_to(opened: Opened, clock: FakeC
         opened(target).record(Event(kind="host_lost"))
         before = all_of(opened(target))
         with pytest.raises(LedgerError, match="is not empty: it has 0 cells and 1 event"):
-            copy(opened(source), opened(target))
+            copy_ledger(opened(source), opened(target))
         assert all_of(opened(target)) == before
 
 
@@ -233,8 +233,8 @@ def test_what_runners_hold_is_copied_only_where_that_is_known(
     source.enroll([sample_cell(0), sample_cell(1)])
     (claim,) = claim_any(source, ME)
     with pytest.raises(LedgerError, match=r"runners hold 1 of its cells, such as .*say --yes"):
-        copy(source, target)
-    assert copy(source, target, held=True) == 2
+        copy_ledger(source, target)
+    assert copy_ledger(source, target, ignore_running=True) == 2
     target.finish(claim.lease, SUCCESS)
     with pytest.raises(ClaimLost):
         target.finish(claim.lease, Outcome(state="failed"))
@@ -251,7 +251,7 @@ def test_a_copy_that_breaks_off_leaves_nothing(opened: Opened, clock: FakeClock)
 
     with pytest.raises(OSError, match="the disk is gone"):
         target.fill(broken())
-    assert copy(source, target) == 40
+    assert copy_ledger(source, target) == 40
 
 
 def test_a_history_that_lacks_an_attempt_is_told(opened: Opened, clock: FakeClock) -> None:

@@ -1,4 +1,4 @@
-"""Ledgers whose rows somebody changed by hand: what is said of them."""
+"""Ledgers whose rows somebody changed by hand: the check names each change."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_nothing_is_lost_where_a_standby_that_was_waited_for_takes_over(
 
 
 def test_what_a_standby_never_heard_of_is_done_again(pair: tuple[Postgres, Postgres]) -> None:
-    """Whoever goes on claims what was once ended there."""
+    """The next runner claims a cell that had ended there."""
     primary, standby = pair
     cells = [sample_cell(n) for n in range(30)]
     names = [cell.fingerprint for cell in cells]

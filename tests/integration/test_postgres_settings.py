@@ -156,7 +156,7 @@ def test_a_server_that_takes_no_more_connections_is_waited_for_and_then_named(
             opened(postgres.url(user=name), timeout=0.2)
         waiting = threading.Timer(0.5, taken.close)
         waiting.start()
-        with pytest.raises(LedgerError, match="does not let us"):  # it is in, without rights
+        with pytest.raises(LedgerError, match="denies access"):  # it is in, without rights
             opened(postgres.url(user=name))
         waiting.join()
 

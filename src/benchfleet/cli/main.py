@@ -102,9 +102,9 @@ class _Words(argparse.ArgumentParser):
     """Tells of a mistake without the password that an address among the words may hold."""
 
     def error(self, message: str) -> NoReturn:
-        from benchfleet.ledger.addresses import hidden  # only where there is a mistake
+        from benchfleet.ledger.addresses import redact  # only where there is a mistake
 
-        super().error(hidden(message))
+        super().error(redact(message))
 
 
 class _Verb(_Words):

@@ -1,4 +1,4 @@
-"""Files put on a branch of somebody's own repository, past its checkouts and their indexes."""
+"""Commits files to a branch of the user's repository, without touching a checkout or an index."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from benchfleet.git.remote import RefUpdate, Remote
 
 ORIGIN = "origin"
 Asks = Callable[[str], bool]  # whether a path is there
-MAX_PUSHES = 5  # pushes that others may be quicker than
+MAX_PUSHES = 5  # conflicting pushes
 
 
 def find_repository(folder: Path) -> Path | None:
     """The folder that the objects of the repository around `folder` lie in, whatever worktree
     that is in; None where there is no repository."""
-    for place in (folder, *folder.parents):
-        found = place / ".git"
-        if found.is_dir():
-            return found
-        if found.is_file():
-            own = (place / found.read_text("utf-8").partition("gitdir:")[2].strip()).resolve()
+    for parent in (folder, *folder.parents):
+        candidate = parent / ".git"
+        if candidate.is_dir():
+            return candidate
+        if candidate.is_file():
+            own = (parent / candidate.read_text("utf-8").partition("gitdir:")[2].strip()).resolve()
             common = own / "commondir"
             return (own / common.read_text("utf-8").strip()).resolve() if common.is_file() else own
-        if (place / "HEAD").is_file() and (place / "objects").is_dir():
-            return place
+        if (parent / "HEAD").is_file() and (parent / "objects").is_dir():
+            return parent
     return None
 
 
@@ -51,17 +51,17 @@ class Branch:
         *,
         by: str,
     ) -> str:
-        """Commit the files that `change` gives, by path, and push; the commit, or "" where they
-        are there already. `change` is told by a function whether a path is on the branch, and is
-        asked again where others were quicker. Raises GitError."""
+        """Commit the files that `change` returns, by path, and push. Returns the commit, or "" if
+        nothing changed. `change` gets a function that tests whether a path is on the branch, and is
+        called again after a conflicting push. Raises GitError."""
         objects = Objects(self._git)
         try:
             for _ in range(MAX_PUSHES):
                 tip = self._tip()
                 tree = objects.commit_of(tip).tree if tip else EMPTY_TREE
-                there = self._paths(tree)
+                is_on_branch = self._paths(tree)
                 new = tree
-                for path, content in sorted(change(there).items()):
+                for path, content in sorted(change(is_on_branch).items()):
                     new = objects.with_file(new, path, objects.blob(content))
                 if new == tree:
                     return ""
@@ -72,12 +72,18 @@ class Branch:
                     return commit
         finally:
             objects.close()
-        raise GitError(f"{self.name} is changed by others all the time; run it again")
+        raise GitError(
+            f"{self.name} was changed by others {MAX_PUSHES} times in a row; run it again"
+        )
 
     def _who(self) -> str:
         """The user as git knows them; "" where they have told it no name."""
-        known = self._git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
-        return "" if known.code else known.out.decode("utf-8", "replace").rpartition("> ")[0] + ">"
+        identity = self._git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
+        return (
+            ""
+            if identity.code
+            else identity.out.decode("utf-8", "replace").rpartition("> ")[0] + ">"
+        )
 
     def _tip(self) -> str:
         if self.remote is None:

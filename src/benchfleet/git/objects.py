@@ -67,20 +67,20 @@ class _CatFile:
         return self._process
 
     def _answer(self, process: subprocess.Popen[bytes], oid: str) -> tuple[str, bytes] | None:
-        asked, answer = process.stdin, process.stdout
-        if asked is None or answer is None:
+        requests, replies = process.stdin, process.stdout
+        if requests is None or replies is None:
             raise GitError("git cat-file has no pipes")
-        asked.write(f"{oid}\n".encode())
-        asked.flush()
-        if not select.select([answer], [], [], self._git.timeout)[0]:
+        requests.write(f"{oid}\n".encode())
+        requests.flush()
+        if not select.select([replies], [], [], self._git.timeout)[0]:
             raise GitAway(f"git cat-file has not answered in {self._git.timeout:g} s")
-        head = answer.readline().split()
+        head = replies.readline().split()
         if not head:
             raise GitError("git cat-file ended without an answer")
         if len(head) != 3:
             return None
-        content = answer.read(int(head[2]))
-        answer.read(1)
+        content = replies.read(int(head[2]))
+        replies.read(1)
         return head[1].decode(), content
 
     def _end(self) -> None:
@@ -154,8 +154,8 @@ class Objects:
         raw = _raw(name)
         entries = {name: (mode, oid) for mode, name, oid in self._entries(tree)}
         if rest:
-            there, below = entries.get(raw, (b"", b""))
-            below_oid = below.hex() if there == _FOLDER else EMPTY_TREE
+            old_mode, below = entries.get(raw, (b"", b""))
+            below_oid = below.hex() if old_mode == _FOLDER else EMPTY_TREE
             mode, oid = _FOLDER, self._with(below_oid, rest, mode, oid)
         entries[raw] = mode, bytes.fromhex(oid)
         return self._tree(entries)
@@ -176,10 +176,10 @@ class Objects:
 
     def read(self, oid: str) -> tuple[str, bytes]:
         """An object's type and content. Raises GitError where it is not here."""
-        found = self._reader.read(oid)
-        if found is None:
+        content = self._reader.read(oid)
+        if content is None:
             raise GitError(f"the object {oid} is not in {self.git.folder}")
-        return found
+        return content
 
     def has(self, oid: str) -> bool:
         """Whether an object is here."""
@@ -191,27 +191,27 @@ class Objects:
         if kind != "commit":
             raise GitError(f"{oid} is a {kind} and no commit")
         head, _, message = content.decode("utf-8", "surrogateescape").partition("\n\n")
-        told = [line.split(" ", 1) for line in head.splitlines() if " " in line]
+        headers = [line.split(" ", 1) for line in head.splitlines() if " " in line]
         return Commit(
             oid=oid,
-            tree=next(value for name, value in told if name == "tree"),
-            parents=tuple(value for name, value in told if name == "parent"),
+            tree=next(value for name, value in headers if name == "tree"),
+            parents=tuple(value for name, value in headers if name == "parent"),
             message=message,
         )
 
-    def since(self, tip: str, known: str) -> list[Commit]:
-        """The commits from after `known` ("": all) to `tip` along first parents, oldest first.
+    def since(self, tip: str, ancestor: str) -> list[Commit]:
+        """The commits from after `ancestor` ("": all) to `tip` along first parents, oldest first.
 
-        Raises GitError where `known` is not among them.
+        Raises GitError where `ancestor` is not among them.
         """
-        found: list[Commit] = []
+        commits: list[Commit] = []
         oid = tip
-        while oid and oid != known:
-            found.append(self.commit_of(oid))
-            oid = found[-1].parents[0] if found[-1].parents else ""
-        if oid != known:
-            raise GitError(f"{tip} does not follow {known}: its history was rewritten")
-        return found[::-1]
+        while oid and oid != ancestor:
+            commits.append(self.commit_of(oid))
+            oid = commits[-1].parents[0] if commits[-1].parents else ""
+        if oid != ancestor:
+            raise GitError(f"{tip} does not follow {ancestor}: its history was rewritten")
+        return commits[::-1]
 
     def back(self, oid: str, most: int) -> Iterator[Commit]:
         """A commit and those before it along first parents, as far as they are here."""
@@ -229,30 +229,30 @@ class Objects:
         return self._listed(tree).items()
 
     def _listed(self, tree: str) -> Mapping[str, tuple[str, bool]]:
-        found = self._folders.get(tree)
-        if found is None:
-            found = {
+        folder = self._folders.get(tree)
+        if folder is None:
+            folder = {
                 name.decode("utf-8", "surrogateescape"): (oid.hex(), mode == _FOLDER)
                 for mode, name, oid in self._entries(tree)
                 if mode == _FOLDER or mode.startswith(b"100")
             }
             if len(self._folders) >= MAX_CACHED_FOLDERS:
                 self._folders.clear()
-            self._folders[tree] = found
-        return found
+            self._folders[tree] = folder
+        return folder
 
     def _entries(self, tree: str) -> list[tuple[bytes, bytes, bytes]]:
         """Mode, name and object of all that lies in a folder, links and submodules too."""
         return _ENTRY.findall(self.read(tree)[1]) if tree != EMPTY_TREE else []
 
-    def at(self, tree: str, path: str) -> tuple[str, bool] | None:
+    def lookup(self, tree: str, path: str) -> tuple[str, bool] | None:
         """The object at a path of a tree and whether it is a folder; None where there is none."""
-        found: tuple[str, bool] | None = (tree, True)
+        entry: tuple[str, bool] | None = (tree, True)
         for name in path.split("/"):
-            if found is None or not found[1]:
+            if entry is None or not entry[1]:
                 return None
-            found = self._listed(found[0]).get(name)
-        return found
+            entry = self._listed(entry[0]).get(name)
+        return entry
 
 
 def _raw(name: str) -> bytes:
@@ -262,22 +262,22 @@ def _raw(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
-def held(git: Git, name: str) -> str:
+def read_pin(git: Git, name: str) -> str:
     """The object that is held under a name; "" for none."""
     try:
-        return _held(git, name).read_text().strip()
+        return _pin_file(git, name).read_text().strip()
     except FileNotFoundError:
         return ""
 
 
-def kept(git: Git, name: str, oid: str) -> None:
+def write_pin(git: Git, name: str, oid: str) -> None:
     """Hold an object, and all that it leads to, against being collected and fetched again."""
-    file = _held(git, name)
+    file = _pin_file(git, name)
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.with_name(f"{name}.{os.getpid()}.lock")
     beside.write_text(f"{oid}\n")
     os.replace(beside, file)
 
 
-def _held(git: Git, name: str) -> Path:
+def _pin_file(git: Git, name: str) -> Path:
     return git.folder / "refs" / "kept" / name

@@ -1,4 +1,4 @@
-"""Running git so that nothing of its user's gets in the way: no prompt, no hook, no editor."""
+"""Runs git without prompts, hooks, editors and background maintenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from benchfleet.errors import GitAway, GitError
 
 TIMEOUT_S = 300.0  # seconds for one command
-TERM_GRACE_S = 2.0  # seconds for what is told to end
+TERM_GRACE_S = 2.0  # seconds between SIGTERM and SIGKILL
 OWN_CONFIG = (  # before what the user's own configuration says
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "gc.auto=0"),
@@ -48,7 +48,7 @@ class CommandResult:
 
 
 class Git:
-    """Commands on one repository of our own. Credentials, proxies and ssh are the user's."""
+    """Runs commands on one repository. Credentials, proxies and SSH are the user's."""
 
     def __init__(
         self,
@@ -97,20 +97,20 @@ class Git:
         """The same for a command that talks to a remote."""
         if not self._ssh_known:
             self._ssh_known = True
-            told = self.run("config", "--get", "core.sshCommand").out.decode().strip()
-            self._environ["GIT_SSH_COMMAND"] = f"{told or 'ssh'} {SSH_OPTIONS}"
+            ssh = self.run("config", "--get", "core.sshCommand").out.decode().strip()
+            self._environ["GIT_SSH_COMMAND"] = f"{ssh or 'ssh'} {SSH_OPTIONS}"
         return self.run(*arguments)
 
     def output(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """What a command prints. Raises GitError with git's own words where it fails."""
         ended = self.run(*arguments, stdin=stdin)
         if ended.code:
-            raise GitError(f"git {arguments[0]} failed: {plain(ended.err)}")
+            raise GitError(f"git {arguments[0]} failed: {summarize_stderr(ended.err)}")
         return ended.out
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End it and all that it started: git removes its locks where it is told to end."""
+    """End its process group. On SIGTERM git removes its lock files."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, how)
@@ -119,15 +119,15 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def plain(err: str) -> str:
-    """The lines of git's complaint that say something, as one."""
+def summarize_stderr(err: str) -> str:
+    """The useful lines of git's error output, as one line."""
     lines = [line.strip() for line in err.splitlines()]
-    said = [
+    texts = [
         line.removeprefix("fatal: ").removeprefix("error: ").removeprefix("remote: ")
         for line in lines
         if line and not line.startswith(("hint:", "To ", "Please make sure", "and the repository"))
     ]
-    return "; ".join(dict.fromkeys(said[:4])) or "it says nothing"
+    return "; ".join(dict.fromkeys(texts[:4])) or "no error message"
 
 
 def init_bare_repository(folder: Path) -> None:
@@ -142,16 +142,16 @@ def init_bare_repository(folder: Path) -> None:
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The user's, without what asks questions or leads elsewhere."""
-    kept = {name: value for name, value in environ.items() if name not in FOREIGN_VARIABLES}
-    if given := kept.get("GIT_SSH_COMMAND", ""):
-        kept["GIT_SSH_COMMAND"] = f"{given} {SSH_OPTIONS}"
-    elif given := kept.get("GIT_SSH", ""):
-        kept["GIT_SSH_COMMAND"] = f"{shlex.quote(given)} {SSH_OPTIONS}"
+    variables = {name: value for name, value in environ.items() if name not in FOREIGN_VARIABLES}
+    if command := variables.get("GIT_SSH_COMMAND", ""):
+        variables["GIT_SSH_COMMAND"] = f"{command} {SSH_OPTIONS}"
+    elif command := variables.get("GIT_SSH", ""):
+        variables["GIT_SSH_COMMAND"] = f"{shlex.quote(command)} {SSH_OPTIONS}"
     return {
-        **kept,
+        **variables,
         "GIT_TERMINAL_PROMPT": "0",
         "SSH_ASKPASS_REQUIRE": "never",
-        "GIT_ASKPASS": kept.get("GIT_ASKPASS", "true"),
+        "GIT_ASKPASS": variables.get("GIT_ASKPASS", "true"),
         "GIT_OPTIONAL_LOCKS": "0",
         "LC_ALL": "C",
     }

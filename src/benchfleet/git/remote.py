@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.errors import GitAway, GitDenied, GitError
-from benchfleet.git.process import Git, plain
+from benchfleet.git.process import Git, summarize_stderr
 
 # What git says of a ref that is not as it was expected, here or in the remote's transaction.
 STALE_MESSAGES = (
@@ -31,7 +31,7 @@ class RefUpdate:
 
 
 class Remote:
-    """The repository at `url`, seen from one of our own."""
+    """The repository at `url`."""
 
     def __init__(self, git: Git, url: str, label: str) -> None:
         self._git, self._url, self._label = git, url, label
@@ -52,17 +52,17 @@ class Remote:
         """Bring these objects and what they lead to: all that came before, or no more than `depth`
         commits. `without_files` leaves the content of files to a later fetch, where the remote can
         do that. Raises GitAway, GitDenied."""
-        wanted = list(dict.fromkeys(oids))
+        targets = list(dict.fromkeys(oids))
         # Without a word git leaves out for ever what it left out once.
         sparing = ["--filter=blob:none"] if without_files else ["--no-filter"]
         sparing += [f"--depth={depth}"] if depth else []
         if self._url.startswith("file://"):  # the server is a process of our own
-            told = "-c uploadpack.allowFilter=true -c core.bigFileThreshold=1m"
-            sparing.append(f"--upload-pack=git {told} upload-pack")
-        for start in range(0, len(wanted), 500):
+            config = "-c uploadpack.allowFilter=true -c core.bigFileThreshold=1m"
+            sparing.append(f"--upload-pack=git {config} upload-pack")
+        for start in range(0, len(targets), 500):
             ended = self._git.run_remote(
                 *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-gc"),
-                *("--no-recurse-submodules", *sparing, self._url, *wanted[start : start + 500]),
+                *("--no-recurse-submodules", *sparing, self._url, *targets[start : start + 500]),
             )
             if ended.code:
                 raise self._failed(ended.err)
@@ -72,8 +72,8 @@ class Remote:
         GitDenied."""
         if any((self._git.folder / "objects" / "pack").glob("*.promisor")):
             listing = "rev-list", "--objects", "--no-walk", "--missing=print", "--stdin"
-            told = self._git.output(*listing, stdin="\n".join(commits).encode()).decode()
-            self.fetch(line[1:] for line in told.splitlines() if line.startswith("?"))
+            config = self._git.output(*listing, stdin="\n".join(commits).encode()).decode()
+            self.fetch(line[1:] for line in config.splitlines() if line.startswith("?"))
 
     def push(self, updates: Sequence[RefUpdate], *, expected: Mapping[str, str] = {}) -> bool:
         """Change all these refs or none; False where one of them, or one of those that are to be
@@ -83,12 +83,12 @@ class Remote:
         refuse it.
         """
         leases = {**{update.ref: update.old for update in updates}, **expected}
-        wanted = {**{update.ref: update.new for update in updates}, **expected}
+        targets = {**{update.ref: update.new for update in updates}, **expected}
         ended = self._git.run_remote(
             *("push", "--porcelain", "--atomic", "--no-verify", "--recurse-submodules=no"),
             *(f"--force-with-lease={ref}:{old}" for ref, old in leases.items()),
             self._url,
-            *(f"{new}:{ref}" for ref, new in wanted.items()),
+            *(f"{new}:{ref}" for ref, new in targets.items()),
         )
         if not ended.code:
             return True
@@ -98,18 +98,18 @@ class Remote:
             raise self._failed(ended.err)
         others = [why for why in reasons if not any(lost in why for lost in STALE_MESSAGES)]
         if not others:
-            self.refused = plain(ended.err)
+            self.refused = summarize_stderr(ended.err)
             return False
         if any("unpacker error" in why for why in others):
-            raise GitAway(f"{self._label} cannot take it: {plain(ended.err)}")
-        # Where one is refused all are, and of the others no more is said than that.
+            raise GitAway(f"{self._label} cannot store the push: {summarize_stderr(ended.err)}")
+        # If one ref is refused, all are; the others only report "atomic push failure".
         why = next((why for why in others if "atomic push failure" not in why), others[0])
-        raise GitDenied(f"{self._label} refuses it: {why}; {plain(ended.err)}")
+        raise GitDenied(f"{self._label} rejects the push: {why}; {summarize_stderr(ended.err)}")
 
     def _failed(self, err: str) -> GitError:
-        said = plain(err).replace(self._url, self._label)
+        text = summarize_stderr(err).replace(self._url, self._label)
         low = err.lower()
         if "does not support --atomic" in low:
-            return GitError(f"{self._label} takes no atomic pushes, which a ledger needs: {said}")
+            return GitError(f"{self._label} takes no atomic pushes, which a ledger needs: {text}")
         denied = any(word in low for word in DENIED_MESSAGES)
-        return (GitDenied if denied else GitAway)(f"{self._label}: {said}")
+        return (GitDenied if denied else GitAway)(f"{self._label}: {text}")

@@ -35,32 +35,31 @@ def schema_name(campaign: str) -> str:
 
 def display_url(url: str) -> str:
     """The URL as people may see it: without a password."""
-    return hidden(url).rstrip("?&")
+    return redact(url).rstrip("?&")
 
 
-def hidden(said: str) -> str:
+def redact(text: str) -> str:
     """The same with no password of an address in it."""
-    without = _OPTION.sub(lambda one: "" if _secret(one) else one[0], said)  # they may have an @
+    without = _OPTION.sub(lambda one: "" if _secret(one) else one[0], text)  # they may have an @
     without = _PASSWORD.sub(r"\1@", without)
     return _WORD.sub(r"\1…", without)
 
 
-def redact_message(said: str, url: str) -> str:
-    """What a driver says of the URL, which may cite it, or a part of a password that it stumbled
-    over."""
-    hidden = [found[2] for found in _PASSWORD.finditer(url)]
-    hidden += [one[2] for one in _OPTION.finditer(url) if _secret(one)]
+def redact_message(text: str, url: str) -> str:
+    """A driver's error text about the URL, without the URL's passwords and quoted parts of them."""
+    secrets = [match[2] for match in _PASSWORD.finditer(url)]
+    secrets += [one[2] for one in _OPTION.finditer(url) if _secret(one)]
 
     def cited(quoted: re.Match[str]) -> str:
-        return '"…"' if any(quoted[2] in secret for secret in hidden) else quoted[0]
+        return '"…"' if any(quoted[2] in secret for secret in secrets) else quoted[0]
 
-    return _QUOTED.sub(cited, said.replace(url, display_url(url)))
+    return _QUOTED.sub(cited, text.replace(url, display_url(url)))
 
 
 def has_reserved_characters(url: str) -> bool:
     """Whether a password stands in the URL with characters that would part it elsewhere."""
-    found = re.match(r"[^:]+://[^:@/?]*:([^?]*)@", url)
-    return found is not None and bool(re.search(r"[@/\s]|%(?![0-9A-Fa-f]{2})", found[1]))
+    match = re.match(r"[^:]+://[^:@/?]*:([^?]*)@", url)
+    return match is not None and bool(re.search(r"[@/\s]|%(?![0-9A-Fa-f]{2})", match[1]))
 
 
 def _secret(option: re.Match[str]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.state import FINAL_STATES
-from benchfleet.ledger.paths import Paths
+from benchfleet.ledger.paths import PathAllocator
 from benchfleet.ledger.serialization import CellSerializer
 
 CELLS_PER_STATEMENT = 1000  # cells that are written at once
@@ -29,7 +29,7 @@ class Enrolment(ABC):
         """The order of enrolment goes on from here."""
 
     @abstractmethod
-    def _known(self, fingerprints: Sequence[str]) -> Iterable[Any]:
+    def _known_cells(self, fingerprints: Sequence[str]) -> Iterable[Any]:
         """Fingerprint, ordinal, state and terms of those that are in the ledger."""
 
     @abstractmethod
@@ -51,31 +51,33 @@ class Enrolment(ABC):
         source = iter(cells)
         last = self._last_ordinal()
         while some := list(islice(source, CELLS_PER_STATEMENT)):
-            fresh, others = self._sorted_out(some)
+            fresh, others = self._split_new_and_known(some)
             if fresh:
-                self._enter_new(last + new, fresh)
+                self._insert(last + new, fresh)
             new += len(fresh)
-            changed += self._give_terms(others) if others else 0
+            changed += self._update_terms(others) if others else 0
             changed += sum(
                 a is not b and self._texts.terms(a) != self._texts.terms(b) for a, b in fresh
             )
         return new, changed
 
-    def _sorted_out(self, cells: Sequence[Cell]) -> tuple[list[tuple[Cell, Cell]], dict[int, Cell]]:
+    def _split_new_and_known(
+        self, cells: Sequence[Cell]
+    ) -> tuple[list[tuple[Cell, Cell]], dict[int, Cell]]:
         """The new ones, as they came first and last, and by ordinal the known ones whose terms are
         others now."""
         last = {cell.fingerprint: cell for cell in cells}
         first = {cell.fingerprint: cell for cell in reversed(cells)}
-        known = list(self._known(list(last)))
+        known_rows = list(self._known_cells(list(last)))
         others = {
             ordinal: last[fingerprint]
-            for fingerprint, ordinal, state, terms in known
+            for fingerprint, ordinal, state, terms in known_rows
             if state not in FINAL_STATES and self._texts.terms(last[fingerprint]) != terms
         }
-        names = {row[0] for row in known}
+        names = {row[0] for row in known_rows}
         return [(first[name], cell) for name, cell in last.items() if name not in names], others
 
-    def _enter_new(self, before: int, cells: Sequence[tuple[Cell, Cell]]) -> None:
+    def _insert(self, before: int, cells: Sequence[tuple[Cell, Cell]]) -> None:
         """Enter new cells: their identity as it came first, their terms as they came last."""
         first, last = zip(*cells, strict=True)
         self._add(
@@ -83,20 +85,20 @@ class Enrolment(ABC):
                 "ordinal": range(before + 1, before + len(cells) + 1),
                 "fingerprint": [cell.fingerprint for cell in first],
                 "id": [cell.id for cell in first],
-                "path": list(self._allotted(first)),
+                "path": list(self._allocate_paths(first)),
                 "spec": [self._texts.spec(cell) for cell in first],
                 "terms": [self._texts.terms(cell) for cell in last],
             }
         )
 
-    def _allotted(self, cells: Sequence[Cell]) -> Iterator[str]:
+    def _allocate_paths(self, cells: Sequence[Cell]) -> Iterator[str]:
         """The path of each."""
-        paths = Paths(self._near)
-        paths.look_at([self._paths.get(cell.fingerprint) or cell.id for cell in cells])
+        paths = PathAllocator(self._near)
+        paths.load([self._paths.get(cell.fingerprint) or cell.id for cell in cells])
         for cell in cells:
-            yield paths.allot(cell, self._paths.get(cell.fingerprint))
+            yield paths.allocate(cell, self._paths.get(cell.fingerprint))
 
-    def _give_terms(self, cells: Mapping[int, Cell]) -> int:
+    def _update_terms(self, cells: Mapping[int, Cell]) -> int:
         ordinals = sorted(cells)
         return self._change(
             {

@@ -1,4 +1,4 @@
-"""Whether a ledger holds together: what it says of its cells, and what its history tells."""
+"""Checks the consistency of a ledger: its cells against its history."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def problems(ledger: CopyableLedger) -> Iterator[str]:
             if table == "cell":
                 cells = {cell.ordinal: cell for cell in map(_Cell._make, rows)}
             elif table == "spec":
-                yield from _misspecified(cells, rows)
+                yield from _spec_problems(cells, rows)
             else:
-                wanted = {cell.outcome for cell in cells.values()}
+                outcome_seqs = {cell.outcome for cell in cells.values()}
                 yield from history.read(
-                    rows, {c.fingerprint: c.path for c in cells.values()}, wanted
+                    rows, {c.fingerprint: c.path for c in cells.values()}, outcome_seqs
                 )
     for cell in cells.values():
-        yield from (f"{cell.path}: {fault}" for fault in _misplaced(cell, history))
+        yield from (f"{cell.path}: {fault}" for fault in _state_problems(cell, history))
 
 
-def _misspecified(cells: dict[int, _Cell], rows: Iterable[Row]) -> Iterator[str]:
-    """What is wrong with what the cells are said to be."""
+def _spec_problems(cells: dict[int, _Cell], rows: Iterable[Row]) -> Iterator[str]:
+    """What is wrong with the specs of the cells."""
     without = dict(cells)
     for ordinal, spec, terms in rows:
         row = without.pop(ordinal, None)
@@ -87,8 +87,10 @@ class _History:
         self.retried: dict[str, int] = {}
         self.outcomes: dict[int, Outcome | None] = {}  # by number; None cannot be read
 
-    def read(self, rows: Iterable[Row], paths: dict[str, str], wanted: set[Any]) -> Iterator[str]:
-        """Take in all events; what is wrong with one by itself. `wanted` are those of outcomes."""
+    def read(
+        self, rows: Iterable[Row], paths: dict[str, str], outcome_seqs: set[Any]
+    ) -> Iterator[str]:
+        """Read all events; yield their problems. `outcome_seqs`: the events that cells refer to."""
         for seq, _, kind, fingerprint, data in rows:
             if kind == "retry_asked":
                 self.retried[fingerprint] = seq
@@ -100,7 +102,7 @@ class _History:
                 self.claims[fingerprint] += 1
             else:
                 self.finished[fingerprint] = seq
-                if seq in wanted:
+                if seq in outcome_seqs:
                     self.outcomes[seq] = _outcome_of(data)
 
 
@@ -111,13 +113,13 @@ def _outcome_of(data: str) -> Outcome | None:
         return None
 
 
-def _misplaced(cell: _Cell, history: _History) -> Iterator[str]:
+def _state_problems(cell: _Cell, history: _History) -> Iterator[str]:
     """What does not fit together of a cell's row and its history."""
     if not _leads_below(cell.path):
         yield "that is no path below the results"
-    told = history.claims[cell.fingerprint]
-    if told < cell.attempt:
-        yield f"begun {cell.attempt} times, of which the history tells {told}"
+    claims = history.claims[cell.fingerprint]
+    if claims < cell.attempt:
+        yield f"begun {cell.attempt} times, of which the history tells {claims}"
     if cell.token < cell.attempt:
         yield f"its token {cell.token} is below its {cell.attempt} attempts"
     if cell.ended_token > cell.token:
@@ -126,10 +128,10 @@ def _misplaced(cell: _Cell, history: _History) -> Iterator[str]:
         yield f"its state is {cell.state!r}, which is none"
     if cell.state == "running" and cell.expires is None:
         yield "it is running, and its lease never runs out"
-    yield from _misended(cell, history)
+    yield from _outcome_problems(cell, history)
 
 
-def _misended(cell: _Cell, history: _History) -> Iterator[str]:
+def _outcome_problems(cell: _Cell, history: _History) -> Iterator[str]:
     """What does not fit together of how a cell stands and how its last attempt ended."""
     last = history.finished.get(cell.fingerprint)
     if cell.outcome is not None and cell.outcome not in history.outcomes:

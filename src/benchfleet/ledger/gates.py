@@ -68,12 +68,12 @@ def phase_statuses(
     for cell in cells:
         if cell.phase in by_phase:
             by_phase[cell.phase].add(str(cell.fingerprint))
-    known = {str(record.fingerprint): record.state for record in records}
-    found = []
+    state_of = {str(record.fingerprint): record.state for record in records}
+    by_name = []
     for phase in phases:
         names = by_phase[phase.name]
-        states = Counter(known.get(name, "pending") for name in names)
-        found.append(
+        states = Counter(state_of.get(name, "pending") for name in names)
+        by_name.append(
             PhaseStatus(
                 phase=phase,
                 total=len(names),
@@ -84,7 +84,7 @@ def phase_statuses(
                 else _keeper(phase, decided),
             )
         )
-    return found
+    return by_name
 
 
 def _keeper(phase: Phase, decided: Mapping[str, GateDecision]) -> tuple[str, ...]:
@@ -121,25 +121,29 @@ def decide_phase(
         )
     if not phase.gate:
         return GateDecision(phase=phase.name, state="opened", by=by, cells=cells_by_state)
-    said = evaluate_gate(phase.gate, [reported(names[r.fingerprint], r) for r in records])
+    result = evaluate_gate(phase.gate, [cell_report(names[r.fingerprint], r) for r in records])
     return GateDecision(
         phase=phase.name,
-        state="opened" if said.holds else "closed",
+        state="opened" if result.holds else "closed",
         expression=phase.gate,
-        why=said.why,
-        numbers=tuple(map(str, said.numbers)),
+        why=result.why,
+        numbers=tuple(map(str, result.numbers)),
         by=by,
         cells=cells_by_state,
     )
 
 
-def reported(cell: Cell, record: CellRecord) -> CellReport:
+def cell_report(cell: Cell, record: CellRecord) -> CellReport:
     """A cell as gates see it: the numbers and truths that its benchmark reported, and those that
     reports show; ``score`` is the headline."""
     values: dict[str, float | bool] = {}
     if record.outcome is not None and record.state == "success":
-        told = {**record.outcome.reported, **record.outcome.metrics}
-        values = {name: one for name, one in told.items() if isinstance(one, (bool, int, float))}
+        reported_values = {**record.outcome.reported, **record.outcome.metrics}
+        values = {
+            name: one
+            for name, one in reported_values.items()
+            if isinstance(one, (bool, int, float))
+        }
         if "overall_score" in values:
             values.setdefault(_HEADLINE, values["overall_score"])
     return CellReport(
@@ -158,11 +162,11 @@ def reported(cell: Cell, record: CellRecord) -> CellReport:
 
 def cells_by_phase(cells: Iterable[Cell], phases: Collection[Phase]) -> dict[str, list[Cell]]:
     """The cells of each phase, by its name."""
-    found: dict[str, list[Cell]] = {phase.name: [] for phase in phases}
+    by_name: dict[str, list[Cell]] = {phase.name: [] for phase in phases}
     for cell in cells:
-        if cell.phase in found:
-            found[cell.phase].append(cell)
-    return found
+        if cell.phase in by_name:
+            by_name[cell.phase].append(cell)
+    return by_name
 
 
 def _first(records: Iterable[CellRecord]) -> CellRecord | None:

@@ -25,9 +25,9 @@ _ENDINGS: dict[str, Ending] = {
 def counts(records: Iterable[CellRecord], *, total: int) -> dict[str, int]:
     """How many of `total` cells are in each state, and ``total``; a cell without a record is
     pending."""
-    found = Counter(record.state for record in records)
-    found["pending"] += total - sum(found.values())
-    return {"total": total, **{state: found[state] for state in STATES}}
+    by_key = Counter(record.state for record in records)
+    by_key["pending"] += total - sum(by_key.values())
+    return {"total": total, **{state: by_key[state] for state in STATES}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +53,10 @@ def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
 
     An attempt that was reaped and finished late after all counts as finished.
     """
-    found: dict[str, list[Attempt]] = {}
+    by_key: dict[str, list[Attempt]] = {}
     for event in events:
         if event.kind == "claimed":
-            found.setdefault(event.fingerprint, []).append(
+            by_key.setdefault(event.fingerprint, []).append(
                 Attempt(
                     attempt=event.data["attempt"],
                     token=event.data["token"],
@@ -64,35 +64,35 @@ def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
                     claimed_at=event.at,
                 )
             )
-        elif event.kind in _ENDINGS and found.get(event.fingerprint):
-            last = found[event.fingerprint][-1]
+        elif event.kind in _ENDINGS and by_key.get(event.fingerprint):
+            last = by_key[event.fingerprint][-1]
             if last.ended_at is None or event.kind == "finished":
                 outcome = event.data["outcome"] if event.kind == "finished" else None
-                found[event.fingerprint][-1] = replace(
+                by_key[event.fingerprint][-1] = replace(
                     last,
                     ended_at=event.at,
                     how=_ENDINGS[event.kind],
                     outcome=Outcome.from_dict(outcome) if outcome is not None else None,
                 )
-    return found
+    return by_key
 
 
 def find_results_elsewhere(
-    events: Iterable[Event], began: Iterable[Event], digests: Mapping[str, str], *, here: str
+    events: Iterable[Event], began: Iterable[Event], digests: Mapping[str, str], *, own_folder: str
 ) -> dict[str, str]:
     """Where the results with these digests were seen last, by fingerprint: a place, or a host that
-    keeps another folder than `here`. `events` are of the cells, `began` of their runners."""
+    keeps another folder than `own_folder`. `events` are of the cells, `began` of their runners."""
     runners = {event.data.get("runner", ""): event.data for event in began}
-    found: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     for event in events:
         name = event.fingerprint
         if event.kind == STORED and event.data["digest"] == digests.get(name):
-            found[name] = str(event.data["place"])
+            by_key[name] = str(event.data["place"])
         elif event.kind == "finished" and event.data["outcome"].get("digest") == digests.get(name):
             began_as = runners.get(event.data["runner"], {})
-            if began_as.get("folder") not in (None, "", here):
-                found.setdefault(name, str(began_as.get("host") or began_as["machine"]))
-    return found
+            if began_as.get("folder") not in (None, "", own_folder):
+                by_key.setdefault(name, str(began_as.get("host") or began_as["machine"]))
+    return by_key
 
 
 BILLED = ("finished", "used", "reaped")  # events that a bill is made of
@@ -118,13 +118,13 @@ def bill(events: Iterable[Event], fingerprints: Collection[str]) -> UsageTotal:
 
 def _used(events: Iterable[Event]) -> dict[tuple[str, int], Mapping[str, Any] | None]:
     """What each attempt used up, by cell and token; None where it is not known."""
-    found: dict[tuple[str, int], Mapping[str, Any] | None] = {}
+    by_key: dict[tuple[str, int], Mapping[str, Any] | None] = {}
     for event in events:
         key = event.fingerprint, event.data["token"]
         if event.kind == "finished":
-            found[key] = event.data["outcome"].get("usage")
+            by_key[key] = event.data["outcome"].get("usage")
         elif event.kind == "used":
-            found[key] = event.data["usage"]
+            by_key[key] = event.data["usage"]
         else:
-            found.setdefault(key, None)
-    return found
+            by_key.setdefault(key, None)
+    return by_key

@@ -52,9 +52,9 @@ def holders(ledger: Ledger, records: Iterable[CellRecord]) -> list[Holder]:
         for event in ledger.events(fingerprints=running, kinds={"claimed"})
         if event.data["token"] == running[event.fingerprint].token  # type: ignore[index]
     }
-    found = []
+    holders_found = []
     for fingerprint, record in running.items():
         began = hosts.get(record.runner, {})
         host = str(began.get("host") or began.get("machine") or "")
-        found.append(Holder(record=record, host=host, since=since.get(fingerprint, 0.0)))
-    return found
+        holders_found.append(Holder(record=record, host=host, since=since.get(fingerprint, 0.0)))
+    return holders_found

@@ -13,7 +13,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
-from benchfleet.ledger.paths import Paths
+from benchfleet.ledger.paths import PathAllocator
 
 
 @dataclass(kw_only=True)
@@ -53,23 +53,25 @@ class MemoryLedger(Ledger):
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, _Entry] = {}
         self._running: dict[str, _Entry] = {}
-        self._paths = Paths()
+        self._paths = PathAllocator()
         self._events: list[Event] = []
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         cells = list(cells)
         with self._lock:
-            allotted = self._paths.copy()  # so that an enrolment that fails leaves nothing behind
+            paths_after = (
+                self._paths.copy()
+            )  # so that an enrolment that fails leaves nothing behind
             fresh: dict[str, _Entry] = {}
             for cell in cells:
                 if cell.fingerprint not in self._entries and cell.fingerprint not in fresh:
                     fresh[cell.fingerprint] = _Entry(
                         cell=cell,
                         id=cell.id,
-                        path=allotted.allot(cell, paths.get(cell.fingerprint)),
+                        path=paths_after.allocate(cell, paths.get(cell.fingerprint)),
                         ordinal=len(self._entries) + len(fresh),
                     )
-            self._paths = allotted
+            self._paths = paths_after
             self._entries.update(fresh)
             self._pending.update(fresh)
             changed = 0
@@ -77,7 +79,7 @@ class MemoryLedger(Ledger):
                 entry = self._entries[cell.fingerprint]
                 if entry.state not in FINAL_STATES and _terms(cell) != _terms(entry.cell):
                     changed += 1
-                    entry.cell = _following(entry.cell, cell)
+                    entry.cell = _with_terms_of(entry.cell, cell)
             if fresh or changed:
                 self._append("enrolled", "", {"new": len(fresh), "changed": changed})
         return len(fresh)
@@ -114,14 +116,14 @@ class MemoryLedger(Ledger):
         )
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        held = []
+        renewed = []
         with self._lock:
             for lease in leases:
                 entry = self._entries.get(lease.fingerprint)
                 if entry is not None and entry.holds(lease):
                     entry.expires = self._clock() + self._lease
-                    held.append(replace(lease, expires_in=self._lease))
-        return held
+                    renewed.append(replace(lease, expires_in=self._lease))
+        return renewed
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         with self._lock:
@@ -173,14 +175,14 @@ class MemoryLedger(Ledger):
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
     ) -> Iterator[CellRecord]:
-        wanted = None if fingerprints is None else frozenset(fingerprints)
+        selected = None if fingerprints is None else frozenset(fingerprints)
         with self._lock:
             now = self._clock()
             records = [
                 _record(entry, now, with_cell)
                 for fingerprint, entry in self._entries.items()
                 if (states is None or entry.state in states)
-                and (wanted is None or fingerprint in wanted)
+                and (selected is None or fingerprint in selected)
             ]
         yield from records
 
@@ -204,10 +206,10 @@ class MemoryLedger(Ledger):
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
         with self._lock:
-            found = self._events[max(0, since) :]
+            events = self._events[max(0, since) :]
         return [
             event
-            for event in found
+            for event in events
             if (fingerprints is None or event.fingerprint in fingerprints)
             and (kinds is None or event.kind in kinds)
         ]
@@ -237,16 +239,16 @@ class MemoryLedger(Ledger):
 
 def _terms(cell: Cell) -> tuple[object, ...]:
     model, outside = cell.model, cell.workload.outside
-    place = model.source, model.python
-    return cell.need, cell.limits, cell.priority, cell.phase, place, dict(outside)
+    location = model.source, model.python
+    return cell.need, cell.limits, cell.priority, cell.phase, location, dict(outside)
 
 
-def _following(known: Cell, declared: Cell) -> Cell:
+def _with_terms_of(enrolled: Cell, declared: Cell) -> Cell:
     """The known cell, with what is no part of its identity as the campaign says it now."""
     return replace(
-        known,
-        model=replace(known.model, source=declared.model.source, python=declared.model.python),
-        workload=replace(known.workload, outside=declared.workload.outside),
+        enrolled,
+        model=replace(enrolled.model, source=declared.model.source, python=declared.model.python),
+        workload=replace(enrolled.workload, outside=declared.workload.outside),
         need=declared.need,
         limits=declared.limits,
         priority=declared.priority,

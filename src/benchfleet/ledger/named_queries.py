@@ -28,13 +28,13 @@ class Execute(Protocol):
 def parse_queries(text: str) -> dict[str, str]:
     """The statements of a .sql file, by the name in the ``-- name:`` line above each. Raises
     ValueError where two have the same."""
-    found: dict[str, str] = {}
+    queries: dict[str, str] = {}
     for part in text.split("\n-- name: ")[1:]:
         name, _, statement = part.partition("\n")
-        if name in found:
+        if name in queries:
             raise ValueError(f"two statements are named {name!r}")
-        found[name] = statement.strip()
-    return found
+        queries[name] = statement.strip()
+    return queries
 
 
 @cache

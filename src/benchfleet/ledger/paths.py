@@ -13,38 +13,38 @@ from benchfleet.errors import LedgerError
 Near = Callable[[Collection[str], Collection[str]], Iterable[Any]]
 
 
-class Paths:
+class PathAllocator:
     """Allots paths while cells are entered: what else is taken is asked of the ledger, for many at
     once; or nothing else is."""
 
     def __init__(self, near: Near = lambda lineage, paths: ()) -> None:
         self._near = near
-        self._taken: set[str] = set()
+        self._allocated: set[str] = set()
         self._folders: set[str] = set()  # all that lie above a path
 
-    def copy(self) -> Paths:
+    def copy(self) -> PathAllocator:
         """The same, to be allotted apart."""
-        made = Paths(self._near)
-        made._taken, made._folders = set(self._taken), set(self._folders)
-        return made
+        copy = PathAllocator(self._near)
+        copy._allocated, copy._folders = set(self._allocated), set(self._folders)
+        return copy
 
-    def look_at(self, paths: Collection[str]) -> None:
+    def load(self, paths: Collection[str]) -> None:
         """See whether these are free."""
         lineage = set(paths)
         for path in paths:
             lineage |= _above(path)
         for path, holds in self._near(lineage, paths):
-            (self._folders if holds else self._taken).add(path)
+            (self._folders if holds else self._allocated).add(path)
 
-    def allot(self, cell: Cell, given: str | None) -> str:
-        """The given path, or the first of the cell's two, that is free; `look_at` has seen the
+    def allocate(self, cell: Cell, requested_path: str | None) -> str:
+        """The given path, or the first of the cell's two, that is free; `load` has seen the
         first. Raises LedgerError where none is free."""
-        path = given or cell.id
+        path = requested_path or cell.id
         if self._enter(path):
             return path
-        if not given:
+        if not requested_path:
             path = cell.path(marked=True)
-            self.look_at([path])
+            self.load([path])
             if self._enter(path):
                 return path
         raise LedgerError(
@@ -54,9 +54,9 @@ class Paths:
 
     def _enter(self, path: str) -> bool:
         above = _above(path)
-        free = path not in self._taken and path not in self._folders
-        if free := free and above.isdisjoint(self._taken):
-            self._taken.add(path)
+        free = path not in self._allocated and path not in self._folders
+        if free := free and above.isdisjoint(self._allocated):
+            self._allocated.add(path)
             self._folders |= above
         return free
 

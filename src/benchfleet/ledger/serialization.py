@@ -25,7 +25,7 @@ class CellSerializer:
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[Callable[[Any], Any], int], tuple[object, str]] = {}
+        self._texts: dict[tuple[Callable[[Any], Any], int], tuple[object, str]] = {}
         # Neighbours nearly always share all their parts: the text up to the repeat, and the terms.
         self._last_spec: tuple[tuple[object, ...], str] = ((), "")
         self._last_terms: tuple[tuple[object, ...], str] = ((), "")
@@ -53,7 +53,7 @@ class CellSerializer:
                 f'{{"need": {self._text(field_values, cell.need)},'
                 f' "limits": {self._text(field_values, cell.limits)},'
                 f' "priority": {cell.priority},{self._phase(cell)}'
-                f' "model": {self._text(_place, cell.model)},'
+                f' "model": {self._text(_location, cell.model)},'
                 f' "workload": {self._text(_outside, cell.workload)}}}'
             )
             self._last_terms = now, text
@@ -64,10 +64,10 @@ class CellSerializer:
         return f' "phase": {json.dumps(cell.phase)},' if cell.phase else ""
 
     def _text(self, chosen: Callable[[Any], Any], part: object) -> str:
-        known = self._made.get((chosen, id(part)))
-        if known is None:  # the part is kept alive, so that no other gets its id
-            known = self._made[chosen, id(part)] = (part, json.dumps(chosen(part)))
-        return known[1]
+        cached = self._texts.get((chosen, id(part)))
+        if cached is None:  # the part is kept alive, so that no other gets its id
+            cached = self._texts[chosen, id(part)] = (part, json.dumps(chosen(part)))
+        return cached[1]
 
 
 def _same(parts: tuple[object, ...], others: tuple[object, ...]) -> bool:
@@ -76,21 +76,21 @@ def _same(parts: tuple[object, ...], others: tuple[object, ...]) -> bool:
 
 
 def _model(model: Model) -> dict[str, Any]:
-    kept = {**field_values(model), "model_kwargs": dict(model.model_kwargs)}
+    fields = {**field_values(model), "model_kwargs": dict(model.model_kwargs)}
     left_out = {"source", "python", "outside"}
     if model.adapter_version is None:  # as ledgers have it of cells older than that
         left_out.add("adapter_version")
-    return {name: value for name, value in kept.items() if name not in left_out}
+    return {name: value for name, value in fields.items() if name not in left_out}
 
 
-def _place(model: Model) -> dict[str, Any]:
+def _location(model: Model) -> dict[str, Any]:
     outside = {"outside": dict(model.outside)} if model.outside else {}
     return {"source": model.source, "python": model.python, **outside}
 
 
 def _config(config: Config) -> dict[str, Any]:
-    kept = {**field_values(config), "attention": config.identity()["attention"]}
-    return {name: value for name, value in kept.items() if name != "settings" or value}
+    fields = {**field_values(config), "attention": config.identity()["attention"]}
+    return {name: value for name, value in fields.items() if name != "settings" or value}
 
 
 def _workload(workload: Workload) -> dict[str, Any]:
@@ -119,15 +119,15 @@ def _damaged(what: str) -> LedgerDamaged:
 
 
 def _read(spec: str, terms: str) -> Cell:
-    kind, told, repeat = spec.rpartition(', "repeat": ')
+    kind, separator, repeat = spec.rpartition(', "repeat": ')
     number, also, repeats = repeat.partition(', "repeats": ')
-    if not (told and also):
+    if not (separator and also):
         return _cell(json.loads(spec), terms)
     own = {"repeat": int(number), "repeats": repeats == "true}"}
-    return made(Cell, {**_shared(kind, terms), **own})
+    return build_frozen(Cell, {**_shared(kind, terms), **own})
 
 
-def made(kind: type[T], fields: Mapping[str, Any]) -> T:
+def build_frozen(kind: type[T], fields: Mapping[str, Any]) -> T:
     """A frozen value with all its fields, which by itself would set each of them by a call."""
     value = object.__new__(kind)
     value.__dict__.update(fields)
@@ -178,7 +178,9 @@ class _FinishedRecord(CellRecord):
     @classmethod
     def with_outcome(cls, finished: str, fields: Mapping[str, Any]) -> CellRecord:
         """The record; `finished` is the event that has its outcome, as JSON."""
-        return made(cls, {**fields, "finished": finished})  # __init__ would want the outcome now
+        return build_frozen(
+            cls, {**fields, "finished": finished}
+        )  # __init__ would want the outcome now
 
     @cached_property
     def outcome(self) -> Outcome:

@@ -1,4 +1,4 @@
-"""A campaign's ledger moved to another place, with all that ever happened in it."""
+"""Copies a ledger to another one, with its whole history."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLES = {
     "spec": ("ordinal", "spec", "terms"),
     "event": ("seq", "at", "kind", "fingerprint", "data"),
 }
-ROWS_PER_REPORT = 1000  # rows
+ROWS_PER_REPORT = 1000
 Row = Sequence[Any]
 Tables = Iterable[tuple[str, Iterable[Row]]]
 
@@ -42,46 +42,46 @@ class CopyableLedger(Ledger):
 
     @abstractmethod
     def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
-        """Enter rows into a ledger that is empty, all of them or none. Where that takes long for
-        each event, `seen` is told of how many it is done. Raises LedgerError."""
+        """Enter rows into a ledger that is empty, all of them or none. `seen` gets the number
+        of events done so far. Raises LedgerError."""
 
 
-def selecting(table: str) -> str:
+def select_all(table: str) -> str:
     """The statement that reads all of a table, in the order of its key."""
     return f"select {', '.join(TABLES[table])} from {table} order by 1"  # noqa: S608 - our own names
 
 
-def copy(
+def copy_ledger(
     source: CopyableLedger,
     target: CopyableLedger,
     *,
-    held: bool = False,
+    ignore_running: bool = False,
     seen: ProgressCallback = ignore_progress,
 ) -> int:
     """Enter all of a ledger into an empty one; how many cells it has.
 
-    `seen` is told of the rows as they are read, and then of what the target tells. Leases, tokens,
+    `seen` gets the number of rows read, then the target's progress. Leases, tokens,
     times and numbers stay as they are. Raises LedgerError where the target is not empty, and where
-    runners hold cells of the source, unless `held` says that this is known.
+    runners hold cells of the source, unless `ignore_running` says that this is known.
     """
-    if not held and (holds := running_cells_warning(source)):
+    if not ignore_running and (holds := running_cells_warning(source)):
         raise LedgerError(f"{holds}; end them, or say --yes")
     with source.tables() as tables:
-        target.fill(_told(tables, seen), seen=seen)
+        target.fill(_with_progress(tables, seen), seen=seen)
     return sum(1 for _ in target.cells())
 
 
-def _told(tables: Tables, seen: ProgressCallback) -> Tables:
-    """The same rows; `seen` is told of every so many, of no known number."""
+def _with_progress(tables: Tables, seen: ProgressCallback) -> Tables:
+    """The same rows; `seen` gets the number of rows read, without a total."""
     numbers = count(1)
 
-    def told(row: Row) -> Row:
+    def counted_row(row: Row) -> Row:
         if (number := next(numbers)) % ROWS_PER_REPORT == 0:
             seen(number, 0)
         return row
 
     for table, rows in tables:
-        yield table, map(told, rows)
+        yield table, map(counted_row, rows)
 
 
 def running_cells_warning(ledger: Ledger) -> str:
@@ -96,7 +96,7 @@ def running_cells_warning(ledger: Ledger) -> str:
     )
 
 
-def refuse_filled(where: str, cells: int, events: int) -> None:
+def require_empty(where: str, cells: int, events: int) -> None:
     """A copy never mixes two histories. Raises LedgerError."""
     if cells or events:
         raise LedgerError(

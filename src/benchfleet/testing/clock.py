@@ -1,10 +1,10 @@
-"""A clock that stands still until it is moved."""
+"""A clock that only a test advances."""
 
 from __future__ import annotations
 
 
 class FakeClock:
-    """Seconds since the epoch, as a test wants them: call it to read it."""
+    """Returns seconds since the epoch when called."""
 
     def __init__(self, now: float = 1_750_000_000.0) -> None:
         self.now = now

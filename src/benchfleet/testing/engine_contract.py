@@ -32,12 +32,12 @@ from benchfleet.engines.base import (
     Stopped,
 )
 from benchfleet.engines.frames import MAX_ATTACHED_BYTES
-from benchfleet.testing.engine_endings import SlotsEnd
-from benchfleet.testing.engine_fixture import LONG, Bench, Events, slot_id
+from benchfleet.testing.engine_endings import SlotEndings
+from benchfleet.testing.engine_fixture import EVENT_TIMEOUT_S, Bench, Events, slot_id
 from benchfleet.testing.misbehaving_benchmark import NOISE, ODD
 
 
-class EngineContract(SlotsEnd):
+class EngineContract(SlotEndings):
     """The behaviour of an engine; see `benchfleet.engines.base`. How slots end is in a file of its
     own."""
 
@@ -60,7 +60,7 @@ class EngineContract(SlotsEnd):
         engine.shutdown()
         assert list(engine.slots()) == []
 
-    def test_a_slot_says_what_it_is_bound_to(self, bench: Bench) -> None:
+    def test_a_slot_reports_what_it_is_bound_to(self, bench: Bench) -> None:
         hello = bench.open(gpus=(3, 5)).hello
         assert hello["gpus"] == "3,5"
         assert hello["threads"] == "1"
@@ -132,7 +132,7 @@ class EngineContract(SlotsEnd):
     def test_a_slot_that_cannot_start_is_lost_with_a_reason(self, bench: Bench) -> None:
         (bench.folder / "taken").touch()
         bench.engine.open(bench.spec(log=str(bench.folder / "taken" / "slot.log")))
-        lost = bench.events.get(timeout=LONG)
+        lost = bench.events.get(timeout=EVENT_TIMEOUT_S)
         assert isinstance(lost, SlotLost)
         assert not lost.expected
         assert str(bench.folder / "taken") in lost.reason

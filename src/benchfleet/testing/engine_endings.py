@@ -9,10 +9,10 @@ import psutil
 import pytest
 
 from benchfleet.engines.base import Recorded, SlotLost
-from benchfleet.testing.engine_fixture import LONG, Bench, slot_id
+from benchfleet.testing.engine_fixture import EVENT_TIMEOUT_S, Bench, slot_id
 
 
-class SlotsEnd:
+class SlotEndings:
     """Slots that die, fall silent, are killed and closed."""
 
     @pytest.mark.parametrize(("act", "code"), [("kill", -9), ("exit", 7)])
@@ -52,7 +52,7 @@ class SlotsEnd:
         lost = bench.until(SlotLost)[-1]
         assert isinstance(lost, SlotLost)
         assert (lost.expected, lost.kind) == (False, "stuck")
-        assert psutil.wait_procs([slot, supervisor], timeout=LONG)[1] == []
+        assert psutil.wait_procs([slot, supervisor], timeout=EVENT_TIMEOUT_S)[1] == []
 
     def test_nothing_a_slot_started_outlives_it(self, bench: Bench, tmp_path: Path) -> None:
         bench.open()
@@ -61,7 +61,7 @@ class SlotsEnd:
         bench.until(SlotLost)
         child = int(marker.read_text())
         if psutil.pid_exists(child):
-            psutil.wait_procs([psutil.Process(child)], timeout=LONG)
+            psutil.wait_procs([psutil.Process(child)], timeout=EVENT_TIMEOUT_S)
         assert not psutil.pid_exists(child)
 
     def test_a_killed_slot_is_lost_as_expected(self, bench: Bench) -> None:

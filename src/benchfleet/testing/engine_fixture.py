@@ -19,7 +19,7 @@ from benchfleet.engines.base import (
     SlotSpec,
 )
 
-LONG = 60.0  # seconds: a bound on the wait for an event that must come, never a measure
+EVENT_TIMEOUT_S = 60.0  # seconds: a bound on the wait for an event that must come, never a measure
 _RUNNER = os.urandom(4).hex()
 
 
@@ -79,7 +79,7 @@ class Bench:
         """All events up to and with the first of these kinds."""
         seen: list[EngineEvent] = []
         while True:
-            event = self.events.get(timeout=LONG)
+            event = self.events.get(timeout=EVENT_TIMEOUT_S)
             seen.append(event)
             if isinstance(event, kinds):
                 return seen

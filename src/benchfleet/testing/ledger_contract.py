@@ -1,4 +1,4 @@
-"""The ledger contract as a test suite: whoever writes a ledger derives from it.
+"""The ledger contract as a test suite: derive from it to test your ledger.
 
     class TestMyLedger(LedgerContract):
         def make_ledger(self, clock, lease):

@@ -1,4 +1,4 @@
-"""What a ledger is to know of its cells, as simply as it can be said: for `LedgerMachine`.
+"""A minimal model of the ledger contract, for `LedgerMachine`.
 
 The model knows no tokens: it remembers which lease may still write to a cell, and why.
 """
@@ -16,7 +16,7 @@ LEASE = 60.0  # seconds
 
 
 @dataclass(kw_only=True)
-class Known:
+class CellModel:
     """A cell as the model has it; times are seconds on the clock of the ledger."""
 
     cell: Cell
@@ -40,83 +40,83 @@ class LedgerModel:
     """All cells, in the order in which they were enrolled, by fingerprint."""
 
     now: Callable[[], float]
-    known: dict[str, Known] = field(default_factory=dict)
+    cells: dict[str, CellModel] = field(default_factory=dict)
     rights: dict[str, float] = field(default_factory=dict)  # when the newest lease of one runs out
 
     def enroll(self, cell: Cell, *, marked: bool) -> bool:
         """Whether it is new; `marked`: it is to have the path with its mark."""
-        if cell.fingerprint in self.known:
+        if cell.fingerprint in self.cells:
             return False
         plain = cell.path(marked=False)
         clash = any(
             f"{path}/".startswith(f"{plain}/") or f"{plain}/".startswith(f"{path}/")
-            for path in (known.path for known in self.known.values())
+            for path in (cell_model.path for cell_model in self.cells.values())
         )
         path = cell.path(marked=True) if clash or marked else plain
-        self.known[cell.fingerprint] = Known(cell=cell, path=path)
+        self.cells[cell.fingerprint] = CellModel(cell=cell, path=path)
         return True
 
-    def free(self, candidates: Sequence[str]) -> list[Known]:
+    def free(self, candidates: Sequence[str]) -> list[CellModel]:
         """Those of the candidates that may be claimed, in their order."""
-        found = (self.known[name] for name in dict.fromkeys(candidates) if name in self.known)
-        return [one for one in found if one.state == "pending" and one.ready <= self.now()]
+        matches = (self.cells[name] for name in dict.fromkeys(candidates) if name in self.cells)
+        return [one for one in matches if one.state == "pending" and one.ready <= self.now()]
 
-    def claim(self, lease: Lease) -> Known:
+    def claim(self, lease: Lease) -> CellModel:
         """The cell, which is held by this lease now."""
-        known = self.known[lease.fingerprint]
-        known.state, known.writer = "running", lease
-        known.attempt += 1
-        self._extend(known)
-        return known
+        cell_model = self.cells[lease.fingerprint]
+        cell_model.state, cell_model.writer = "running", lease
+        cell_model.attempt += 1
+        self._extend(cell_model)
+        return cell_model
 
-    def _extend(self, known: Known) -> None:
-        known.expires = self.rights[known.cell.fingerprint] = self.now() + LEASE
+    def _extend(self, cell_model: CellModel) -> None:
+        cell_model.expires = self.rights[cell_model.cell.fingerprint] = self.now() + LEASE
 
     def renew(self, lease: Lease) -> bool:
         """Whether it is held, and now for longer."""
-        known = self.known[lease.fingerprint]
-        if held := known.holds(lease):
-            self._extend(known)
-        return held
+        cell_model = self.cells[lease.fingerprint]
+        if valid := cell_model.holds(lease):
+            self._extend(cell_model)
+        return valid
 
     def end(self, lease: Lease, outcome: Outcome) -> bool:
         """Whether the attempt ends so now, or did before."""
-        known = self.known[lease.fingerprint]
-        had = known.outcome if known.ended == lease else None
+        cell_model = self.cells[lease.fingerprint]
+        had = cell_model.outcome if cell_model.ended == lease else None
         again = had is not None and (had.state, had.digest) == (outcome.state, outcome.digest)
-        good = known.writer == lease
+        good = cell_model.writer == lease
         if good:
             del self.rights[lease.fingerprint]
-            known.writer, known.ended, known.outcome = None, lease, outcome
-            known.state = outcome.state if outcome.retry_in is None else "pending"
-            known.ready = self.now() + (outcome.retry_in or 0.0)
-            known.tries += outcome.charged
+            cell_model.writer, cell_model.ended, cell_model.outcome = None, lease, outcome
+            cell_model.state = outcome.state if outcome.retry_in is None else "pending"
+            cell_model.ready = self.now() + (outcome.retry_in or 0.0)
+            cell_model.tries += outcome.charged
         return again or good
 
     def release(self, lease: Lease) -> None:
-        known = self.known[lease.fingerprint]
-        if known.holds(lease):
+        cell_model = self.cells[lease.fingerprint]
+        if cell_model.holds(lease):
             del self.rights[lease.fingerprint]
-            known.state, known.writer = "pending", None
+            cell_model.state, cell_model.writer = "pending", None
 
     def reap(self) -> list[str]:
         """The cells whose lease ran out; its writer may still finish."""
         expired = [
             name
-            for name, known in self.known.items()
-            if known.state == "running" and known.expires <= self.now()
+            for name, cell_model in self.cells.items()
+            if cell_model.state == "running" and cell_model.expires <= self.now()
         ]
         for name in expired:
-            self.known[name].state = "pending"
+            self.cells[name].state = "pending"
         return expired
 
     def retry(self, fingerprint: str) -> None:
-        known = self.known.get(fingerprint)
-        if known is not None and known.state in FINAL_STATES:
-            known.state, known.ready, known.tries = "pending", 0.0, 0
+        cell_model = self.cells.get(fingerprint)
+        if cell_model is not None and cell_model.state in FINAL_STATES:
+            cell_model.state, cell_model.ready, cell_model.tries = "pending", 0.0, 0
 
     def cancel(self, fingerprint: str) -> None:
-        known = self.known.get(fingerprint)
-        if known is not None and known.state not in FINAL_STATES:
+        cell_model = self.cells.get(fingerprint)
+        if cell_model is not None and cell_model.state not in FINAL_STATES:
             self.rights.pop(fingerprint, None)
-            known.state, known.writer = "cancelled", None
+            cell_model.state, cell_model.writer = "cancelled", None

@@ -81,7 +81,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.ledger = self.make_ledger(Path(self.folder.name), self.clock, LEASE)
         self.model = LedgerModel(now=self.clock)
-        self.told: list[Event] = []  # what the events were when they were looked at last
+        self.seen_events: list[Event] = []  # what the events were when they were looked at last
         self.final: dict[str, tuple[State, Outcome | None]] = {}
 
     def teardown(self) -> None:
@@ -105,15 +105,17 @@ class LedgerMachine(RuleBasedStateMachine):
         self, runner: RunnerId, candidates: list[str], limit: int
     ):
         claims = self.ledger.claim(runner, candidates, limit)
-        wanted = self.model.free(candidates)[:limit]
-        assert [c.lease.fingerprint for c in claims] == [known.cell.fingerprint for known in wanted]
-        for claim, known in zip(claims, wanted, strict=True):
+        expected = self.model.free(candidates)[:limit]
+        assert [c.lease.fingerprint for c in claims] == [
+            cell_model.cell.fingerprint for cell_model in expected
+        ]
+        for claim, cell_model in zip(claims, expected, strict=True):
             until = self.model.rights.get(claim.lease.fingerprint, 0.0)
             assert until <= self.clock.now, "two unexpired leases on one cell"
-            assert claim.lease.token > known.token
-            assert (claim.path, claim.tries) == (known.path, known.tries)
+            assert claim.lease.token > cell_model.token
+            assert (claim.path, claim.tries) == (cell_model.path, cell_model.tries)
             self.model.claim(claim.lease)
-            assert claim.lease.attempt == known.attempt
+            assert claim.lease.attempt == cell_model.attempt
             assert claim.lease.expires_in == LEASE
         return multiple(*(claim.lease for claim in claims))
 
@@ -164,22 +166,24 @@ class LedgerMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return  # before `start`
         records = list(self.ledger.cells())
-        assert [record.fingerprint for record in records] == list(self.model.known)
+        assert [record.fingerprint for record in records] == list(self.model.cells)
         for record in records:
-            known = self.model.known[record.fingerprint]
+            cell_model = self.model.cells[record.fingerprint]
             if record.state in FINAL_STATES:
                 result = (record.state, record.outcome)
                 assert self.final.setdefault(record.fingerprint, result) == result
             assert record.fingerprint not in self.final or record.state in FINAL_STATES
-            assert record.token >= known.token, "a token fell"
-            known.token = record.token
-            assert (record.state, record.path) == (known.state, known.path)
-            assert (record.attempt, record.tries) == (known.attempt, known.tries)
-            assert record.outcome == known.outcome
-            left = known.expires - self.clock.now if known.state == "running" else None
-            assert record.expires_in == left
-            waits = known.state == "pending" and known.ready > self.clock.now
-            assert record.ready_in == (known.ready - self.clock.now if waits else 0.0)
+            assert record.token >= cell_model.token, "a token fell"
+            cell_model.token = record.token
+            assert (record.state, record.path) == (cell_model.state, cell_model.path)
+            assert (record.attempt, record.tries) == (cell_model.attempt, cell_model.tries)
+            assert record.outcome == cell_model.outcome
+            expires_in = (
+                cell_model.expires - self.clock.now if cell_model.state == "running" else None
+            )
+            assert record.expires_in == expires_in
+            waits = cell_model.state == "pending" and cell_model.ready > self.clock.now
+            assert record.ready_in == (cell_model.ready - self.clock.now if waits else 0.0)
 
     @invariant()
     def nothing_is_wrong_with_its_rows(self) -> None:
@@ -193,18 +197,18 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         events = self.ledger.events()
         assert [e.seq for e in events] == sorted({e.seq for e in events})
-        assert list(events[: len(self.told)]) == self.told, "what was told is told otherwise"
-        if self.told:
-            since, name = self.told[-1].seq, self.told[-1].fingerprint
-            assert self.ledger.events(since) == events[len(self.told) :]
+        assert list(events[: len(self.seen_events)]) == self.seen_events, "recorded events changed"
+        if self.seen_events:
+            since, name = self.seen_events[-1].seq, self.seen_events[-1].fingerprint
+            assert self.ledger.events(since) == events[len(self.seen_events) :]
             of_it = [event for event in events if event.fingerprint == name]
             assert self.ledger.events(fingerprints={name}) == of_it
-        self.told = list(events)
-        told = attempts_by_cell(events)
-        for fingerprint, known in self.model.known.items():
-            attempts = told.get(fingerprint, [])
-            assert [a.attempt for a in attempts] == list(range(1, known.attempt + 1))
+        self.seen_events = list(events)
+        seen_events = attempts_by_cell(events)
+        for fingerprint, cell_model in self.model.cells.items():
+            attempts = seen_events.get(fingerprint, [])
+            assert [a.attempt for a in attempts] == list(range(1, cell_model.attempt + 1))
             outcomes = [a.outcome for a in attempts if a.outcome is not None]
-            assert outcomes[-1:] == ([] if known.outcome is None else [known.outcome])
+            assert outcomes[-1:] == ([] if cell_model.outcome is None else [cell_model.outcome])
             under_way = [a.attempt for a in attempts if a.how == ""]
-            assert under_way == [known.attempt] * (known.state == "running")
+            assert under_way == [cell_model.attempt] * (cell_model.state == "running")

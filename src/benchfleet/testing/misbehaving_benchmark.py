@@ -33,7 +33,7 @@ class Hostile(Benchmark):
     """Records `samples` samples, and before sample `at` does `act`.
 
     ``score`` fails when all are recorded. ``memory`` fails with a batch larger than `size`, and
-    ``crowd`` while another does the same within `size` milliseconds, told by the folder `shared`.
+    ``oversubscribe`` while another does so within `size` milliseconds, seen by the folder `shared`.
     ``wait`` goes on when the file `shared` is gone, and ``owe`` writes it as the slot ends.
     With `once` (a file's path) it does so only while that file does not exist, and makes it.
     """
@@ -50,11 +50,11 @@ class Hostile(Benchmark):
     def run(self, session: Session) -> Score:
         params = self._params
         session.expect(params["samples"])
-        known = {(record.index, record.id) for record in session.recorded}
+        recorded_ids = {(record.index, record.id) for record in session.recorded}
         for index in range(params["samples"]):
             if index == params["at"] and params["act"] != "score" and self._is_due():
                 self._act(params["act"], session)
-            if (index, f"sample-{index}") not in known:
+            if (index, f"sample-{index}") not in recorded_ids:
                 time.sleep(params["seconds"])
                 session.record(
                     Record(
@@ -114,7 +114,7 @@ class Hostile(Benchmark):
         if session.batch_size > self._params["size"]:
             raise MemoryError
 
-    def _act_crowd(self, session: Session) -> None:
+    def _act_oversubscribe(self, session: Session) -> None:
         # memory enough for one: a fake of what neighbours share
         folder = Path(self._params["shared"])
         (folder / str(os.getpid())).touch()

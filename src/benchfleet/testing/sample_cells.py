@@ -1,4 +1,4 @@
-"""Cells for tests, where only what matters to the test is said."""
+"""Builds cells for tests; a test names only the fields that matter to it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path, create: bool) -> N
         with pytest.raises(LedgerUnreachable, match="has lost the ledger"):
             ledger.pull()
         folder = ledger.store.folder
-    with pytest.raises(LedgerUnreachable, match=rf"for good, remove {folder}"):
+    with pytest.raises(LedgerUnreachable, match=rf"is lost, remove {folder}"):
         opened(bare, create=create)
     assert git(bare, "for-each-ref") == ""
     shutil.rmtree(folder)

@@ -46,10 +46,10 @@ def test_objects_are_fetched_by_name_and_read_back(tmp_path: Path, bare: Path) -
     there.fetch([commits[-1]])
     assert [c.oid for c in theirs.since(commits[-1], commits[1])] == commits[2:]
     assert theirs.commit_of(commits[-1]).message == "2\n\né"
-    found = theirs.at(theirs.commit_of(commits[-1]).tree, "a/b c/d/é.txt")
+    found = theirs.lookup(theirs.commit_of(commits[-1]).tree, "a/b c/d/é.txt")
     assert found == (blob, False)
     assert theirs.read(blob) == ("blob", b"\0 any bytes \xff")
-    assert theirs.at(tree, "a/nothing/here") is None
+    assert theirs.lookup(tree, "a/nothing/here") is None
     with pytest.raises(GitError, match="rewritten"):
         theirs.since(commits[1], commits[2])
     with pytest.raises(GitError, match="is not in"):

@@ -117,7 +117,7 @@ def test_a_push_done_by_halves_leaves_no_cell_behind(
     with closing(opened(bare, "newcomer", clock)) as newcomer:
         assert [one.state for one in newcomer.cells()] == ["success"]
         assert len(newcomer.events(kinds=["finished"])) == 1
-        newcomer.sync.complete_results()  # as whoever merges does
+        newcomer.sync.complete_results()  # as `benchfleet merge` does
     branches = git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").split()
     found = [git(bare, "ls-tree", "-r", "--name-only", name).split() for name in branches]
     orphans = changed == ("heads",) and owner == "dies"  # of which the ledger knows nothing

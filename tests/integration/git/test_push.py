@@ -95,7 +95,7 @@ def test_a_hook_that_refuses_is_told_in_its_words(
     hook(bare, name, script)
     objects, remote = opened()
     new = commit(objects, "x")
-    with pytest.raises(GitDenied, match=rf"the lab refuses it: .*{says}"):
+    with pytest.raises(GitDenied, match=rf"the lab rejects the push: .*{says}"):
         remote.push([RefUpdate(ref=A, old="", new=new), RefUpdate(ref=B, old="", new=new)])
     assert remote.refs("refs/*") == {}
 
@@ -103,7 +103,7 @@ def test_a_hook_that_refuses_is_told_in_its_words(
 def test_a_repository_that_cannot_take_the_objects_is_away(opened: Opened, bare: Path) -> None:
     git(bare, "config", "receive.maxInputSize", "20")
     objects, remote = opened()
-    with pytest.raises(GitAway, match=r"the lab cannot take it: .*exceeds maximum"):
+    with pytest.raises(GitAway, match=r"the lab cannot store the push: .*exceeds maximum"):
         remote.push([RefUpdate(ref=A, old="", new=commit(objects, "x"))])
 
 

@@ -51,7 +51,7 @@ def test_a_path_that_leads_out_of_the_tree_is_refused(bare: Path) -> None:
         one.enroll(CELLS[:1])
         objects = one.store.objects
         commit = objects.commit_of(git(bare, "rev-parse", one.store.refs.enrolled).strip())
-        found = objects.at(commit.tree, "cells-00000.jsonl.gz")
+        found = objects.lookup(commit.tree, "cells-00000.jsonl.gz")
         row = json.loads(lines_of(objects.read(found[0])[1])[0])  # type: ignore[index]
         row[2] = "../../outside"
         tree = objects.tree({"cells-00000.jsonl": (objects.blob(json.dumps(row).encode()), False)})

@@ -66,7 +66,7 @@ def test_a_result_comes_out_of_the_repository_as_it_was_sealed(
     assert extract(objects, tree, place, tmp_path / "out", outcome.digest) == []
     was = {file.name: file.read_bytes() for file in layout.attempt(LEASE).iterdir()}
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == was
-    found = objects.at(tree, "runs/tiny/benchmark-0_tiny_dense_2.json")
+    found = objects.lookup(tree, "runs/tiny/benchmark-0_tiny_dense_2.json")
     assert found is not None
     short = json.loads(objects.read(found[0])[1])
     assert short["run"] == {
@@ -98,13 +98,13 @@ def test_a_large_file_stays_on_its_host_and_is_named(
     outcome = sealed(layout, big=b"x" * 20_000)
     tree = carried(objects, layout, outcome)
     place = result_path("my study", PATH)
-    told = objects.at(tree, f"{place}/{LEFT_OUT}")
+    told = objects.lookup(tree, f"{place}/{LEFT_OUT}")
     assert told is not None
     left = json.loads(objects.read(told[0])[1])
     assert (left["big.bin"]["bytes"], left["big.bin"]["host"]) == (20_000, "lab2")
-    assert objects.at(tree, f"{place}/big.bin") is None
+    assert objects.lookup(tree, f"{place}/big.bin") is None
     assert extract(objects, tree, place, tmp_path / "out", outcome.digest) == ["big.bin"]
-    assert objects.at(carried(objects, layout, outcome, 50_000), f"{place}/big.bin")
+    assert objects.lookup(carried(objects, layout, outcome, 50_000), f"{place}/big.bin")
 
 
 def test_a_result_of_which_files_stayed_behind_is_refused_with_their_host(

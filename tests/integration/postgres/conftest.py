@@ -45,5 +45,5 @@ def line(postgres: Postgres) -> Iterator[Line]:
 
 
 def finishes(ledger: Any) -> Counter[str]:
-    """How often each cell was told to be finished, by its fingerprint."""
+    """The number of `finished` events of each cell, by its fingerprint."""
     return Counter(event.fingerprint for event in ledger.events(kinds=["finished"]))

@@ -83,7 +83,7 @@ def test_whoever_follows_the_events_is_told_of_each_once_and_in_order(
         while claims := list(claim_any(ledger, runner, 1 + number % 2)):
             number += 1
             if number % 7 == 0:
-                ledger.release([claims.pop().lease], "to be told too")
+                ledger.release([claims.pop().lease], "for another event")
             for claim in claims:
                 retry = 0.0 if number % 5 == 0 else None
                 ledger.finish(claim.lease, Outcome(state="failed", retry_in=retry))

@@ -83,18 +83,18 @@ def test_a_ledger_of_an_earlier_benchfleet_is_refused_with_what_to_do(
 @pytest.mark.parametrize(
     ("where", "way_out"),
     [
-        ({"database": "nobodys"}, 'database "nobodys" does not exist; make it on the server, or'),
+        ({"database": "nobodys"}, 'database "nobodys" does not exist; create it on the server, or'),
         (
             {"user": "nobody"},
-            'role "nobody" does not exist; make it on the server, or mend its name',
+            'role "nobody" does not exist; create it on the server, or correct its name',
         ),
-        ({"port": "1x"}, 'value "1x" for connection option "port"; mend the address'),
+        ({"port": "1x"}, 'value "1x" for connection option "port"; correct the address'),
         ({"user": "secretive"}, "password for it into ~/.pgpass"),
-        ({"database": "postgres?sslmode=odd"}, 'sslmode value: "odd"; mend the address'),
-        ({"database": "postgres?service=odd"}, "mend the address"),
+        ({"database": "postgres?sslmode=odd"}, 'sslmode value: "odd"; correct the address'),
+        ({"database": "postgres?service=odd"}, "correct the address"),
         (
             {"database": "postgres?options=-codd%3D1"},
-            'unrecognized configuration parameter "odd"; mend the address',
+            'unrecognized configuration parameter "odd"; correct the address',
         ),
     ],
 )

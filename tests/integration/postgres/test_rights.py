@@ -11,7 +11,7 @@ from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerAbsent, LedgerError
 from benchfleet.ledger.fsck import problems
-from benchfleet.ledger.postgres.grants import to_look, to_run
+from benchfleet.ledger.postgres.grants import reader_grants, runner_grants
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 from postgres import Postgres
@@ -28,7 +28,7 @@ def test_those_rights_suffice_where_several_claim_at_once(postgres: Postgres) ->
     with closing(PostgresLedger(postgres.url(), campaign=campaign)) as owner:
         owner.enroll([sample_cell(n) for n in range(40)])
     postgres.sql(f"create role {runs} login")
-    postgres.sql(to_run(campaign, runs))
+    postgres.sql(runner_grants(campaign, runs))
     with (
         closing(PostgresLedger(postgres.url(user=runs), campaign=campaign)) as one,
         closing(PostgresLedger(postgres.url(user=runs), campaign=campaign)) as other,
@@ -51,9 +51,9 @@ def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
     runs, looks = f"runs_{some}", f"looks_{some}"
     with closing(PostgresLedger(postgres.url(), campaign=campaign)):
         pass
-    for role, rights in ((runs, to_run), (looks, to_look)):
+    for role, rights in ((runs, runner_grants), (looks, reader_grants)):
         postgres.sql(f"create role {role} login")
-        with pytest.raises(LedgerError, match="does not let us"):
+        with pytest.raises(LedgerError, match="denies access"):
             PostgresLedger(postgres.url(user=role), campaign=campaign)
         postgres.sql(rights(campaign, role))
         with pytest.raises(
@@ -84,7 +84,7 @@ def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
             lambda: looking.finish(fourth.lease, SUCCESS),
             lambda: looking.record(Event(kind="host_lost")),
         ):
-            with pytest.raises(LedgerError, match="does not let us"):
+            with pytest.raises(LedgerError, match="denies access"):
                 refused()
         schema = ledger.schema
     with psycopg.connect(postgres.url(user=runs), autocommit=True) as connection:

@@ -116,7 +116,7 @@ def push(clock: FakeClock, ledger: BatchedLedger) -> None:
         clock.advance(1.0)
         if ledger.step():
             return
-    raise AssertionError("nothing was told in a minute")
+    raise AssertionError("no push within a minute")
 
 
 def test_what_comes_together_goes_together_with_cells_claimed_ahead() -> None:

@@ -17,8 +17,8 @@ from benchfleet.domain.humanize import counted
 from benchfleet.errors import LedgerError, wrong_option
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.fsck import problems
-from benchfleet.ledger.postgres.grants import to_look, to_run
-from benchfleet.ledger.table_copy import CopyableLedger, copy, running_cells_warning
+from benchfleet.ledger.postgres.grants import reader_grants, runner_grants
+from benchfleet.ledger.table_copy import CopyableLedger, copy_ledger, running_cells_warning
 from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.study import Study, open_study
 
@@ -80,7 +80,7 @@ def _init(arguments: argparse.Namespace, study: Study) -> int:
     name, where = study.campaign.name, study.ledger_text
     rights = {}
     if split_url(study.url)[0].startswith("postgres"):
-        rights = {"run": to_run(name, "ROLE"), "look": to_look(name, "ROLE")}
+        rights = {"run": runner_grants(name, "ROLE"), "look": reader_grants(name, "ROLE")}
     lines = [f"{where} {'is made' if made else 'was there'}"]
     if rights:
         lines += ["-- for a ROLE that runs cells", *rights["run"].splitlines()]
@@ -107,13 +107,14 @@ def _copy(arguments: argparse.Namespace, study: Study) -> int:
         closing(ledger_of(study)) as source,
         closing(target.open_ledger(known_results=True)) as other,
     ):
-        if arguments.yes and (held := running_cells_warning(source)):
+        if arguments.yes and (ignore_running := running_cells_warning(source)):
             print(
-                printable(f"benchfleet: {held}; end them before the copy is run"), file=sys.stderr
+                printable(f"benchfleet: {ignore_running}; end them before the copy is run"),
+                file=sys.stderr,
             )
         with progress_line("copied") as seen:
             ledgers = cast(CopyableLedger, source), cast(CopyableLedger, other)
-            cells = copy(*ledgers, held=arguments.yes, seen=seen)
+            cells = copy_ledger(*ledgers, ignore_running=arguments.yes, seen=seen)
     where = target.ledger_text
     told = {"ledger": study.ledger_text, "to": where, "cells": cells}
     copied = f"{counted(cells, 'cell')} copied with all history to {where}"

@@ -27,8 +27,8 @@ LARGE = 5_000_000  # bytes of a file that is left on its host
 class Address:
     """What the URL of a git ledger says."""
 
-    remote: str  # as git is told
-    label: str  # as people may see it
+    remote: str  # for git
+    label: str  # for messages, without a password
     hosted: bool  # others use its server too: few pushes and reads a minute
     large: int = LARGE  # bytes; a larger file of a result stays on its host
 
@@ -40,8 +40,8 @@ def address_of(url: str) -> Address:
     if scheme not in _SCHEMES or not rest:
         raise LedgerError(f"{label} is no git ledger; write {_EXAMPLES}")
     split = urlsplit(url.removeprefix("git+"))
-    told = dict(parse_qsl(split.query, keep_blank_values=True))
-    if wrong := [name for name in told if name not in _OPTIONS]:
+    options = dict(parse_qsl(split.query, keep_blank_values=True))
+    if wrong := [name for name in options if name not in _OPTIONS]:
         raise LedgerError(f"{label}: no option {wrong[0]!r}; there are {', '.join(_OPTIONS)}")
     bare = split._replace(query="", fragment="")
     if split.scheme == "file":
@@ -56,21 +56,23 @@ def address_of(url: str) -> Address:
     return Address(
         remote=remote,
         label=label,
-        hosted=_hosted(told, split.scheme, split.hostname or "", label),
-        large=_size(told["large"], label) if "large" in told else LARGE,
+        hosted=_hosted(options, split.scheme, split.hostname or "", label),
+        large=_size(options["large"], label) if "large" in options else LARGE,
     )
 
 
 _EXAMPLES = "git+file:///path/to/lab.git, git+ssh://git@host/lab.git or git+https://host/lab.git"
 
 
-def _hosted(told: Mapping[str, str], scheme: str, host: str, label: str) -> bool:
+def _hosted(options: Mapping[str, str], scheme: str, host: str, label: str) -> bool:
     """Whether a server that others use too is to be spared: any on the internet, unless the URL
     says otherwise."""
-    if "profile" in told:
-        if told["profile"] not in ("local", "hosted"):
-            raise LedgerError(f"{label}: no profile {told['profile']!r}; there are local, hosted")
-        return told["profile"] == "hosted"
+    if "profile" in options:
+        if options["profile"] not in ("local", "hosted"):
+            raise LedgerError(
+                f"{label}: no profile {options['profile']!r}; there are local, hosted"
+            )
+        return options["profile"] == "hosted"
     if scheme == "file":
         return False
     try:
@@ -80,10 +82,10 @@ def _hosted(told: Mapping[str, str], scheme: str, host: str, label: str) -> bool
 
 
 def _size(text: str, label: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise LedgerError(f"{label}: large={text!r} is not a size; write large=20MB")
-    return int(float(found[1]) * _UNITS[(found[2] or "").lower()])
+    return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
 
 
 def ref_part(name: str) -> str:

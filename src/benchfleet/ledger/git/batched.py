@@ -74,7 +74,7 @@ class BatchedLedger(CopyableLedger):
         self._next = clock() + self._random.uniform(0.0, 3 * _INTERVAL_S)
         self._ahead: dict[str, Claim] = {}  # claimed and not begun, by fingerprint
         self._begun: set[str] = set()  # fingerprints of what runs
-        self._wanted: list[tuple[RunnerId, Sequence[str], int]] = []  # what to claim next
+        self._claim_requests: list[tuple[RunnerId, Sequence[str], int]] = []  # what to claim next
         self._renewing: tuple[Lease, ...] | None = None  # what the next push renews
         self._lost: set[tuple[str, int]] = set()  # fingerprints and tokens, not reported yet
         self._closing = threading.Event()
@@ -87,7 +87,7 @@ class BatchedLedger(CopyableLedger):
         hears what came of its call."""
         now = self._clock()
         with self._lock:
-            idle = not self._calls and not self._wanted
+            idle = not self._calls and not self._claim_requests
             early = self._oldest is None or now < max(self._next, self._oldest + _GATHER_S)
         if idle or early:
             return False
@@ -105,9 +105,9 @@ class BatchedLedger(CopyableLedger):
     def _push(self) -> None:
         with self._lock:
             calls, self._calls = self._calls, []
-            wanted, self._wanted, self._oldest = self._wanted, [], None
+            requests, self._claim_requests, self._oldest = self._claim_requests, [], None
         verbs = [call.verb for call in calls]
-        verbs += [_claiming(*one) for one in wanted]
+        verbs += [_claiming(*one) for one in requests]
         try:
             answers = self.inside.run(verbs)
         except Exception as error:  # noqa: BLE001 - each who waits must hear of it
@@ -144,17 +144,17 @@ class BatchedLedger(CopyableLedger):
         """Those of the candidates that were claimed ahead; the next push claims more."""
         with self._lock:
             names = [name for name in candidates if name in self._ahead][:limit]
-            taken = [self._ahead.pop(name) for name in names]
+            claims = [self._ahead.pop(name) for name in names]
             self._begun.update(names)
             mine = sum(name in self._ahead for name in candidates)
-            lacking = max(limit - mine, len(self._begun) - len(self._ahead))
+            missing = max(limit - mine, len(self._begun) - len(self._ahead))
             rest = [name for name in candidates if name not in self._begun]
-            if lacking > 0 and rest:
+            if missing > 0 and rest:
                 # It replaces an older request for some of these cells, not those of other slots.
-                others = [one for one in self._wanted if set(one[1]).isdisjoint(rest)]
-                self._wanted = [*others, (runner, rest, lacking)]
+                others = [one for one in self._claim_requests if set(one[1]).isdisjoint(rest)]
+                self._claim_requests = [*others, (runner, rest, missing)]
                 self._await_push()
-        return taken
+        return claims
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         with self.inside.outbox.hold(ended):
@@ -181,12 +181,12 @@ class BatchedLedger(CopyableLedger):
         with self._lock:
             leases = self._renewing or ()
             ahead = [claim.lease for claim in self._ahead.values()]
-        held = {(lease.fingerprint, lease.token) for lease in tx.renew([*leases, *ahead])}
+        renewed = {(lease.fingerprint, lease.token) for lease in tx.renew([*leases, *ahead])}
         with self._lock:
             self._renewing = None
-            self._lost |= {(one.fingerprint, one.token) for one in leases} - held
+            self._lost |= {(one.fingerprint, one.token) for one in leases} - renewed
             for lease in ahead:
-                if (lease.fingerprint, lease.token) not in held:
+                if (lease.fingerprint, lease.token) not in renewed:
                     self._ahead.pop(lease.fingerprint, None)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
@@ -221,11 +221,11 @@ class BatchedLedger(CopyableLedger):
         """A cell that is claimed ahead is still pending for those who ask here."""
         with self._lock:
             ahead = set(self._ahead)
-        asked = states
+        queried = states
         if states is not None and "pending" in states:
-            asked = {*states, "running"}
+            queried = {*states, "running"}
         for record in self.inside.cells(
-            states=asked, fingerprints=fingerprints, with_cell=with_cell
+            states=queried, fingerprints=fingerprints, with_cell=with_cell
         ):
             if record.fingerprint in ahead:
                 record = replace(record, state="pending", runner="", expires_in=None)
@@ -239,9 +239,9 @@ class BatchedLedger(CopyableLedger):
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
         """Without the claims ahead, so that runners still ask for these cells."""
-        found = self.inside.events(since, fingerprints, kinds)
+        events = self.inside.events(since, fingerprints, kinds)
         with self._lock:
-            return [e for e in found if e.kind != "claimed" or e.fingerprint not in self._ahead]
+            return [e for e in events if e.kind != "claimed" or e.fingerprint not in self._ahead]
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         return self.inside.within(seconds)
@@ -264,7 +264,7 @@ class BatchedLedger(CopyableLedger):
         if self._pusher is not None:
             self._pusher.join()
         with self._lock:
-            self._wanted = []
+            self._claim_requests = []
             ahead = [claim.lease for claim in self._ahead.values()]
             self._ahead.clear()
         if ahead:

@@ -26,7 +26,7 @@ from benchfleet.ledger.git.push_builder import Files
 from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.sync import Sync
-from benchfleet.ledger.table_copy import TABLES, Tables, refuse_filled
+from benchfleet.ledger.table_copy import TABLES, Tables, require_empty
 
 _EVENTS_PER_COMMIT = 1000
 
@@ -42,7 +42,7 @@ def import_tables(
     with store.lock:
         sync.pull()
         with store.mirror.reading() as execute:
-            refuse_filled(store.label, *execute("how_much").fetchone())
+            require_empty(store.label, *execute("how_much").fetchone())
             tips = {ref: tip for ref, (tip, _) in store.mirror.tips(execute).items()}
         cells, events = _read(tables)
         updates = []
@@ -68,8 +68,8 @@ def _read(tables: Tables) -> tuple[list[Entered], list[Fact]]:
     cells = []
     for row in rows["cell"]:
         spec, terms = specs[row["ordinal"]]
-        told = {name: row[name] for name in ("fingerprint", "id", "path")}
-        cells.append(Entered(spec=spec, terms=terms, **told))
+        facts = {name: row[name] for name in ("fingerprint", "id", "path")}
+        cells.append(Entered(spec=spec, terms=terms, **facts))
     turns = dict.fromkeys((cell.fingerprint for cell in cells), 0)
     events = [_fact(row, turns) for row in rows["event"]]
     claims = Counter(event.fingerprint for event in events if event.kind == "claimed")
@@ -92,10 +92,10 @@ def _fact(row: dict[str, Any], turns: dict[str, int]) -> Fact:
     return Fact(kind=kind, fingerprint=fingerprint, data=data, at=row["at"], turn=turn)
 
 
-def _enrolments(store: Store, cells: Sequence[Entered], told: Sequence[Fact]) -> str:
+def _enrolments(store: Store, cells: Sequence[Entered], facts: Sequence[Fact]) -> str:
     """The last of the commits that tell of them, of which the first has all cells."""
     tip = ""
-    for fact in told:
+    for fact in facts:
         enrolment = Enrolment(fact=fact, cells=() if tip else cells)
         head = f"enroll {len(cells)} cells" if enrolment.cells else "enroll again"
         text = message(head, installation=store.number, facts=written([fact]))
@@ -113,7 +113,7 @@ def _log(
     seen: ProgressCallback,
 ) -> list[RefUpdate]:
     """What happened to the cells, and the commits that bring their results, one for each."""
-    known = {cell.fingerprint: cell for cell in cells}
+    by_fingerprint = {cell.fingerprint: cell for cell in cells}
     last = {fact.fingerprint: fact for fact in events if fact.kind == "finished"}
     log, branch = "", first
     tree = store.objects.commit_of(first).tree if first else EMPTY_TREE
@@ -124,13 +124,13 @@ def _log(
             seen(number, len(facts))
             if files is None or last.get(fact.fingerprint) is not fact:
                 continue
-            cell = known[fact.fingerprint]
+            cell = by_fingerprint[fact.fingerprint]
             outcome = Outcome.from_dict(fact.data["outcome"])
-            found = None
+            new_tree = None
             if outcome.state == "success":
-                found = files(store.objects, tree, _lease(fact), outcome, cell.id, cell.path)
-            if found is not None:
-                tree = found
+                new_tree = files(store.objects, tree, _lease(fact), outcome, cell.id, cell.path)
+            if new_tree is not None:
+                tree = new_tree
                 text = f"{subject([fact], {cell.fingerprint: cell.id})}\n"
                 branch = store.commit(tree, (branch,) if branch else (), text)
                 results[cell.fingerprint] = branch
@@ -147,10 +147,10 @@ def _log(
 
 
 def _lease(fact: Fact) -> Lease:
-    told = fact.data
+    facts = fact.data
     return Lease(
         fingerprint=Fingerprint(fact.fingerprint),
-        attempt=told["attempt"],
-        token=told["token"],
+        attempt=facts["attempt"],
+        token=facts["token"],
         expires_in=0.0,
     )

@@ -54,12 +54,12 @@ class Compaction:
         while refused < MAX_PUSHES:  # then the rest is left to the next time
             self._sync.pull()
             try:
-                found = self._remove_refs(0, self._store.wall() - older)
+                count = self._remove_refs(0, self._store.wall() - older)
             except StaleMirror:
                 refused += 1
                 continue
-            removed += found
-            if found < REFS_PER_PUSH:
+            removed += count
+            if count < REFS_PER_PUSH:
                 break
         with suppress(StaleMirror):  # another writes it
             self._write_snapshot()
@@ -84,8 +84,8 @@ class Compaction:
             commit = store.commit(tree, (), text)
             new = RefUpdate(ref=f"{store.refs.snapshots}{last:09}", old="", new=commit)
             older = store.remote.refs(f"{store.refs.snapshots}*")
-            gone = [RefUpdate(ref=ref, old=oid, new="") for ref, oid in older.items()]
-            if new.ref in older or not store.remote.push([new, *gone]):
+            removed = [RefUpdate(ref=ref, old=oid, new="") for ref, oid in older.items()]
+            if new.ref in older or not store.remote.push([new, *removed]):
                 raise StaleMirror
             self._sync.snapshot_events = last
 

@@ -71,7 +71,7 @@ class GitLedger(CopyableLedger):
         max_age: float = MAX_AGE_S,
         create: bool = True,
         files: Files | None = None,
-        place: Callable[[Remote, Objects, str], Any] | None = None,
+        open_store: Callable[[Remote, Objects, str], Any] | None = None,
         host: str = "",
     ) -> None:
         self.store = Store(
@@ -84,7 +84,7 @@ class GitLedger(CopyableLedger):
         except BaseException:
             self.store.close()
             raise
-        self._max_age, self._files, self._place = max_age, files, place
+        self._max_age, self._files, self._open_store = max_age, files, open_store
         self._transactions = Transactions(self.store, self.sync, timeout=timeout, files=files)
         self._compaction = Compaction(self.store, self.sync)
         self._repacker = Repacker(self.store.git)
@@ -120,13 +120,13 @@ class GitLedger(CopyableLedger):
         )
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        held: list[Lease] = []
+        renewed: list[Lease] = []
         for start in range(0, len(leases), _RENEWALS_PER_PUSH):
             renew = partial(
                 MirrorTransaction.renew, leases=leases[start : start + _RENEWALS_PER_PUSH]
             )
-            held += self._transactions.run_one(renew, timeout=self.store.lease / 5)
-        return held
+            renewed += self._transactions.run_one(renew, timeout=self.store.lease / 5)
+        return renewed
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """All of them in one push. An outcome that the remote did not take in time waits in the
@@ -219,11 +219,11 @@ class GitLedger(CopyableLedger):
 
     def results_store(self) -> Any:
         """The results in the repository. Raises LedgerError if it was opened without them."""
-        if self._place is None:
+        if self._open_store is None:
             raise LedgerError(f"{self.store.label} was opened without its results")
-        with suppress(GitAway, GitDenied):  # whoever asks the place hears of it
+        with suppress(GitAway, GitDenied):  # the store raises it on use
             self.sync.complete_results()
-        return self._place(self.store.remote, self.store.objects, self.store.label)
+        return self._open_store(self.store.remote, self.store.objects, self.store.label)
 
     @contextmanager
     def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
@@ -243,8 +243,8 @@ def finishing(ended: tuple[Lease, Outcome]) -> Verb:
 
 def refusals(answers: Iterable[Any]) -> list[ClaimLost | None]:
     """What `finish_all` answers. Raises any other error."""
-    found = list(answers)
-    for answer in found:
+    results = list(answers)
+    for answer in results:
         if answer is not None and not isinstance(answer, ClaimLost):
             raise answer
-    return found
+    return results

@@ -1,4 +1,4 @@
-"""What a ledger in git writes down: commits whose messages are facts, for people and for us."""
+"""The log format of a git ledger: commits whose messages hold facts as JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Fact:
     kind: str
     fingerprint: str
     data: Mapping[str, Any]
-    at: float  # by the clock of whoever tells it; nothing is compared by it
+    at: float  # by the clock of its installation; for people only
     turn: int = 0  # 1 for the first thing that changed the cell; 0: it changes none
 
 
@@ -43,7 +43,7 @@ class Entered:
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
-    """What is no part of a known cell's identity, as an enrolment tells it anew."""
+    """New terms of a known cell, as an enrolment has them."""
 
     fingerprint: str
     terms: str
@@ -77,8 +77,8 @@ def payload(commit: Commit) -> dict[str, Any]:
     """The JSON in a commit's message. Raises LedgerTooNew, LedgerDamaged."""
     _, _, text = commit.message.partition("\n\n")
     try:
-        found = json.loads(text)
-        format = int(found["benchfleet"])
+        content = json.loads(text)
+        format = int(content["benchfleet"])
     except (ValueError, LookupError, TypeError) as error:
         raise LedgerDamaged(f"the commit {commit.oid} is none of a ledger's: {error}") from error
     if format > FORMAT:
@@ -86,7 +86,7 @@ def payload(commit: Commit) -> dict[str, Any]:
             f"the commit {commit.oid} was written by a newer benchfleet: its format is {format}, "
             f"this one knows {FORMAT}; upgrade benchfleet (nothing was touched)"
         )
-    return dict(found)
+    return dict(content)
 
 
 def written(facts: Iterable[Fact]) -> list[list[Any]]:
@@ -142,7 +142,7 @@ def enrolment_of(objects: Objects, commit: Commit) -> Enrolment:
             for row in map(json.loads, lines_of(objects.read(blob)[1])):
                 if name.startswith("cells-"):
                     fingerprint, id, path, *_, spec, terms = row
-                    _refuse_stray(commit, id, path)
+                    _refuse_outside_path(commit, id, path)
                     cells.append(
                         Entered(fingerprint=fingerprint, id=id, path=path, spec=spec, terms=terms)
                     )
@@ -154,8 +154,8 @@ def enrolment_of(objects: Objects, commit: Commit) -> Enrolment:
     return Enrolment(fact=fact, cells=cells, changed=changed)
 
 
-def _refuse_stray(commit: Commit, *paths: str) -> None:
-    """Folders are made of what is told here: no part of it leads anywhere else."""
+def _refuse_outside_path(commit: Commit, *paths: str) -> None:
+    """Folders are made from these paths, so no part may lead outside."""
     for path in paths:
         for part in path.split("/"):
             plain = part[:-9] if part[-9:-8] == "@" else part  # marked with a fingerprint

@@ -17,7 +17,7 @@ from typing import Any
 from benchfleet.errors import LedgerDamaged, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.named_queries import Execute, load_queries
 from benchfleet.ledger.sqlite.file import QUERIES, SCHEMA, create_schema
-from benchfleet.ledger.table_copy import TABLES, Row, selecting
+from benchfleet.ledger.table_copy import TABLES, Row, select_all
 
 _QUERIES = Path(__file__).with_name("queries.sql")
 UNSURE = "?"  # in place of an object: something happened to the cell that was not read yet
@@ -74,8 +74,8 @@ class Mirror:
         try:
             connection.execute("pragma journal_mode = wal")
             create_schema(connection, campaign)
-            made = "select value from meta where key = 'schema'"
-            if int(connection.execute(made).fetchone()[0]) != SCHEMA:
+            query = "select value from meta where key = 'schema'"
+            if int(connection.execute(query).fetchone()[0]) != SCHEMA:
                 raise sqlite3.DatabaseError(f"{self.file} was made by another version")
             connection.executescript(_SCHEMA)
         except BaseException:
@@ -121,18 +121,18 @@ class Mirror:
         """All rows, as an SQL ledger has them; its clock is so many seconds ahead of ours."""
         times = [TABLES["cell"].index(name) for name in ("ready", "expires")]
 
-        def told(table: str, row: Row) -> Row:
+        def shifted(table: str, row: Row) -> Row:
             if table != "cell":
                 return row
             return [
-                value + ahead if place in times and value is not None else value
-                for place, value in enumerate(row)
+                value + ahead if index in times and value is not None else value
+                for index, value in enumerate(row)
             ]
 
         with closing(self._connect()) as connection:
             connection.execute("begin")
             yield (
-                (table, map(partial(told, table), connection.execute(selecting(table))))
+                (table, map(partial(shifted, table), connection.execute(select_all(table))))
                 for table in TABLES
             )
 
@@ -150,8 +150,10 @@ class Mirror:
         if "full" in text:
             return LedgerFull(f"{self.file} cannot be written: {text}; make room on its disk")
         if "malformed" in text or "not a database" in text:
-            return LedgerDamaged(f"{self.file}: {text}; remove its folder, it is read anew")
-        return LedgerUnreachable(f"{self.file} cannot be used: {text}; see that its disk is well")
+            return LedgerDamaged(
+                f"{self.file}: {text}; remove its folder; benchfleet reads it again from the remote"
+            )
+        return LedgerUnreachable(f"{self.file} cannot be used: {text}; check the disk")
 
     # What was seen
 

@@ -32,7 +32,7 @@ class MirrorView(SqliteBase):
         yield self.execute
 
     def close(self) -> None:
-        """Nothing: whoever opened the connection closes it."""
+        """Nothing: the owner of the connection closes it."""
 
 
 class MirrorTransaction(MirrorView):
@@ -62,9 +62,9 @@ class MirrorTransaction(MirrorView):
             self.execute("end_part")
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        held = super().renew(leases)
-        self.renewed += [lease.fingerprint for lease in held]
-        return held
+        renewed = super().renew(leases)
+        self.renewed += [lease.fingerprint for lease in renewed]
+        return renewed
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         events = self._counts()[1]

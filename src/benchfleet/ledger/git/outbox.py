@@ -29,14 +29,14 @@ class Outbox:
 
     def waiting(self) -> list[tuple[Lease, Outcome]]:
         """What is held, the oldest first; a file that cannot be read is left where it is."""
-        found = []
+        attempts = []
         with suppress(FileNotFoundError):
             for file in sorted(self._folder.glob("*.json"), key=lambda file: file.stat().st_mtime):
                 with suppress(OSError, ValueError, LookupError, TypeError):
                     content = json.loads(file.read_text())
                     outcome = Outcome.from_dict(content["outcome"])
-                    found.append((Lease(**content["lease"]), outcome))
-        return found
+                    attempts.append((Lease(**content["lease"]), outcome))
+        return attempts
 
     def _write(self, lease: Lease, outcome: Outcome) -> Path:
         file = self._folder / f"{lease.fingerprint}-{lease.token}.json"

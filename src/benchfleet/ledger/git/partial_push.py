@@ -2,8 +2,8 @@
 
 A push changes all of its refs or none. A repository that keeps refs in files changes them one after
 the other, and its machine may die in between. Then the ref of a cell points to a commit that no log
-has, or to one that a log has gone beyond. Whoever sees that for a while moves the refs to where the
-push would have moved them. Each is swapped from what was seen, so several may do it.
+has, or to one before the end of a log. A worker that sees this for 10 s moves the refs as the push
+would have. Each move is a compare-and-swap, so several workers may do it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Mismatches:
     def __init__(self) -> None:
         self._since: dict[str, tuple[str, float]] = {}  # by fingerprint: the object, and when
 
-    def lasting(self, found: Mapping[str, str], now: float) -> dict[str, str]:
-        """Those `found` now that have been so for a while, with their objects."""
+    def lasting(self, mismatched: Mapping[str, str], now: float) -> dict[str, str]:
+        """Those `mismatched` now that have been so for a while, with their objects."""
         before = self._since
         self._since = {
-            name: known if (known := before.get(name, ("", 0.0)))[0] == oid else (oid, now)
-            for name, oid in found.items()
+            name: entry if (entry := before.get(name, ("", 0.0)))[0] == oid else (oid, now)
+            for name, oid in mismatched.items()
         }
         return {name: oid for name, (oid, at) in self._since.items() if now - at >= RETRY_TIMEOUT_S}
 

@@ -24,7 +24,7 @@ from benchfleet.ledger.git.log import (
 )
 from benchfleet.ledger.git.mirror import UNSURE
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction
-from benchfleet.ledger.git.replay import ACTS, ids_of, standing
+from benchfleet.ledger.git.replay import ACTS, claim_state, ids_of
 from benchfleet.ledger.git.store import Store
 
 MAX_COMMITS_SEARCHED = 200  # commits of our log in which results are searched
@@ -101,17 +101,19 @@ class _Builder:
         self._push.expected = {ref: self._tip(ref)}
 
     def _add_enrolment(self, fact: Fact) -> None:
-        known = self._transaction.cells_before
+        cells_before = self._transaction.cells_before
         cells = [
             Entered(fingerprint=fingerprint, id=id, path=path, spec=spec, terms=terms)
-            for fingerprint, id, path, spec, terms in self._execute("cells_after", ordinal=known)
+            for fingerprint, id, path, spec, terms in self._execute(
+                "cells_after", ordinal=cells_before
+            )
         ]
         changed = [
             Changed(
                 fingerprint=self._execute("cell_at", ordinal=ordinal).fetchone()[0], terms=terms
             )
             for ordinal, terms in self._transaction.new_terms.items()
-            if ordinal <= known
+            if ordinal <= cells_before
         ]
         head = f"enroll {len(cells)} cells" if cells else f"change {len(changed)} cells"
         text = message(head, installation=self._store.number, facts=written([fact]))
@@ -147,7 +149,7 @@ class _Builder:
                 self._hold_ledger()
 
     def _standing(self, fingerprint: str) -> tuple[int, str]:
-        turn, _, object = standing(self._execute, fingerprint)
+        turn, _, object = claim_state(self._execute, fingerprint)
         if object == UNSURE:
             raise StaleMirror
         return turn, object
@@ -177,11 +179,11 @@ class _Builder:
         lacks it if the remote went away while it changed refs."""
         objects = self._store.objects
         for commit in objects.back(self._tip(self._store.log), MAX_COMMITS_SEARCHED):
-            if found := set(payload(commit).get("results", {}).values()):
-                if not all(objects.has(oid) for oid in found):
+            if commits := set(payload(commit).get("results", {}).values()):
+                if not all(objects.has(oid) for oid in commits):
                     return ""  # of a mirror that was read again from the remote
-                before = {one for oid in found for one in objects.commit_of(oid).parents}
-                return str((found - before).pop())
+                before = {one for oid in commits for one in objects.commit_of(oid).parents}
+                return str((commits - before).pop())
         return ""
 
     def _add_heartbeat(self) -> None:
@@ -189,20 +191,20 @@ class _Builder:
         did something else to them."""
         store = self._store
         moved = {update.ref for update in self._push.updates}
-        held, updates = {}, []
+        bases, updates = {}, []
         for fingerprint in self._transaction.renewed:
             ref = f"{store.refs.claims}{fingerprint}"
             if ref in moved:
                 continue
-            _, base, object = standing(self._execute, fingerprint)
+            _, base, object = claim_state(self._execute, fingerprint)
             if object == UNSURE:
                 raise StaleMirror
             if not object:  # a remote that went away while it changed refs has not made it
                 self._hold_ledger()
-            held[fingerprint] = base
+            bases[fingerprint] = base
             updates.append(RefUpdate(ref=ref, old=object, new=""))
-        beat = {"benchfleet": 1, "beat": os.urandom(8).hex(), "by": store.number, "holds": held}
+        beat = {"benchfleet": 1, "beat": os.urandom(8).hex(), "by": store.number, "holds": bases}
         blob = store.objects.blob(json.dumps(beat).encode())
-        for fingerprint in held:
+        for fingerprint in bases:
             self._execute("point", fingerprint=fingerprint, object=blob)
         self._push.updates += [replace(update, new=blob) for update in updates]

@@ -13,7 +13,7 @@ from benchfleet.ledger.named_queries import Execute
 Act = Callable[[Execute, int, Fact, float, float], object]  # ordinal, fact, now and lease
 
 
-def standing(execute: Execute, fingerprint: str) -> tuple[int, str, str]:
+def claim_state(execute: Execute, fingerprint: str) -> tuple[int, str, str]:
     """The turn of a cell, the commit of that, and what its ref points to."""
     row = execute("standing_of", fingerprint=fingerprint).fetchone()
     return (0, "", "") if row is None else tuple(row)
@@ -21,11 +21,11 @@ def standing(execute: Execute, fingerprint: str) -> tuple[int, str, str]:
 
 def ids_of(execute: Execute, facts: Sequence[Fact]) -> dict[str, str]:
     """The readable ids of the cells that facts are about."""
-    found = {}
+    ids = {}
     for fingerprint in dict.fromkeys(fact.fingerprint for fact in facts):
         if row := execute("id_of", fingerprint=fingerprint).fetchone():
-            found[fingerprint] = row[0]
-    return found
+            ids[fingerprint] = row[0]
+    return ids
 
 
 def add_enrolment(writer: Writer, enrolment: Enrolment, *, event: bool = True) -> None:
@@ -62,14 +62,14 @@ def can_apply(execute: Execute, facts: Sequence[Fact]) -> bool:
     turns: dict[str, int] = {}
     for fact in facts:
         if fact.turn:
-            known = turns.get(fact.fingerprint)
-            if known is None:
+            turn = turns.get(fact.fingerprint)
+            if turn is None:
                 if execute("held", fingerprint=fact.fingerprint).fetchone() is None:
                     return False
-                known = standing(execute, fact.fingerprint)[0]
-            if fact.turn > known + 1:
+                turn = claim_state(execute, fact.fingerprint)[0]
+            if fact.turn > turn + 1:
                 return False
-            turns[fact.fingerprint] = max(known, fact.turn)
+            turns[fact.fingerprint] = max(turn, fact.turn)
     return True
 
 
@@ -80,7 +80,7 @@ def apply(
     it changed refs may have given a cell to two, of which one can finish it."""
     for fact in facts:
         if fact.turn:
-            if fact.turn <= standing(execute, fact.fingerprint)[0]:
+            if fact.turn <= claim_state(execute, fact.fingerprint)[0]:
                 continue
             ordinal = execute("held", fingerprint=fact.fingerprint).fetchone()[0]
             ACTS[fact.kind](execute, ordinal, fact, now, lease)

@@ -29,12 +29,12 @@ _STANDING = (
 
 def newest_snapshot(refs: Refs, seen: Mapping[str, str]) -> tuple[int, str]:
     """How many events the newest snapshot has, and its commit; 0 and "" where there is none."""
-    found = {
+    snapshots = {
         int(ref.removeprefix(refs.snapshots)): oid
         for ref, oid in seen.items()
         if ref.startswith(refs.snapshots) and ref.removeprefix(refs.snapshots).isdecimal()
     }
-    return max(found.items(), default=(0, ""))
+    return max(snapshots.items(), default=(0, ""))
 
 
 def tips_of(commit: Commit) -> dict[str, str]:

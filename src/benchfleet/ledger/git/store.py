@@ -26,7 +26,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class Store:
     """The installation's files in `folder`, for the ledger of `campaign` at `url`.
 
-    Whoever changes the mirror or its objects holds the `lock`.
+    Changes of the mirror or its objects need the `lock`.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Store:
         return LedgerError(f"the ledger {self.label}: {error}")
 
     def _rebooted(self) -> bool:
-        """Whether the machine has started since: its clock counts anew, and git's objects were
+        """Whether the machine has started since: its clock restarted, and git's objects were
         perhaps not written whole."""
         file = self.folder / "boot"
         return not file.exists() or file.read_text() != _boot()

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from benchfleet.errors import GitError, LedgerAbsent, LedgerDamaged, LedgerError, LedgerUnreachable
-from benchfleet.git.objects import EMPTY_TREE, Commit, kept
+from benchfleet.git.objects import EMPTY_TREE, Commit, write_pin
 from benchfleet.git.remote import RefUpdate
 from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.log import enrolment_of, facts_of, message, payload
 from benchfleet.ledger.git.mirror import UNSURE, Writer
 from benchfleet.ledger.git.partial_push import Mismatches, complete_claims, complete_results
-from benchfleet.ledger.git.replay import add_enrolment, apply, can_apply, standing
+from benchfleet.ledger.git.replay import add_enrolment, apply, can_apply, claim_state
 from benchfleet.ledger.git.snapshot import newest_snapshot, read_snapshot, tips_of
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.named_queries import Execute
@@ -111,7 +111,7 @@ class Sync:
             self._follow_logs(writer.execute, tips, moved, now)
             mismatched = self._compare_claims(writer.execute, claims, now)
         for ref, oid in moved.items():
-            kept(store.git, ref_part(ref), oid)
+            write_pin(store.git, ref_part(ref), oid)
         if lasting := self._mismatches.lasting(mismatched, now):
             self._complete_claims(lasting)
         self.pulled_at = began
@@ -127,8 +127,8 @@ class Sync:
                 what = f"{ref} of " if ref != store.refs.ledger else ""
                 raise LedgerUnreachable(
                     f"{store.label} has lost {what}the ledger of {store.campaign!r}, which was "
-                    f"there; see that it is the same repository (if the ledger is gone for good, "
-                    f"remove {store.folder}: then it is begun anew)"
+                    f"there; check that it is the same repository (if the ledger is lost, "
+                    f"remove {store.folder}: the next command creates a new one)"
                 )
 
     def _begin_with(self, snapshot: str, refs: Mapping[str, str]) -> None:
@@ -154,16 +154,18 @@ class Sync:
         store = self._store
         with store.mirror.reading() as execute:
             before = store.mirror.claims(execute)
-        known = {ref: tips[ref][0] for ref in moved if ref in tips and ref != store.refs.ledger}
+        known_tips = {
+            ref: tips[ref][0] for ref in moved if ref in tips and ref != store.refs.ledger
+        }
         if store.log in tips:
-            known[store.log] = tips[store.log][0]
-        lacking = {ref: oid for ref, oid in known.items() if not store.objects.has(oid)}
-        if lacking:
+            known_tips[store.log] = tips[store.log][0]
+        missing = {ref: oid for ref, oid in known_tips.items() if not store.objects.has(oid)}
+        if missing:
             with suppress(GitError):  # an old server gives no commits but the last; then all come
-                depth = MAX_COMMITS_SEARCHED if store.log in lacking else 1
-                store.remote.fetch(lacking.values(), depth=depth)
-                for ref, oid in lacking.items():
-                    kept(store.git, ref_part(ref), oid)
+                depth = MAX_COMMITS_SEARCHED if store.log in missing else 1
+                store.remote.fetch(missing.values(), depth=depth)
+                for ref, oid in missing.items():
+                    write_pin(store.git, ref_part(ref), oid)
         alone = {store.refs.ledger, store.machine}  # of which the last commit is enough
         if store.refs.ledger in moved:
             store.remote.fetch([moved[store.refs.ledger]], depth=1)
@@ -173,14 +175,14 @@ class Sync:
         if machine and not store.objects.has(machine):
             store.remote.fetch([machine], depth=1, without_files=True)
 
-    def _follow(self, writer: Writer, ref: str, known: str, oid: str, now: float) -> None:
+    def _follow(self, writer: Writer, ref: str, known_tips: str, oid: str, now: float) -> None:
         """Apply what the ledger's own refs say: what it is, and its enrolments."""
         store = self._store
         if ref == store.refs.ledger:
             if payload(store.objects.commit_of(oid)).get("campaign") != store.campaign:
                 raise LedgerError(f"{store.label}: {ref} is the ledger of another campaign")
         elif ref == store.refs.enrolled:
-            for commit in self._since(oid, known):
+            for commit in self._since(oid, known_tips):
                 add_enrolment(writer, enrolment_of(store.objects, commit))
         elif ref != store.machine:
             return
@@ -200,9 +202,9 @@ class Sync:
         done = dict.fromkeys(waiting, 0)
         while True:
             heads = sorted(
-                (found[done[ref]][1][0].at, ref)
-                for ref, found in waiting.items()
-                if done[ref] < len(found)
+                (commits[done[ref]][1][0].at, ref)
+                for ref, commits in waiting.items()
+                if done[ref] < len(commits)
             )
             for _, ref in heads:
                 oid, facts = waiting[ref][done[ref]]
@@ -216,9 +218,9 @@ class Sync:
             if number:
                 execute("moved", ref=ref, tip=waiting[ref][number - 1][0], moved=now)
 
-    def _since(self, oid: str, known: str) -> list[Commit]:
+    def _since(self, oid: str, known_tips: str) -> list[Commit]:
         try:
-            return self._store.objects.since(oid, known)
+            return self._store.objects.since(oid, known_tips)
         except GitError as error:
             raise LedgerDamaged(
                 f"{self._store.label}: {error}; a ledger's refs are never to be rewritten"
@@ -235,7 +237,7 @@ class Sync:
         beats: dict[str, Mapping[str, str]] = {}
         before = self._store.mirror.claims(execute)
         for fingerprint, oid in claims.items():
-            turn, base, object = before.get(fingerprint) or standing(execute, fingerprint)
+            turn, base, object = before.get(fingerprint) or claim_state(execute, fingerprint)
             if oid == object:
                 continue
             if oid != base:
@@ -255,7 +257,9 @@ class Sync:
     def _complete_claims(self, mismatched: Mapping[str, str]) -> None:
         store = self._store
         with store.mirror.reading() as execute:
-            known = {name: (oid, *standing(execute, name)[:2]) for name, oid in mismatched.items()}
+            known_tips = {
+                name: (oid, *claim_state(execute, name)[:2]) for name, oid in mismatched.items()
+            }
             tips = store.mirror.tips(execute)
         logs = {ref: tip for ref, (tip, _) in tips.items() if ref.startswith(store.refs.logs)}
-        complete_claims(store.remote, store.objects, store.refs, known, logs)
+        complete_claims(store.remote, store.objects, store.refs, known_tips, logs)

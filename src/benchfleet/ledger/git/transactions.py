@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from benchfleet.domain.attempt import Claim, Lease
 from benchfleet.errors import GitAway, GitDenied, GitError
-from benchfleet.git.objects import kept
+from benchfleet.git.objects import write_pin
 from benchfleet.ledger.call_timeout import CallTimeout
 from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
@@ -128,7 +128,7 @@ class Transactions:
                     self._send(attempt.push, stale)
             for update in attempt.push.updates:
                 if not update.ref.startswith(store.refs.claims):
-                    kept(store.git, ref_part(update.ref), update.new)
+                    write_pin(store.git, ref_part(update.ref), update.new)
 
     def _send(self, push: Push, stale: bool) -> None:
         if self._unconfirmed and not stale:
@@ -187,4 +187,4 @@ def _the_answer(answers: Sequence[T | BaseException]) -> T:
 def _claimed(answers: Sequence[Any]) -> list[Lease]:
     """The leases of all claims among the answers."""
     lists = [answer for answer in answers if isinstance(answer, list)]
-    return [claim.lease for found in lists for claim in found if isinstance(claim, Claim)]
+    return [claim.lease for claims in lists for claim in claims if isinstance(claim, Claim)]

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from psycopg import Connection, sql
 
 from benchfleet.ledger.postgres.queries import run, stream
-from benchfleet.ledger.table_copy import TABLES, Row, Tables, refuse_filled, selecting
+from benchfleet.ledger.table_copy import TABLES, Row, Tables, require_empty, select_all
 
 
 def rows_of_each(connection: Connection) -> Iterator[tuple[str, Iterable[Row]]]:
     """The rows of one table after the other, in the connection's transaction."""
     for table in TABLES:
-        yield table, stream(connection, selecting(table))
+        yield table, stream(connection, select_all(table))
         connection.execute("close rows")
 
 
@@ -22,7 +22,7 @@ def enter(connection: Connection, label: str, tables: Tables) -> None:
     with connection.transaction(), connection.cursor() as cursor:
         connection.execute("set local statement_timeout = 0")
         run(connection, "lock_enrolment")
-        refuse_filled(label, *run(connection, "counts").fetchall()[0])
+        require_empty(label, *run(connection, "counts").fetchall()[0])
         for table, rows in tables:
             columns = sql.SQL(", ").join(map(sql.Identifier, TABLES[table]))
             into = sql.SQL("copy {} ({}) from stdin").format(sql.Identifier(table), columns)

@@ -38,11 +38,11 @@ class Claimants:
         for claim in claims:
             self._runners[claim.lease.fingerprint, claim.lease.token] = runner
 
-    def lease_row(self, place: int, lease: Lease) -> dict[str, Any]:
+    def lease_row(self, position: int, lease: Lease) -> dict[str, Any]:
         """What a statement is given of a lease."""
         runner = self._runners.get((lease.fingerprint, lease.token))
         return {
-            "place": place,
+            "place": position,
             "fingerprint": lease.fingerprint,
             "token": lease.token,
             "runner": runner,

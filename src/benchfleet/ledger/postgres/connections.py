@@ -17,7 +17,13 @@ from psycopg.types.numeric import Int8Dumper
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.addresses import has_reserved_characters
 from benchfleet.ledger.call_timeout import CallTimeout
-from benchfleet.ledger.postgres.errors import opening_timeout, passes, plain, said, write_timeout
+from benchfleet.ledger.postgres.errors import (
+    error_text,
+    is_transient,
+    ledger_error,
+    opening_timeout,
+    write_timeout,
+)
 from benchfleet.ledger.postgres.queries import run
 
 RETRY_TIMEOUT_S = 120.0  # for a server that restarts or fails over
@@ -50,11 +56,13 @@ class Connections:
                 "blanks as %40 %2F %25 %20, or keep it in ~/.pgpass or PGPASSWORD"
             )
         try:
-            given = conninfo.conninfo_to_dict(url)
-            defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
+            options = conninfo.conninfo_to_dict(url)
+            defaults = {name: value for name, value in _DEFAULTS.items() if name not in options}
             self._conninfo = conninfo.make_conninfo(url, **defaults, client_encoding="utf8")
         except psycopg.ProgrammingError as error:
-            raise LedgerError(f"{label} is no address of a ledger: {said(error, url)}") from None
+            raise LedgerError(
+                f"{label} is no address of a ledger: {error_text(error, url)}"
+            ) from None
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._closed = threading.Event()
@@ -64,7 +72,7 @@ class Connections:
         self._closed.set()
         self._close_idle()
 
-    def asked(self, ask: Callable[[Connection], T]) -> T:
+    def with_retry(self, ask: Callable[[Connection], T]) -> T:
         """What `ask` returns; where its connection breaks, it is called again with another one
         until patience ends. It must be one transaction, and do no harm when it is repeated.
 
@@ -75,12 +83,12 @@ class Connections:
 
     @contextmanager
     def borrow(self, ask: Callable[[Connection], T]) -> Iterator[T]:
-        """The same, with the connection kept for whoever reads on. Raises as `asked` does."""
+        """The same, with the connection kept for further reads. Raises as `values` does."""
         began, timeout = time.monotonic(), self.call_timeout.seconds(self._timeout)
         pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         with ExitStack() as lent:
             while True:
-                connection, was_idle, asked = None, False, time.monotonic()
+                connection, was_idle, values = None, False, time.monotonic()
                 try:
                     connection, was_idle = self._take()
                     lent.callback(self._give_back, connection)
@@ -90,18 +98,18 @@ class Connections:
                     lent.close()
                     # A connection that broke while it was idle says nothing of the server.
                     pause = 0.0 if was_idle else next(pauses)
-                    # Time that this process slept is no waiting: only `asked` to now counts.
+                    # Time that this process slept is no waiting: only `values` to now counts.
                     until = began + min(timeout, write_timeout(error, connection))
-                    late = not was_idle and asked + pause > until
-                    if late or not passes(error):
-                        raise self._plain(error) from error
+                    late = not was_idle and values + pause > until
+                    if late or not is_transient(error):
+                        raise self._ledger_error(error) from error
                     self._close_idle()  # most likely they broke too
                     if self._closed.wait(pause):
-                        raise self._plain(error) from error
+                        raise self._ledger_error(error) from error
             try:
                 yield answer
             except psycopg.Error as error:
-                raise self._plain(error) from error
+                raise self._ledger_error(error) from error
 
     @contextmanager
     def one(self) -> Iterator[Connection]:
@@ -118,7 +126,7 @@ class Connections:
         give whole sessions."""
         began, pauses = time.monotonic(), chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         while True:
-            asked = time.monotonic()  # what passes while we are stopped is no waiting
+            values = time.monotonic()  # what passes while we are stopped is no waiting
             try:
                 with self.one() as connection:
                     self._refuse_pooler(connection)
@@ -126,8 +134,8 @@ class Connections:
             except psycopg.Error as error:
                 pause = next(pauses)
                 wait = opening_timeout(error, self._timeout)
-                if asked + pause - began > wait or self._closed.wait(pause):
-                    raise self._plain(error) from error
+                if values + pause - began > wait or self._closed.wait(pause):
+                    raise self._ledger_error(error) from error
 
     def _refuse_pooler(self, connection: Connection) -> None:
         """Settings, prepared statements and `listen` belong to a session. A pooler that gives whole
@@ -140,8 +148,8 @@ class Connections:
         mine, others = ({probe[n] for probe in probes} for n in (0, 1))
         if len(mine) > 1 or mine & others:
             raise LedgerError(
-                f"{self._label} goes through a transaction pooler; benchfleet needs a pooler of "
-                "sessions (PgBouncer: pool_mode = session) or a direct connection"
+                f"{self._label} goes through a transaction pooler. benchfleet needs session "
+                "pooling (PgBouncer: `pool_mode = session`) or a direct connection."
             )
 
     def _take(self) -> tuple[Connection, bool]:
@@ -184,8 +192,8 @@ class Connections:
         for connection in idle:
             connection.close()
 
-    def _plain(self, error: psycopg.Error) -> LedgerError:
-        return plain(error, self._url, self._label, self._schema)
+    def _ledger_error(self, error: psycopg.Error) -> LedgerError:
+        return ledger_error(error, self._url, self._label, self._schema)
 
 
 def _end_transaction(connection: Connection) -> None:

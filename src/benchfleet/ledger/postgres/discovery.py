@@ -16,15 +16,15 @@ def campaigns_in(url: str) -> Sequence[str]:
     connections = Connections(url, display_url(url), "public")
     try:
         connections.check()
-        return connections.asked(_campaigns)
+        return connections.with_retry(_campaigns)
     finally:
         connections.close()
 
 
 def _campaigns(connection: Connection) -> list[str]:
-    found = []
+    campaigns = []
     for (schema,) in run(connection, "ledgers").fetchall():
         named = sql.SQL("select value from {} where key = 'campaign'")
         row = connection.execute(named.format(sql.Identifier(schema, "meta"))).fetchone()
-        found += [str(row[0])] if row else []
-    return found
+        campaigns += [str(row[0])] if row else []
+    return campaigns

@@ -30,12 +30,12 @@ class PostgresEnrolment(Enrolment):
         ((last,),) = run(self._connection, "last_ordinal").fetchall()
         return int(last)
 
-    def _known(self, fingerprints: Sequence[str]) -> Iterable[Any]:
+    def _known_cells(self, fingerprints: Sequence[str]) -> Iterable[Any]:
         return run(self._connection, "known", fingerprints=list(fingerprints)).fetchall()
 
     def _near(self, lineage: Collection[str], paths: Collection[str]) -> Iterable[Any]:
-        asked = {"lineage": list(lineage), "paths": list(paths)}
-        return run(self._connection, "paths_near", **asked).fetchall()
+        values = {"lineage": list(lineage), "paths": list(paths)}
+        return run(self._connection, "paths_near", **values).fetchall()
 
     def _add(self, columns: Mapping[str, Sequence[Any]]) -> None:
         values = {name: list(column) for name, column in columns.items()}

@@ -40,21 +40,21 @@ _MISSPELT = (
     *("resolve host", "translate host name", "invalid ", "unrecognized configuration parameter"),
     *("definition of service", "service file"),
 )
-_ADVICE = (  # the first that fits what is said
+_ADVICE = (  # the first whose words are in the error
     (
         _CROWDED,
-        "let more connect to it (max_connections): each runner needs three to six connections",
+        "raise max_connections: each runner needs three to six connections",
     ),
     (("password",), "put the right password for it into ~/.pgpass or PGPASSWORD"),
     (
         ("certificate", "private key"),
-        "mend what the address says of TLS (sslmode, sslrootcert), or the server's certificate",
+        "correct sslmode and sslrootcert in the address, or the server's certificate",
     ),
-    (("does not exist",), "make it on the server, or mend its name in the address"),
-    (_MISSPELT, "mend the address"),
+    (("does not exist",), "create it on the server, or correct its name in the address"),
+    (_MISSPELT, "correct the address"),
     (
         ("no pg_hba.conf entry",),
-        "have the server let us in: a line in its pg_hba.conf says who may",
+        "add a line to the server's pg_hba.conf that lets this host connect",
     ),
 )
 
@@ -76,7 +76,7 @@ def write_timeout(error: psycopg.Error, connection: Connection | None) -> float:
     return OPENING_TIMEOUT_S if connection.info.parameter_status("in_hot_standby") == "on" else 0.0
 
 
-def passes(error: psycopg.Error) -> bool:
+def is_transient(error: psycopg.Error) -> bool:
     """Whether the same call may succeed when it is repeated."""
     if isinstance(error, _TRANSIENT):
         return True
@@ -86,13 +86,13 @@ def passes(error: psycopg.Error) -> bool:
     )
 
 
-def plain(error: psycopg.Error, url: str, label: str, schema: str) -> LedgerError:
+def ledger_error(error: psycopg.Error, url: str, label: str, schema: str) -> LedgerError:
     """What the server or libpq says, in words that help."""
-    what = said(error, url)
+    what = error_text(error, url)
     if isinstance(error, errors.InsufficientPrivilege):
         return LedgerError(
-            f"the ledger {label} does not let us: {what}; its owner grants what is "
-            f"needed on schema {schema}, see `benchfleet ledger init`"
+            f"the ledger {label} denies access: {what}; its owner grants it on "
+            f"schema {schema}, see `benchfleet ledger init`"
         )
     if isinstance(error, errors.UndefinedTable | errors.InvalidSchemaName):
         return LedgerError(
@@ -100,7 +100,7 @@ def plain(error: psycopg.Error, url: str, label: str, schema: str) -> LedgerErro
         )
     if isinstance(error, errors.UndefinedColumn | errors.UndefinedFunction):
         return LedgerTooNew(
-            f"the ledger {label} was made anew by another benchfleet meanwhile: {what}; upgrade "
+            f"the ledger {label} was recreated by another version of benchfleet: {what}; upgrade "
             "benchfleet and run again"
         )
     if isinstance(error, errors.DiskFull):
@@ -114,15 +114,15 @@ def plain(error: psycopg.Error, url: str, label: str, schema: str) -> LedgerErro
             "only look (default_transaction_read_only); name the one that takes writes, or several "
             "hosts with target_session_attrs=read-write"
         )
-    if error.sqlstate is not None and not passes(error):
+    if error.sqlstate is not None and not is_transient(error):
         return LedgerUnreachable(f"the ledger {label} refuses what it is asked: {what}")
-    kind = LedgerAway if passes(error) else LedgerUnreachable
+    kind = LedgerAway if is_transient(error) else LedgerUnreachable
     fitting = (advice for words, advice in _ADVICE if any(word in what for word in words))
-    advice = next(fitting, "see that its server is well and that we may connect")
+    advice = next(fitting, "check that the server runs and accepts our connection")
     return kind(f"the ledger {label} cannot be reached: {what}; {advice}")
 
 
-def said(error: psycopg.Error, url: str) -> str:
+def error_text(error: psycopg.Error, url: str) -> str:
     """The first lines of it, without the secrets of an address."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return redact_message("; ".join(lines[:3]) or type(error).__name__, url)

@@ -16,15 +16,17 @@ EndedAttempt = tuple[Lease, Outcome]
 def first_of_each(ended: Iterable[EndedAttempt]) -> list[tuple[int, EndedAttempt]]:
     """The first outcome of each lease, with its place: of two the first counts."""
     first: dict[tuple[str, int], tuple[int, EndedAttempt]] = {}
-    for place, one in enumerate(ended):
-        first.setdefault((one[0].fingerprint, one[0].token), (place, one))
+    for position, one in enumerate(ended):
+        first.setdefault((one[0].fingerprint, one[0].token), (position, one))
     return list(first.values())
 
 
-def finish_row(place: int, lease: Lease, outcome: Outcome, claimants: Claimants) -> dict[str, Any]:
+def finish_row(
+    position: int, lease: Lease, outcome: Outcome, claimants: Claimants
+) -> dict[str, Any]:
     """What the statement `finish` is given of one attempt."""
     return {
-        **claimants.lease_row(place, lease),
+        **claimants.lease_row(position, lease),
         "attempt": lease.attempt,
         "becomes": outcome.state if outcome.retry_in is None else "pending",
         "wait": outcome.retry_in or None,

@@ -18,11 +18,11 @@ grant select on all tables in schema "{schema}" to {role};
 """
 
 
-def to_run(campaign: str, role: str) -> str:
+def runner_grants(campaign: str, role: str) -> str:
     """What lets a role run, retry and cancel; it can delete nothing and make no table."""
     return _RUN.format(schema=schema_name(campaign), role=role)
 
 
-def to_look(campaign: str, role: str) -> str:
+def reader_grants(campaign: str, role: str) -> str:
     """What lets a role see status and reports, and nothing else."""
     return _LOOK.format(schema=schema_name(campaign), role=role)

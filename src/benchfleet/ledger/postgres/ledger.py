@@ -66,7 +66,9 @@ class PostgresLedger(CopyableLedger):
         names = {"schema": self.schema, "campaign": campaign, "label": self.label}
         try:
             self._connections.check()
-            self._connections.asked(lambda connection: prepare(connection, create=create, **names))
+            self._connections.with_retry(
+                lambda connection: prepare(connection, create=create, **names)
+            )
         except BaseException:
             self.close()
             raise
@@ -102,38 +104,40 @@ class PostgresLedger(CopyableLedger):
                     self._append(connection, Event(kind="enrolled", data=data))
             return new
 
-        return self._connections.asked(enrolled)
+        return self._connections.with_retry(enrolled)
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         once = json.dumps(list(dict.fromkeys(candidates)))
-        asked = {"runner": runner, "candidates": once, "limit": limit, "lease": self._lease}
-        claims = [claim_of(row, self._lease) for row in self._rows("claim", **asked)]
+        values = {"runner": runner, "candidates": once, "limit": limit, "lease": self._lease}
+        claims = [claim_of(row, self._lease) for row in self._rows("claim", **values)]
         self._claimants.add(runner, claims)
         return claims
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
-        asked = {"lease": self._lease, "now": self._now(), "leases": self._listed(leases)}
-        rows = self._renewing.asked(lambda one: run(one, "renew", **asked).fetchall())
-        held = set(rows)
+        values = {"lease": self._lease, "now": self._now(), "leases": self._listed(leases)}
+        rows = self._renewing.with_retry(lambda one: run(one, "renew", **values).fetchall())
+        renewed = set(rows)
         return [
             replace(lease, expires_in=self._lease)
             for lease in leases
-            if (lease.fingerprint, lease.token) in held
+            if (lease.fingerprint, lease.token) in renewed
         ]
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         rows = [
-            finish_row(place, lease, outcome, self._claimants)
-            for place, (lease, outcome) in first_of_each(ended)
+            finish_row(position, lease, outcome, self._claimants)
+            for position, (lease, outcome) in first_of_each(ended)
         ]
-        done = {place for place, _ in self._rows("finish", ended=json.dumps(rows))}
+        done = {position for position, _ in self._rows("finish", ended=json.dumps(rows))}
         refused: list[ClaimLost | None] = [None] * len(ended)
-        if left := [place for place in range(len(ended)) if place not in done]:
-            fingerprints = [ended[place][0].fingerprint for place in left]
+        if remaining_positions := [
+            position for position in range(len(ended)) if position not in done
+        ]:
+            fingerprints = [ended[position][0].fingerprint for position in remaining_positions]
             cells = {name: cell for name, *cell in self._rows("ended", fingerprints=fingerprints)}
-            for place in left:
-                lease, outcome = ended[place]
-                refused[place] = refusal(lease, outcome, cells.get(lease.fingerprint))
+            for position in remaining_positions:
+                lease, outcome = ended[position]
+                refused[position] = refusal(lease, outcome, cells.get(lease.fingerprint))
         self._claimants.forget(lease for lease, _ in ended)
         return refused
 
@@ -151,7 +155,7 @@ class PostgresLedger(CopyableLedger):
                     run(connection, _EFFECTS[event.kind], fingerprint=event.fingerprint)
                 return self._append(connection, event)
 
-        return self._connections.asked(recorded)
+        return self._connections.with_retry(recorded)
 
     def events(
         self,
@@ -168,8 +172,8 @@ class PostgresLedger(CopyableLedger):
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
     ) -> Iterator[CellRecord]:
-        wanted = STATES if states is None else states
-        return read_cells(self._connections, self._clock, wanted, fingerprints, with_cell)
+        selected = STATES if states is None else states
+        return read_cells(self._connections, self._clock, selected, fingerprints, with_cell)
 
     def listen(self, changed: Callable[[], None]) -> None:
         self._listeners.append(Listener(self._connections, self.schema, changed))
@@ -190,7 +194,7 @@ class PostgresLedger(CopyableLedger):
     def _rows(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
         """The rows of one statement, which is a transaction of its own."""
         now = {"now": self._now()}
-        return self._connections.asked(lambda one: run(one, name, **now, **values).fetchall())
+        return self._connections.with_retry(lambda one: run(one, name, **now, **values).fetchall())
 
     def _listed(self, leases: Sequence[Lease]) -> str:
         """What statements are given of leases."""

@@ -1,4 +1,4 @@
-"""Being told by the server that cells may be claimed."""
+"""Listens for the server's notification that cells became claimable."""
 
 from __future__ import annotations
 

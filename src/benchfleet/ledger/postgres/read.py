@@ -36,7 +36,7 @@ def read_events(
     values |= {} if fingerprints is None else {"fingerprints": list(fingerprints)}
     name = "events" if fingerprints is None else "events_of"
 
-    def found(connection: Connection) -> list[Any]:
+    def fetch(connection: Connection) -> list[Any]:
         with connection.transaction():  # every smaller number is committed by then
             run(connection, "settle_events")
             ((last,),) = run(connection, "last_event").fetchall()
@@ -44,7 +44,7 @@ def read_events(
 
     return [
         Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
-        for seq, at, kind, fingerprint, data in connections.asked(found)
+        for seq, at, kind, fingerprint, data in connections.with_retry(fetch)
     ]
 
 

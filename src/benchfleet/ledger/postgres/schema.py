@@ -85,5 +85,5 @@ def _make(connection: Connection, schema: str, campaign: str) -> None:
 
 def _meta(connection: Connection, schema: str) -> dict[str, str]:
     table = sql.Identifier(schema, "meta").as_string()
-    ((there,),) = run(connection, "has_ledger", meta=table).fetchall()
-    return dict(run(connection, "meta").fetchall()) if there else {}
+    ((exists,),) = run(connection, "has_ledger", meta=table).fetchall()
+    return dict(run(connection, "meta").fetchall()) if exists else {}

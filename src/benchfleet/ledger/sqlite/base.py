@@ -89,10 +89,10 @@ class SqliteBase(Ledger):
             expires = self._clock() + self._lease
             rows = execute("held_of", fingerprints=fingerprints).fetchall()
             ordinals = {(fingerprint, token): ordinal for ordinal, fingerprint, token in rows}
-            held = [one for one in leases if (one.fingerprint, one.token) in ordinals]
-            renewed = [ordinals[one.fingerprint, one.token] for one in held]
+            renewed_leases = [one for one in leases if (one.fingerprint, one.token) in ordinals]
+            renewed = [ordinals[one.fingerprint, one.token] for one in renewed_leases]
             execute("renew", ordinals=json.dumps(renewed), expires=expires)
-        return [replace(lease, expires_in=self._lease) for lease in held]
+        return [replace(lease, expires_in=self._lease) for lease in renewed_leases]
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         with self._writing() as execute:
@@ -156,16 +156,16 @@ class SqliteBase(Ledger):
             "states": json.dumps(list(STATES if states is None else states)),
             "with_cell": with_cell,
         }
-        wanted = None if fingerprints is None else frozenset(fingerprints)
+        selected = None if fingerprints is None else frozenset(fingerprints)
         with self._reading() as execute:
             now = self._clock()
             # To walk through all in their order is quicker than to look up and sort most of them.
-            if wanted is None or 2 * len(wanted) > execute("last_ordinal").fetchone()[0]:
+            if selected is None or 2 * len(selected) > execute("last_ordinal").fetchone()[0]:
                 rows = execute("cells", **values)
             else:
-                rows = execute("cells_of", fingerprints=json.dumps(list(wanted)), **values)
+                rows = execute("cells_of", fingerprints=json.dumps(list(selected)), **values)
             for row in rows:
-                if wanted is None or row[0] in wanted:
+                if selected is None or row[0] in selected:
                     yield parse_record(row, now)
 
     def record(self, event: Event) -> int:
@@ -182,13 +182,15 @@ class SqliteBase(Ledger):
         fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        wanted = None if fingerprints is None else frozenset(fingerprints)
-        asked = None if kinds is None else json.dumps(list(kinds))
+        selected = None if fingerprints is None else frozenset(fingerprints)
+        kinds_json = None if kinds is None else json.dumps(list(kinds))
         with self._reading() as execute:
             return [
                 Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
-                for seq, at, kind, fingerprint, data in execute("events", since=since, kinds=asked)
-                if wanted is None or fingerprint in wanted
+                for seq, at, kind, fingerprint, data in execute(
+                    "events", since=since, kinds=kinds_json
+                )
+                if selected is None or fingerprint in selected
             ]
 
     def _append(

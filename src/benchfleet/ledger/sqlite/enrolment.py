@@ -28,12 +28,12 @@ class SqliteEnrolment(Enrolment):
         last: int = self._execute("last_ordinal").fetchone()[0]
         return last
 
-    def _known(self, fingerprints: Sequence[str]) -> Iterable[Any]:
+    def _known_cells(self, fingerprints: Sequence[str]) -> Iterable[Any]:
         return self._execute("known", fingerprints=json.dumps(fingerprints))
 
     def _near(self, lineage: Collection[str], paths: Collection[str]) -> Iterable[Any]:
-        asked = {"lineage": json.dumps(list(lineage)), "paths": json.dumps(list(paths))}
-        return self._execute("paths_near", **asked).fetchall()
+        values = {"lineage": json.dumps(list(lineage)), "paths": json.dumps(list(paths))}
+        return self._execute("paths_near", **values).fetchall()
 
     def _add(self, columns: Mapping[str, Sequence[Any]]) -> None:
         texts = {name: columns[name] for name in ("ordinal", "spec", "terms")}

@@ -94,7 +94,7 @@ def create(path: Path, campaign: str) -> None:
 
 
 def remove_old_drafts(path: Path) -> None:
-    """What makers left who were killed; whoever is at it still takes no minute."""
+    """Remove the drafts of killed processes; making a ledger takes less than a minute."""
     for draft in path.parent.glob(f".{path.name}.*"):
         with suppress(OSError):
             if time.time() - draft.stat().st_mtime > MAX_DRAFT_AGE_S:
@@ -119,20 +119,21 @@ def refuse_unfit(path: Path) -> None:
             f" (a repository is named git+file://{path})" if (path / "HEAD").exists() else ""
         )
         raise LedgerUnreachable(
-            f"{path} is no file, so no ledger; name a file by --ledger{repository}, or, where it is"
+            f"{path} is not a file; name a file by --ledger{repository}, or, where it is"
             " in the way of one, move it aside and run `benchfleet ledger rebuild CAMPAIGN`"
         )
     if path.stat().st_size == 0:
-        raise LedgerDamaged(f"{path} is empty, so it lost data; {rebuilding(path)}")
-    for place in (path, path.parent):
-        if not os.access(place, os.R_OK | os.W_OK):
+        raise LedgerDamaged(f"{path} is empty, so it lost data; {rebuild_advice(path)}")
+    for location in (path, path.parent):
+        if not os.access(location, os.R_OK | os.W_OK):
             raise LedgerUnreachable(
-                f"{place} cannot be read and written; change its permissions, or {rebuilding(path)}"
+                f"{location} cannot be read and written; change its permissions, or "
+                f"{rebuild_advice(path)}"
             )
 
 
-def rebuilding(path: Path) -> str:
-    """How a ledger is made anew."""
+def rebuild_advice(path: Path) -> str:
+    """How to rebuild a ledger."""
     return _REBUILD.format(path=path, name=path.name)
 
 
@@ -153,7 +154,7 @@ def refuse_schema(path: Path, schema: int) -> None:
     if schema < SCHEMA:
         raise LedgerError(
             f"{path} was made by an earlier benchfleet (schema {schema}, this one needs {SCHEMA}); "
-            f"its results are kept: {rebuilding(path)}"
+            f"its results are kept: {rebuild_advice(path)}"
         )
 
 
@@ -168,9 +169,9 @@ def was_ledger(file: Path) -> bool:
 def set_aside(file: Path) -> Path:
     """Move a ledger's file, and what belongs to it, out of the way; where it is kept."""
     number = 1
-    while (kept := file.with_name(f"{file.name}.damaged-{number}")).exists():
+    while (backup := file.with_name(f"{file.name}.damaged-{number}")).exists():
         number += 1
     for suffix in ("-wal", "-shm", ""):
         if (part := file.with_name(file.name + suffix)).exists():
-            os.rename(part, kept.with_name(kept.name + suffix))
-    return kept
+            os.rename(part, backup.with_name(backup.name + suffix))
+    return backup

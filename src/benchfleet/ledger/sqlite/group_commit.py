@@ -1,4 +1,4 @@
-"""Waiting until the disk keeps what was committed."""
+"""Group commit: one fsync makes the transactions of several threads durable."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ sync_data: Sync = getattr(os, "fdatasync", os.fsync)
 
 
 class GroupCommit:
-    """Syncs the one log of a ledger, in which whatever is synced brings along all that was
-    committed before it."""
+    """Syncs the write-ahead log of a ledger: each sync covers all transactions before it."""
 
     def __init__(self, ledger: Path, sync: Sync) -> None:
         self._ledger, self._sync = ledger, sync
@@ -49,7 +48,7 @@ class GroupCommit:
                 self._lost = error
             if self._lost is not None:
                 raise LedgerUnreachable(
-                    f"the disk of {self._ledger} does not say that it keeps what was written: "
-                    f"{self._lost.strerror}; see that it is well and run again"
+                    f"fsync of {self._ledger} failed: {self._lost.strerror}; recent commits may "
+                    "not be durable; check the disk and run again"
                 ) from self._lost
             self._synced = brings

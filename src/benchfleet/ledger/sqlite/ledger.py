@@ -28,7 +28,7 @@ from benchfleet.ledger.sqlite.file import (
     QUERIES,
     create,
     mount_table,
-    rebuilding,
+    rebuild_advice,
     refuse_network,
     refuse_schema,
     refuse_unfit,
@@ -40,8 +40,8 @@ from benchfleet.ledger.table_copy import (
     CopyableLedger,
     Row,
     Tables,
-    refuse_filled,
-    selecting,
+    require_empty,
+    select_all,
 )
 
 _CACHE, _LARGE_CACHE = 2 * 2**10, 64 * 2**10  # KiB of pages kept at most
@@ -97,8 +97,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
         address = f"file:{quote(str(path.resolve()))}?mode=ro"
         try:
             with closing(sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
-                found = connection.execute("select value from meta where key = 'campaign'")
-                return [row[0] for row in found]
+                rows = connection.execute("select value from meta where key = 'campaign'")
+                return [row[0] for row in rows]
         except sqlite3.DatabaseError as error:
             raise LedgerUnreachable(f"{path} is no ledger: {error}") from error
 
@@ -133,17 +133,17 @@ class SqliteLedger(SqliteBase, CopyableLedger):
     def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
         with self._plain_errors(), closing(self._connect()) as connection:
             connection.execute("begin")
-            yield ((table, connection.execute(selecting(table))) for table in TABLES)
+            yield ((table, connection.execute(select_all(table))) for table in TABLES)
 
     def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
         with self._writing():
             connection = self._connection
             counts = "select (select count(*) from cell), (select count(*) from event)"
-            refuse_filled(str(self.path), *connection.execute(counts).fetchone())
+            require_empty(str(self.path), *connection.execute(counts).fetchone())
             for table, rows in tables:
                 columns = TABLES[table]
-                places = ", ".join("?" * len(columns))
-                entering = f"insert into {table} ({', '.join(columns)}) values ({places})"  # noqa: S608
+                placeholders = ", ".join("?" * len(columns))
+                entering = f"insert into {table} ({', '.join(columns)}) values ({placeholders})"  # noqa: S608
                 connection.executemany(entering, rows)
 
     @contextmanager
@@ -202,7 +202,7 @@ class SqliteLedger(SqliteBase, CopyableLedger):
             meta = dict(connection.execute("select key, value from meta").fetchall())
         if not (meta.get("schema", "").isdecimal() and "campaign" in meta):
             raise LedgerUnreachable(
-                f"{self.path} is a database but no ledger; {rebuilding(self.path)}"
+                f"{self.path} is a database but no ledger; {rebuild_advice(self.path)}"
             )
         refuse_schema(self.path, int(meta["schema"]))
         if meta["campaign"] != campaign:
@@ -233,14 +233,16 @@ class SqliteLedger(SqliteBase, CopyableLedger):
         text = str(error)
         kind: type[LedgerUnreachable] = LedgerUnreachable
         if "not a database" in text:
-            advice = f"name a ledger's file by --ledger, or, was it one, {rebuilding(self.path)}"
+            advice = (
+                f"name a ledger's file by --ledger, or, was it one, {rebuild_advice(self.path)}"
+            )
             kind = LedgerDamaged
         elif "malformed" in text:
-            kind, advice = LedgerDamaged, rebuilding(self.path)
+            kind, advice = LedgerDamaged, rebuild_advice(self.path)
         elif "locked" in text:
             advice = f"another process has been writing for {self._busy:g} s; try again"
         elif "full" in text:
             kind, advice = LedgerFull, "make room on the disk; what was committed is safe"
         else:
-            advice = f"see that its disk is well and try again, or {rebuilding(self.path)}"
+            advice = f"see that its disk is well and try again, or {rebuild_advice(self.path)}"
         raise kind(f"the ledger {self.path} cannot be used: {text}; {advice}") from error

@@ -22,7 +22,7 @@ from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import entry_name, path_part
 from benchfleet.errors import GitAway, GitDenied, GitError, ResultsError, StoreUnreachable
-from benchfleet.git.objects import EMPTY_TREE, Objects, held, kept
+from benchfleet.git.objects import EMPTY_TREE, Objects, read_pin, write_pin
 from benchfleet.git.remote import Remote
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
@@ -83,7 +83,7 @@ class GitStore(ResultStore):
         if self._trees is None:
             self._trees = self._read()
         for tree in self._trees:
-            seal = self._objects.at(tree, f"{result_path(self._campaign, path)}/{names.CELL}")
+            seal = self._objects.lookup(tree, f"{result_path(self._campaign, path)}/{names.CELL}")
             if seal is not None and not seal[1]:
                 return tree, hashlib.sha256(self._objects.read(seal[0])[1]).hexdigest()
         return None
@@ -100,11 +100,11 @@ class GitStore(ResultStore):
 def fetch_branches(remote: Remote, objects: Objects, tips: Mapping[str, str]) -> None:
     """Fetch the new commits of these branches. Raises GitAway, GitDenied."""
     names = {ref: "of-" + hashlib.sha256(ref.encode()).hexdigest() for ref in tips}
-    new = {ref: oid for ref, oid in tips.items() if held(objects.git, names[ref]) != oid}
+    new = {ref: oid for ref, oid in tips.items() if read_pin(objects.git, names[ref]) != oid}
     remote.fetch(new.values())
     remote.complete(new.values())
     for ref, oid in new.items():
-        kept(objects.git, names[ref], oid)
+        write_pin(objects.git, names[ref], oid)
 
 
 class GitResultWriter:
@@ -200,7 +200,7 @@ def extract(objects: Objects, tree: str, tree_path: str, folder: Path, digest: s
     Each file is checked against the seal, and the seal against `digest`. Raises ResultsError for a
     file that differs or lies outside of its folder.
     """
-    entry = objects.at(tree, tree_path)
+    entry = objects.lookup(tree, tree_path)
     if entry is None or not entry[1]:
         raise ResultsError(f"{tree_path} is not in the repository")
     seal = _file(objects, entry[0], names.CELL, tree_path)
@@ -208,7 +208,7 @@ def extract(objects: Objects, tree: str, tree_path: str, folder: Path, digest: s
         raise ResultsError(f"{tree_path}/{names.CELL} differs from the result that the ledger has")
     try:
         files: Mapping[str, str] = json.loads(seal)["files"]
-        note = objects.at(entry[0], LEFT_OUT)
+        note = objects.lookup(entry[0], LEFT_OUT)
         left_out = json.loads(objects.read(note[0])[1]) if note else {}
     except (ValueError, LookupError, TypeError) as error:
         raise ResultsError(f"{tree_path} cannot be read: {error}") from error
@@ -230,7 +230,7 @@ def extract(objects: Objects, tree: str, tree_path: str, folder: Path, digest: s
 
 
 def _file(objects: Objects, tree: str, name: str, tree_path: str) -> bytes:
-    entry = objects.at(tree, name)
+    entry = objects.lookup(tree, name)
     if entry is None or entry[1]:
         raise ResultsError(f"{tree_path}/{name} is missing")
     return objects.read(entry[0])[1]

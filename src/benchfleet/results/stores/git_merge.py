@@ -68,11 +68,11 @@ def _merged(
     merged, merged_refs = Merged(), set[str]()
     for result in done:
         tree_path = result_path(campaign, result.path)
-        if objects.at(tree, tree_path) is not None:
+        if objects.lookup(tree, tree_path) is not None:
             continue
         for ref, tip in tips.items():
             branch = objects.commit_of(tip).tree
-            if objects.at(branch, tree_path) is None:
+            if objects.lookup(branch, tree_path) is None:
                 continue
             try:
                 tree = _with(objects, tree, branch, tree_path, result)
@@ -111,12 +111,12 @@ def _with(objects: Objects, tree: str, branch: str, tree_path: str, result: Done
     """The tree with a result of a branch added, once it is checked against its seal."""
     with TemporaryDirectory(prefix="benchfleet-") as folder:
         extract(objects, branch, tree_path, Path(folder) / "checked", result.digest)
-    entry = objects.at(branch, tree_path)
+    entry = objects.lookup(branch, tree_path)
     if entry is None:
         raise ResultsError(f"{tree_path} is missing")
     tree = objects.with_folder(tree, tree_path, entry[0])
     run = summary_path(result.id)
-    summary = objects.at(branch, run)
+    summary = objects.lookup(branch, run)
     return objects.with_file(tree, run, summary[0]) if summary and not summary[1] else tree
 
 
@@ -138,7 +138,7 @@ def _lists(objects: Objects, tree: str) -> Mapping[str, str]:
     tops = [("", tree)]
     tops += [(f"{name}/", oid) for name, (oid, folder) in objects.entries(tree) if folder]
     for above, oid in tops:
-        phase = objects.at(oid, "phase")
+        phase = objects.lookup(oid, "phase")
         if phase is not None and phase[1]:
             for name, (blob, folder) in objects.entries(phase[0]):
                 if not folder and _LIST.fullmatch(path := f"{above}phase/{name}"):

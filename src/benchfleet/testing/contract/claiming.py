@@ -41,8 +41,8 @@ class Claiming(LedgerFixture):
     def test_candidates_are_claimed_in_their_order(self) -> None:
         cells = [sample_cell(n) for n in range(5)]
         self.enroll(*cells)
-        wanted = [cells[n].fingerprint for n in (3, 0, 4)]
-        assert self.order_of(*wanted) == wanted
+        expected = [cells[n].fingerprint for n in (3, 0, 4)]
+        assert self.order_of(*expected) == expected
         assert [record.state for record in self.ledger.cells()] == [
             *("running", "pending", "pending"),
             *("running", "running"),
@@ -95,7 +95,9 @@ class Claiming(LedgerFixture):
         assert self.order_of(*names) == [names[0]]
 
     def test_a_handle_claims_what_another_handle_enrolled(self) -> None:
-        cells = [sample_cell(n, source=f"/{place}/tiny") for n, place in enumerate(("data", "mnt"))]
+        cells = [
+            sample_cell(n, source=f"/{folder}/tiny") for n, folder in enumerate(("data", "mnt"))
+        ]
         self.enroll(*cells)
         with closing(self.open_again(self.clock, LEASE)) as other:
             (claim,) = other.claim(OTHER, [cells[1].fingerprint])

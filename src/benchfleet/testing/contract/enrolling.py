@@ -31,12 +31,12 @@ class Enrolling(LedgerFixture):
             token=0,
         )
 
-    def test_enrolling_says_how_many_were_new_and_keeps_their_order(self) -> None:
+    def test_enrolling_returns_how_many_were_new_and_keeps_their_order(self) -> None:
         cells = [sample_cell(number) for number in (3, 1, 2)]
         assert self.ledger.enroll(iter(cells)) == 3
         assert self.ledger.enroll([sample_cell(0), *cells]) == 1
-        wanted = [cell.fingerprint for cell in (*cells, sample_cell(0))]
-        assert [record.fingerprint for record in self.ledger.cells()] == wanted
+        expected = [cell.fingerprint for cell in (*cells, sample_cell(0))]
+        assert [record.fingerprint for record in self.ledger.cells()] == expected
 
     def test_enrolling_nothing_changes_nothing(self) -> None:
         assert self.ledger.enroll([]) == 0
@@ -133,15 +133,15 @@ class Enrolling(LedgerFixture):
         self.enroll(whole)
         assert self.record_of(whole.fingerprint).path == whole.path(marked=True)
 
-    def test_paths_that_only_begin_alike_are_both_plain(self) -> None:
+    def test_paths_with_a_common_prefix_are_unmarked(self) -> None:
         names = ("recall", "recall_a", "recall-b", "recall0", "rec")
         cells = [sample_cell(benchmark=name) for name in names]
         repeats = [sample_cell(benchmark="many", repeats=True, repeat=r) for r in range(3)]
         self.enroll(*cells, *repeats)
-        wanted = [cell.path(marked=False) for cell in (*cells, *repeats)]
-        assert [record.path for record in self.ledger.cells()] == wanted
+        expected = [cell.path(marked=False) for cell in (*cells, *repeats)]
+        assert [record.path for record in self.ledger.cells()] == expected
 
-    def test_a_cell_whose_marked_path_is_taken_too_is_refused_and_nothing_enrolled(self) -> None:
+    def test_a_cell_with_no_free_path_is_refused_and_nothing_enrolled(self) -> None:
         second = sample_cell(version="2")
         squatter = sample_cell(benchmark=f"benchmark-0@{second.fingerprint[:8]}")
         self.enroll(squatter, sample_cell(version="1"))
@@ -151,7 +151,7 @@ class Enrolling(LedgerFixture):
         self.enroll(sample_cell(5))
         assert self.record_of(sample_cell(5).fingerprint).path == sample_cell(5).path(marked=False)
 
-    def test_a_cell_whose_results_lie_somewhere_is_enrolled_with_that_path(self) -> None:
+    def test_a_cell_with_existing_results_is_enrolled_with_their_path(self) -> None:
         first, second = sample_cell(version="1"), sample_cell(version="2")
         marked = {second.fingerprint: second.path(marked=True)}
         assert self.ledger.enroll([second], paths=marked) == 1
@@ -159,18 +159,18 @@ class Enrolling(LedgerFixture):
         paths = [record.path for record in self.ledger.cells()]
         assert paths == [second.path(marked=True), first.path(marked=False)]
 
-    def test_a_path_that_is_given_for_a_known_cell_changes_nothing(self) -> None:
+    def test_a_requested_path_of_a_known_cell_changes_nothing(self) -> None:
         cell = sample_cell()
         self.enroll(cell)
         assert self.ledger.enroll([cell], paths={cell.fingerprint: cell.path(marked=True)}) == 0
         assert self.only_record().path == cell.path(marked=False)
 
-    @pytest.mark.parametrize("given", ["tiny/dense/benchmark-0", "tiny/dense/benchmark-0/r1"])
-    def test_a_given_path_that_is_taken_refuses_the_enrolment(self, given: str) -> None:
+    @pytest.mark.parametrize("path", ["tiny/dense/benchmark-0", "tiny/dense/benchmark-0/r1"])
+    def test_a_requested_path_in_use_refuses_the_enrolment(self, path: str) -> None:
         self.enroll(sample_cell(0))
-        with pytest.raises(LedgerError, match=f"{given} belongs to another cell"):
+        with pytest.raises(LedgerError, match=f"{path} belongs to another cell"):
             self.ledger.enroll(
-                [sample_cell(1), sample_cell(2)], paths={sample_cell(2).fingerprint: given}
+                [sample_cell(1), sample_cell(2)], paths={sample_cell(2).fingerprint: path}
             )
         assert len(list(self.ledger.cells())) == 1
 

@@ -35,10 +35,10 @@ class Finishing(LedgerFixture):
         self.ledger.finish(again, SUCCESS)
         self.ledger.release([lost], "another is to have it")
         unknown = replace(last, fingerprint=Fingerprint("unknown"))
-        asked = [(first, SUCCESS), (again, SUCCESS), (lost, SUCCESS), (unknown, FAILED)]
-        found = self.ledger.finish_all([*asked, (last, RETRIED)])
-        assert [isinstance(one, ClaimLost) for one in found] == [False, False, True, True, False]
-        assert [found[0], found[1], found[4]] == [None, None, None]
+        request = [(first, SUCCESS), (again, SUCCESS), (lost, SUCCESS), (unknown, FAILED)]
+        answers = self.ledger.finish_all([*request, (last, RETRIED)])
+        assert [isinstance(one, ClaimLost) for one in answers] == [False, False, True, True, False]
+        assert [answers[0], answers[1], answers[4]] == [None, None, None]
         states = [record.state for record in self.ledger.cells()]
         assert states == ["success", "success", "pending", "pending"]
         outcomes = [record.outcome for record in self.ledger.cells()]
@@ -46,10 +46,10 @@ class Finishing(LedgerFixture):
         kinds = [event.kind for event in self.ledger.events() if event.kind == "finished"]
         assert len(kinds) == 3
 
-    def test_of_two_outcomes_that_are_told_together_the_first_counts(self) -> None:
+    def test_of_two_outcomes_in_one_call_the_first_counts(self) -> None:
         lease = self.running_cell().lease
-        found = self.ledger.finish_all([(lease, SUCCESS), (lease, FAILED), (lease, SUCCESS)])
-        assert [isinstance(one, ClaimLost) for one in found] == [False, True, False]
+        answers = self.ledger.finish_all([(lease, SUCCESS), (lease, FAILED), (lease, SUCCESS)])
+        assert [isinstance(one, ClaimLost) for one in answers] == [False, True, False]
         assert self.only_record().outcome == SUCCESS
 
     def test_a_finish_asked_again_is_silent_and_changes_nothing(self) -> None:
@@ -60,7 +60,7 @@ class Finishing(LedgerFixture):
         self.ledger.finish(claim.lease, replace(SUCCESS, host="told differently"))
         assert (list(self.ledger.cells()), list(self.ledger.events())) == before
 
-    def test_a_finish_with_a_retry_asked_again_is_silent_even_when_claimed_anew(self) -> None:
+    def test_a_repeated_finish_with_a_retry_is_silent_even_when_claimed_again(self) -> None:
         claim = self.running_cell()
         self.ledger.finish(claim.lease, replace(RETRIED, retry_in=0.0))
         self.ledger.finish(claim.lease, replace(RETRIED, retry_in=0.0))
@@ -158,22 +158,22 @@ class Finishing(LedgerFixture):
     def test_a_claim_brings_the_outcome_that_asked_for_it(self) -> None:
         first = self.running_cell()
         assert (first.after, first.advice) == (None, Advice())
-        asked = replace(
+        request = replace(
             RETRIED,
             retry_in=0.0,
             advice=Advice(batch_size=4, alone=True, vram=10),
             first=OOM,
             failures={"oom": 2},
         )
-        self.ledger.finish(first.lease, asked)
+        self.ledger.finish(first.lease, request)
         second = self.one_claim()
-        assert (second.after, second.advice) == (asked, asked.advice)
+        assert (second.after, second.advice) == (request, request.advice)
         self.ledger.release([second.lease], "not here")
         third = self.one_claim(OTHER)
-        assert third.after == asked
+        assert third.after == request
         self.clock.advance(LEASE)
         self.ledger.reap()
-        assert self.one_claim().after == asked
+        assert self.one_claim().after == request
 
     def test_a_cell_that_is_to_be_tried_again_from_the_beginning_brings_none(self) -> None:
         claim = self.running_cell()

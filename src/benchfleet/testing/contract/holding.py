@@ -14,7 +14,7 @@ from .base import LEASE, OTHER, SUCCESS, LedgerFixture
 class Holding(LedgerFixture):
     """What holding a cell promises: renewals, leases that run out, cells given back."""
 
-    def test_renewing_begins_the_time_anew(self) -> None:
+    def test_renewing_restarts_the_lease(self) -> None:
         claim = self.running_cell()
         self.clock.advance(LEASE - 1)
         assert list(self.ledger.renew([claim.lease])) == [claim.lease]
@@ -30,13 +30,13 @@ class Holding(LedgerFixture):
 
     def test_only_the_leases_still_held_are_renewed(self) -> None:
         self.enroll(*(sample_cell(n) for n in range(4)))
-        held, ended, given_back, cancelled = (claim.lease for claim in self.claims(4))
+        valid, ended, released, cancelled = (claim.lease for claim in self.claims(4))
         self.ledger.finish(ended, SUCCESS)
-        self.ledger.release([given_back], "no room")
+        self.ledger.release([released], "no room")
         self.ledger.record(Event(kind="cancel_asked", fingerprint=cancelled.fingerprint))
-        unknown = replace(held, fingerprint=Fingerprint("unknown"))
-        asked = [ended, given_back, held, cancelled, unknown]
-        assert list(self.ledger.renew(asked)) == [held]
+        unknown = replace(valid, fingerprint=Fingerprint("unknown"))
+        leases = [ended, released, valid, cancelled, unknown]
+        assert list(self.ledger.renew(leases)) == [valid]
 
     def test_a_reaped_lease_is_not_renewed(self) -> None:
         claim = self.running_cell()
@@ -70,7 +70,7 @@ class Holding(LedgerFixture):
         self.clock.advance(LEASE / 2)
         assert list(self.ledger.reap()) == [old.lease.fingerprint]
 
-    def test_a_cell_given_back_is_pending_at_once_and_uses_up_no_try(self) -> None:
+    def test_a_released_cell_is_pending_at_once_and_uses_up_no_try(self) -> None:
         claim = self.running_cell()
         self.ledger.release([claim.lease], "shutting down")
         record = self.only_record()

@@ -28,19 +28,19 @@ class Reading(LedgerFixture):
             if claim.lease.fingerprint == cells[0].fingerprint:
                 self.ledger.finish(claim.lease, SUCCESS)
 
-        def found(**chosen: Sequence[str]) -> list[int]:
+        def selected(**chosen: Sequence[str]) -> list[int]:
             records = self.ledger.cells(**chosen)  # type: ignore[arg-type]
             numbers = {cell.fingerprint: number for number, cell in enumerate(cells)}
             return [numbers[record.fingerprint] for record in records]
 
-        assert found() == [0, 1, 2, 3]
-        assert found(states=["pending"]) == [2, 3]
-        assert found(states=["success", "running"]) == [0, 1]
-        assert found(states=[]) == []
+        assert selected() == [0, 1, 2, 3]
+        assert selected(states=["pending"]) == [2, 3]
+        assert selected(states=["success", "running"]) == [0, 1]
+        assert selected(states=[]) == []
         fingerprints = [cells[3].fingerprint, cells[0].fingerprint, "unknown"]
-        assert found(fingerprints=fingerprints) == [0, 3]
-        assert found(fingerprints=fingerprints, states=["pending"]) == [3]
-        assert found(fingerprints=[]) == []
+        assert selected(fingerprints=fingerprints) == [0, 3]
+        assert selected(fingerprints=fingerprints, states=["pending"]) == [3]
+        assert selected(fingerprints=[]) == []
 
     def test_the_cell_comes_along_only_when_asked_for(self) -> None:
         cell = sample_cell(gpus=2, tries=5)
@@ -141,14 +141,14 @@ class Reading(LedgerFixture):
         first, second = self.claims(2)
         self.ledger.finish(second.lease, SUCCESS)
         name = second.lease.fingerprint
-        found = self.ledger.events(fingerprints=[name])
-        assert [event.kind for event in found] == ["claimed", "finished"]
-        assert self.ledger.events(since=found[0].seq, fingerprints=[name]) == found[1:]
+        selected = self.ledger.events(fingerprints=[name])
+        assert [event.kind for event in selected] == ["claimed", "finished"]
+        assert self.ledger.events(since=selected[0].seq, fingerprints=[name]) == selected[1:]
         assert len(self.ledger.events(fingerprints=[name, first.lease.fingerprint])) == 3
         assert list(self.ledger.events(fingerprints=[])) == []
         assert [event.kind for event in self.ledger.events(kinds=["claimed"])] == ["claimed"] * 2
         assert (
-            list(self.ledger.events(since=found[-1].seq, fingerprints=[name], kinds=["claimed"]))
+            list(self.ledger.events(since=selected[-1].seq, fingerprints=[name], kinds=["claimed"]))
             == []
         )
         assert list(self.ledger.events(kinds=[])) == []
@@ -157,8 +157,8 @@ class Reading(LedgerFixture):
         self.enroll(sample_cell(0))
         [claim] = self.claims(1)
         seq = self.ledger.record(Event(kind="slots_asked", data={"runner": ME}))
-        found = self.ledger.events(fingerprints=[""], kinds=["slots_asked", "claimed"])
-        assert [event.kind for event in found] == ["slots_asked"]
+        selected = self.ledger.events(fingerprints=[""], kinds=["slots_asked", "claimed"])
+        assert [event.kind for event in selected] == ["slots_asked"]
         assert list(self.ledger.events(since=seq, fingerprints=[""])) == []
         both = self.ledger.events(since=seq - 2, fingerprints=["", claim.lease.fingerprint])
         assert [event.kind for event in both] == ["claimed", "slots_asked"]
