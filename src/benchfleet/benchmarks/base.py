@@ -182,6 +182,10 @@ class Benchmark(registry.Plugin, ABC):
         """The subsets it is known by; empty where it has none."""
         return ()
 
+    def expand_subset(self, subset: str) -> Sequence[str]:
+        """The subsets that a name in the campaign file stands for."""
+        return (subset,)
+
     def check_subset(self, subset: str) -> str | None:
         """What is wrong with a subset's name, or None."""
         known_names = self.subsets()

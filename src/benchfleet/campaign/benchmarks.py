@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -133,7 +133,7 @@ def _workloads(
             workload=_of_subset(shared, benchmark, subset, item, subsets),
             critical=is_critical,
         )
-        for subset, item in _subsets(subsets, entry)
+        for subset, item in _subsets(subsets, entry, benchmark)
     ]
 
 
@@ -147,12 +147,21 @@ def _listing(settings: Entry, subsets_key: str) -> Entry:
     return own
 
 
-def _subsets(listing: Entry, entry: Entry) -> list[tuple[str | None, Entry]]:
+def _subsets(
+    listing: Entry, entry: Entry, benchmark: Benchmark | None
+) -> list[tuple[str | None, Entry]]:
     """Each subset with its place; the whole benchmark where none is named."""
     items = listing.items(single=True)
     if not items and not listing.absent:
         listing.wrong("names no subset; remove the empty list to run the whole benchmark")
-    return [(item.label(), item) for item in items] or [(None, entry)]
+    named = ((item.label(), item) for item in items)
+    return [(part, item) for name, item in named for part in _parts(name, benchmark)] or [
+        (None, entry)
+    ]
+
+
+def _parts(name: str, benchmark: Benchmark | None) -> Sequence[str]:
+    return benchmark.expand_subset(name) if benchmark and name else (name,)
 
 
 def _benchmark(

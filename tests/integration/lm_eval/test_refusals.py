@@ -54,6 +54,11 @@ def test_a_task_of_lm_evals_own_without_its_data_says_what_to_do(
         ("dataset_path: nobody/rows-gone", "dataset_missing", "where the network can be reached"),
         ("dataset_path: json\ndoc_to_text: !function gone_module.f", "missing_extra", "gone_mod"),
         ("dataset_path: json\noutput_type: sing", "user_error", "broken cannot be built"),
+        (
+            "include: recall_choice.yaml\ntask: broken\ntest_split: tset",
+            "user_error",
+            "its data or settings have no 'tset'; correct the split or column",
+        ),
     ],
 )
 def test_a_task_that_cannot_be_built_says_why(

@@ -132,7 +132,6 @@ def test_the_first_file_by_path_has_the_name_as_in_lm_eval(tasks: Path) -> None:
     ("text", "wrong"),
     [
         (CHOICE.replace("rows", "gone"), "its data are not there: .*gone.jsonl"),
-        ("group: choice\ntask: [a, b]\n", "is a group of tasks .*; name its tasks"),
         ("task: choice\ninclude: choice.yaml\n", "includes itself"),
         ("task: choice\ninclude: gone.yaml\n", "gone.yaml cannot be read"),
         ("task: choice: x\n", "is not YAML"),
@@ -152,11 +151,10 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
         own_task(tmp_path / "gone", "choice")
 
 
-def test_lm_evals_own_tasks_are_known_by_name_and_groups_are_not_tasks() -> None:
+def test_lm_evals_own_tasks_are_known_by_name() -> None:
     pytest.importorskip("lm_eval")
     assert check_built_in("gsm8k") is None
     assert check_built_in("niah_single_1") is None
-    assert "is a group of lm-eval's" in (check_built_in("mmlu") or "")
     assert "did you mean 'gsm8k'" in (check_built_in("gsm8kk") or "")
 
 
@@ -169,3 +167,8 @@ def test_the_file_and_data_of_lm_evals_own_tasks_are_found() -> None:
     assert built_in_file("gsm8kk") is None
     assert str(remote_data_of("arc_easy", None)) == "allenai/ai2_arc (config ARC-Easy)"
     assert remote_data_of("mmlu", None) is None
+
+
+def test_a_broken_file_that_only_mentions_a_task_does_not_block_it(tasks: Path) -> None:
+    (tasks / "a_draft.yaml").write_text("task: draft: choice\n")
+    assert found(tasks).file == tasks / "choice.yaml"

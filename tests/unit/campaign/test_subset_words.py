@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,17 @@ def test_tasks_are_the_subsets_of_lm_eval(word: str) -> None:
     assert all(work.data_digest for work in works)
     assert "tasks" not in works[0].params
     assert str(EXAMPLES) not in str(works[0].identity())
+
+
+def test_a_group_of_tasks_is_one_workload_for_each(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "tasks", tmp_path / "tasks")
+    group = "group: both\ntask: [recall_choice, recall_generate]\n"
+    (tmp_path / "tasks" / "both.yaml").write_text(group)
+    entry = read("- lm_eval: {tasks: both, include_path: tasks}")
+    works = [one.workload for one in read_benchmarks(entry, mock_defaults(), tmp_path)]
+    assert said(entry) == {}
+    names = ["lm_eval_recall_choice", "lm_eval_recall_generate"]
+    assert [work.label for work in works if work] == names
 
 
 def test_both_words_at_once_are_a_mistake() -> None:

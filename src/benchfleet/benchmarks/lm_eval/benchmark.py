@@ -14,9 +14,18 @@ from benchfleet.benchmarks.parameters import whole_number, with_defaults
 from benchfleet.domain.cell import Workload
 from benchfleet.environment import offline
 
+from .groups import tasks_of
 from .harness import build_task, evaluate_task, without_local_rank
 from .score import scored
-from .tasks import TaskFile, built_in_digest, check_built_in, own_task, remote_data_of
+from .tasks import (
+    TaskFile,
+    built_in_digest,
+    built_in_file,
+    check_built_in,
+    own_files,
+    own_task,
+    remote_data_of,
+)
 
 _DEFAULTS: dict[str, Any] = {
     "include_path": None,
@@ -41,7 +50,7 @@ _KINDS: dict[str, tuple[type, str]] = {
 
 
 class LmEval(Benchmark):
-    """Any task of lm-eval; a subset is a task's name.
+    """Any task of lm-eval; a subset is a task's name, or that of a group or tag.
 
     Parameters: `include_path`, a folder with your own tasks; `num_fewshot`; `metric` that
     makes the headline; and as lm-eval has them, `metadata`, `apply_chat_template`,
@@ -82,11 +91,20 @@ class LmEval(Benchmark):
         """Where the tasks lie."""
         return {"folder": self._folder, "include_path": self._params["include_path"]}
 
+    def expand_subset(self, subset: str) -> Sequence[str]:
+        """The tasks of a group or a tag; the name itself for all others."""
+        try:
+            if self._own(subset) or built_in_file(subset):
+                return [subset]
+            return tasks_of(subset, self._own_files())
+        except ValueError:
+            return [subset]  # `check_subset` says what is wrong
+
     def check_subset(self, subset: str) -> str | None:
         """Whether there is such a task, and its data where they must not be fetched."""
         try:
             own = self._own(subset)
-            if own is None and (message := check_built_in(subset)):
+            if own is None and (message := self._unknown(subset)):
                 return message
             if not offline(os.environ, datasets=True):
                 return None
@@ -117,8 +135,18 @@ class LmEval(Benchmark):
         how = "sparse in every pass" if sparse else "dense"
         return replace(score, summary={**score.summary, "attention": how})
 
+    def _unknown(self, subset: str) -> str | None:
+        tasks_of(subset, own := self._own_files())  # raises for a group that cannot be used
+        return check_built_in(subset, own)
+
     def _own(self, name: str) -> TaskFile | None:
+        return own_task(folder, name) if (folder := self._own_folder()) else None
+
+    def _own_files(self) -> Sequence[Path]:
+        return own_files(folder) if (folder := self._own_folder()) else ()
+
+    def _own_folder(self) -> Path | None:
         path = self._params["include_path"]
         if path is None:
             return None
-        return own_task(Path(os.path.abspath(Path(self._folder, os.path.expanduser(path)))), name)
+        return Path(os.path.abspath(Path(self._folder, os.path.expanduser(path))))

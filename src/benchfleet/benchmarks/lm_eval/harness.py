@@ -173,11 +173,11 @@ def _named_failures(name: str, remote: RemoteData | None) -> Iterator[None]:
         message = f"{name} needs a package that is not installed: {error}"
         raise _failure("missing_extra", message) from error
     except Exception as error:
-        detail = " ".join(without_token(str(error)).split()) or type(error).__name__
+        detail = _detail(error)
         lacks = isinstance(error, OSError) or (isinstance(error, ValueError) and "cache" in detail)
         if _disk_is_full(error):
             raise _failure("disk_full", f"no room for the data of {name}: {detail}") from error
-        if isinstance(error, (ValueError, KeyError, TypeError)) and not lacks:
+        if isinstance(error, (ValueError, KeyError, TypeError, StopIteration)) and not lacks:
             raise _failure("user_error", f"{name} cannot be built: {detail}") from error
         if remote is None or not _while_loading(error):
             if not lacks:  # a function of the task's own
@@ -195,6 +195,16 @@ def _named_failures(name: str, remote: RemoteData | None) -> Iterator[None]:
             raise _failure("dataset_missing", message) from error
         message = f"fetching the data set {remote} of {name} broke off: {detail}"
         raise _failure("dataset_missing", message, retryable=True) from error
+
+
+def _detail(error: Exception) -> str:
+    """What an error of lm-eval or `datasets` means, with what to do where its text says nothing."""
+    text = " ".join(without_token(str(error)).split())
+    if isinstance(error, KeyError):
+        return f"its data or settings have no {text}; correct the split or column in its YAML file"
+    if isinstance(error, StopIteration):
+        return "a split of its data holds no document; correct the splits in its YAML file"
+    return text if text not in ("", "None") else f"{type(error).__name__}; the log says more"
 
 
 def _while_loading(error: BaseException) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -29,7 +29,7 @@ _LOCAL_PREFIXES = ("./", "../", "/", "~")
 _IGNORED = {"__pycache__", ".ipynb_checkpoints"}  # by lm-eval, too
 _FUNCTION = "!function"
 _NAMED = re.compile(
-    rb"^['\"]?(task|group)['\"]?:[ \t]*['\"]?([^\s'\"#]+)['\"]?[ \t]*(?:#.*)?\r?$", re.MULTILINE
+    rb"^['\"]?(task|group|tag)['\"]?:[ \t]*['\"]?([^\s'\"#]+)['\"]?[ \t]*(?:#.*)?\r?$", re.MULTILINE
 )
 
 
@@ -65,23 +65,35 @@ def own_task(folder: Path, name: str) -> TaskFile | None:
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; let include_path name the one of your tasks")
-    for file in sorted(folder.rglob("*.yaml"), key=Path.as_posix):
-        if _IGNORED & set(file.parts) or name.encode() not in file.read_bytes():
+    broken: ValueError | None = None
+    for file in own_files(folder):
+        if name.encode() not in file.read_bytes():
             continue
-        settings, sources = _read(file, ())
-        if settings.get("group", (None,))[0] == name:
-            raise ValueError(f"{name!r} is a group of tasks ({file}); name its tasks")
+        try:
+            settings, sources = read_settings(file)
+        except ValueError as error:  # it may only mention the name
+            broken = broken or error
+            continue
         if "group" not in settings and settings.get("task", (None,))[0] == name:
             return _task(name, file, settings, sources)
+    if broken and built_in_file(name) is None:
+        raise broken
     return None
 
 
-def check_built_in(name: str) -> str | None:
-    """What is wrong with the name of a task that lm-eval is to bring along, or None."""
-    names = []
+def own_files(folder: Path) -> list[Path]:
+    """The YAML files below a folder of your own tasks, by path."""
+    files = sorted(folder.rglob("*.yaml"), key=Path.as_posix)
+    return [file for file in files if not _IGNORED & set(file.parts)]
+
+
+def check_built_in(name: str, own: Sequence[Path] = ()) -> str | None:
+    """What is wrong with the name of a task that lm-eval is to bring along, or None; `own` are the
+    files of the user's tasks, whose names are suggested too."""
+    names = [task for file in own for _, task in names_in(file)]
     for kind, task in _built_in(first=name):
-        if task == name:
-            return f"{name!r} is a group of lm-eval's; name its tasks" if kind == "group" else None
+        if task == name and kind == "task":
+            return None
         names.append(task)
     near = get_close_matches(name, sorted(set(names)), n=3)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see lm-eval ls tasks"
@@ -94,8 +106,8 @@ def built_in_file(name: str) -> Path | None:
 
     The first by path, as in that index; None for a name that no file says by itself.
     """
-    for file in _built_in_files():
-        if (b"task", name.encode()) in _NAMED.findall(file.read_bytes()):
+    for file in built_in_files():
+        if ("task", name) in names_in(file):
             return file
     return None
 
@@ -106,7 +118,7 @@ def remote_data_of(name: str, own: TaskFile | None) -> RemoteData | None:
         return own.remote
     file = built_in_file(name)
     with suppress(ValueError):  # lm-eval reads its own files by rules of its own
-        return _remote(_read(file, ())[0]) if file else None
+        return _remote(read_settings(file)[0]) if file else None
     return None
 
 
@@ -122,12 +134,20 @@ def _built_in(*, first: str) -> Iterator[tuple[str, str]]:
         # A task mostly lies in a folder that its name begins with, and there are 14,000 files.
         for folder in sorted(folders, key=lambda one: (not first.startswith(one.name), one.name)):
             for file in sorted(folder.rglob("*.yaml")):
-                for kind, name in _NAMED.findall(file.read_bytes()):
-                    yield kind.decode(), name.decode("utf-8", "replace")
+                yield from names_in(file)
+
+
+def names_in(file: Path) -> list[tuple[str, str]]:
+    """Kind (task, group or tag) and name of what a file defines, by its text alone."""
+    matches = _NAMED.findall(file.read_bytes())
+    names = [(kind.decode(), name.decode("utf-8", "replace")) for kind, name in matches]
+    groups = [pair for pair in names if pair[0] == "group"]
+    return groups or names  # in a group's file the key task names its parts
 
 
 @cache
-def _built_in_files() -> list[Path]:
+def built_in_files() -> list[Path]:
+    """All YAML files of lm-eval's own tasks, by path."""
     return [file for home in _homes() for file in sorted(home.rglob("*.yaml"), key=Path.as_posix)]
 
 
@@ -174,7 +194,9 @@ def _remote(settings: Mapping[str, tuple[Any, Path]]) -> RemoteData | None:
     return None if is_local else remote_data(path, name, kwargs, readers=_READERS)
 
 
-def _read(file: Path, outer: tuple[Path, ...]) -> tuple[dict[str, tuple[Any, Path]], list[Path]]:
+def read_settings(
+    file: Path, outer: tuple[Path, ...] = ()
+) -> tuple[dict[str, tuple[Any, Path]], list[Path]]:
     """Each key with the folder of the file that says it, and the files, includes resolved."""
     if file in outer:
         raise ValueError(f"{file} includes itself")
@@ -183,7 +205,7 @@ def _read(file: Path, outer: tuple[Path, ...]) -> tuple[dict[str, tuple[Any, Pat
     merged: dict[str, tuple[Any, Path]] = {}
     sources = [file]
     for included in [includes] if isinstance(includes, str) else includes:
-        inner, files = _read(Path(os.path.abspath(file.parent / included)), (*outer, file))
+        inner, files = read_settings(Path(os.path.abspath(file.parent / included)), (*outer, file))
         merged.update(inner)
         sources += files
     merged.update({key: (value, file.parent) for key, value in settings.items()})
