@@ -37,7 +37,7 @@ def problem(family: str, cells: int, seed: int) -> Problem:
     random = Random(f"{family} {cells} {seed}")
     slots = {f"host{number}": random.randint(1, 2) for number in range(8)}
     speed = {host: 2 ** random.uniform(-2, 2) for host in slots}
-    alike = 5 if family == "cells repeat" else 1
+    identical = 5 if family == "cells repeat" else 1
     each = 2 if family == "two cells a model" else 10
     smallest = 1.2 if family == "tight memory" else 0.4  # speed that a model of size 1 asks for
     groups, loads, transfers = [], {}, {}
@@ -49,14 +49,14 @@ def problem(family: str, cells: int, seed: int) -> Problem:
             slow = 1500 if family == "long transfers" else 100
             if family == "long transfers" or random.random() < 0.7:
                 transfers[host, model] = slow * size * random.uniform(0.5, 1.5)
-        for _ in range(each // alike):
+        for _ in range(each // identical):
             work = random.uniform(30, 3600) * size
             ways = {
                 host: Way(seconds=work / speed[host] * random.uniform(0.7, 1.3), model=model)
                 for host in slots
                 if (host, model) in loads
             }
-            groups.append(Group(count=alike, ways=ways))
+            groups.append(Group(count=identical, ways=ways))
     return Problem(slots=slots, groups=tuple(groups), loads=loads, transfers=transfers)
 
 
@@ -67,9 +67,9 @@ def gap_and_seconds(family: str, cells: int, seed: int) -> tuple[float, float]:
             planner, study = labs.assigner(seed, cells=cells, folder=Path(folder))
         begun = time.perf_counter()
         return planner.plan(study, seed=seed).gap, time.perf_counter() - begun
-    asked = problem(family, cells, seed)
+    generated = problem(family, cells, seed)
     begun = time.perf_counter()
-    return solver.solve(asked, seed=seed).gap, time.perf_counter() - begun
+    return solver.solve(generated, seed=seed).gap, time.perf_counter() - begun
 
 
 def main() -> None:
@@ -84,8 +84,8 @@ def main() -> None:
                 gap, took = gap_and_seconds(family, cells, seed)
                 row = {"family": family, "cells": cells, "seed": seed, "gap": gap, "seconds": took}
                 rows.append(row)
-                told = f"| {family} | {cells} | {seed} | {100 * gap:.1f} | {took:.1f} |"
-                print(told, flush=True)
+                line = f"| {family} | {cells} | {seed} | {100 * gap:.1f} | {took:.1f} |"
+                print(line, flush=True)
     labs_ = [row["gap"] for row in rows if row["family"] == "labs"]
     if labs_:
         aim("plans of labs: gap to the bound, %", 100 * max(labs_), 5)

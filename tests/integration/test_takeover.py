@@ -11,7 +11,7 @@ import pytest
 from benchfleet.domain.attempt import Lease
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
-from benchfleet.results.import_samples import Taken, take_over
+from benchfleet.results.import_samples import ImportedSamples, import_samples
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.samples import earlier_samples
@@ -56,9 +56,9 @@ def here(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "here")
 
 
-def taken(other: Path, here: Layout, *cells: Cell) -> tuple[Taken, list[dict[str, Any]]]:
+def taken(other: Path, here: Layout, *cells: Cell) -> tuple[ImportedSamples, list[dict[str, Any]]]:
     wanted = {str(cell.fingerprint) for cell in cells or (CELL,)}
-    found = take_over(other, here, "study", wanted)
+    found = import_samples(other, here, "study", wanted)
     kept = earlier_samples(here.attempts_of(CELL.fingerprint))
     return found, [json.loads(one) for one in kept.splitlines()]
 
@@ -66,7 +66,7 @@ def taken(other: Path, here: Layout, *cells: Cell) -> tuple[Taken, list[dict[str
 def test_an_attempt_s_samples_are_those_of_the_next_one_here(other: Path, here: Layout) -> None:
     attempted(other, CELL, line(0), line(1, resume={"asked": []}), line(-1))
     found, samples = taken(other, here)
-    assert found == Taken(samples=2, cells=1, left_out=())
+    assert found == ImportedSamples(samples=2, cells=1, left_out=())
     assert [sample["index"] for sample in samples] == [0, 1, -1]
     assert samples[1]["resume"] == {"asked": []}
 
@@ -91,7 +91,7 @@ def test_the_attempt_that_got_furthest_counts_here_too(other: Path, here: Layout
 def test_cells_of_another_content_are_left_alone(other: Path, here: Layout) -> None:
     attempted(other, sample_cell(1, version="2"), line(0))
     published(other, sample_cell(1, version="3"), 2)
-    assert taken(other, here) == (Taken(samples=0, cells=0, left_out=()), [])
+    assert taken(other, here) == (ImportedSamples(samples=0, cells=0, left_out=()), [])
     assert not here.root.exists()
 
 

@@ -70,20 +70,20 @@ def repair(
         if finding.kind not in MOVED:
             continue
         try:
-            kept = _set_aside(layout, finding.path, moment)
+            evidence = _set_aside(layout, finding.path, moment)
         except OSError as error:
             del reasons[finding.fingerprint]
             yield Repaired(path=finding.path, act="left", detail=str(error))
             continue
-        if kept is not None:
-            moved[finding.fingerprint] = kept
-            shown = kept.relative_to(layout.root).as_posix()
-            yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
+        if evidence is not None:
+            moved[finding.fingerprint] = evidence
+            relative = evidence.relative_to(layout.root).as_posix()
+            yield Repaired(path=finding.path, act="kept as evidence", detail=relative)
     damaged = {moved.get(finding.fingerprint) for finding in wrong if finding.kind == "damaged"}
     records = list(ledger.cells(states=["success"], fingerprints=set(reasons)))
-    strays = [layout.root / finding.path for finding in findings if finding.kind == "unknown"]
-    places = [place for place in _places(layout, records, strays) if place not in damaged]
-    whole = _whole_results(layout, records, places)
+    unknown = [layout.root / finding.path for finding in findings if finding.kind == "unknown"]
+    folders = [one for one in _candidate_folders(layout, records, unknown) if one not in damaged]
+    whole = _whole_results(layout, records, folders)
     for record in records:
         if os.path.lexists(layout.published(record.path)):
             continue  # another put it there
@@ -100,8 +100,8 @@ def _restore(layout: Layout, record: CellRecord, home: Path | None, moved: Path 
     try:
         if home is not None:
             move(home, layout.published(record.path))
-            shown = home.relative_to(layout.root).as_posix()
-            return Repaired(path=record.path, act="put back", detail=f"from {shown}")
+            relative = home.relative_to(layout.root).as_posix()
+            return Repaired(path=record.path, act="put back", detail=f"from {relative}")
         samples = _samples_of(layout, record, moved)
     except (OSError, ResultsError) as error:
         return Repaired(path=record.path, act="left", detail=str(error))
@@ -116,47 +116,49 @@ def _tidy(layout: Layout, finding: Finding, moment: str) -> Iterator[Repaired]:
     try:
         with Archive(layout, now=0.0).lock():  # one at work needs its copies
             for name in unsealed(file_names(folder), sealed(folder)[0]["files"]):
-                if kept := _set_aside(layout, f"{finding.path}/{name}", moment):
-                    shown = kept.relative_to(layout.root).as_posix()
-                    yield Repaired(path=finding.path, act="kept as evidence", detail=shown)
+                if evidence := _set_aside(layout, f"{finding.path}/{name}", moment):
+                    relative = evidence.relative_to(layout.root).as_posix()
+                    yield Repaired(path=finding.path, act="kept as evidence", detail=relative)
     except (OSError, ResultsError) as error:
         yield Repaired(path=finding.path, act="left", detail=str(error))
 
 
 def _set_aside(layout: Layout, path: str, moment: str) -> Path | None:
     """Move what lies at a path to the evidence; None where another was quicker."""
-    number, kept = 0, layout.evidence / moment / path
-    while os.path.lexists(kept):
+    number, target = 0, layout.evidence / moment / path
+    while os.path.lexists(target):
         number += 1
-        kept = layout.evidence / f"{moment}.{number}" / path
+        target = layout.evidence / f"{moment}.{number}" / path
     try:
-        move(layout.root / path, kept)
+        move(layout.root / path, target)
     except FileNotFoundError:
         return None
-    return kept
+    return target
 
 
-def _places(layout: Layout, records: Iterable[CellRecord], strays: Iterable[Path]) -> list[Path]:
+def _candidate_folders(
+    layout: Layout, records: Iterable[CellRecord], unknown: Iterable[Path]
+) -> list[Path]:
     """Where results of these cells may lie, apart from their place."""
     among = {str(record.fingerprint) for record in records}
-    kept = (file.parent for file in layout.evidence.glob(f"*/**/{names.CELL}"))
-    return [*sealed_attempts(layout, among), *strays, *kept]
+    evidence = (file.parent for file in layout.evidence.glob(f"*/**/{names.CELL}"))
+    return [*sealed_attempts(layout, among), *unknown, *evidence]
 
 
 def _whole_results(
-    layout: Layout, records: Iterable[CellRecord], places: Iterable[Path]
+    layout: Layout, records: Iterable[CellRecord], folders: Iterable[Path]
 ) -> dict[str, Path]:
     """Those places that hold a whole result, by the digest that the ledger has of it."""
-    wanted = {record.outcome.digest for record in records if record.outcome}
-    found: dict[str, Path] = {}
-    for folder in places:
+    digests = {record.outcome.digest for record in records if record.outcome}
+    results: dict[str, Path] = {}
+    for folder in folders:
         try:
             content, digest = sealed(folder)
-            if digest in wanted and not damage(folder, content):
-                found.setdefault(digest, folder)
+            if digest in digests and not damage(folder, content):
+                results.setdefault(digest, folder)
         except (ResultsError, AttributeError, TypeError):
             continue
-    return found
+    return results
 
 
 def _samples_of(layout: Layout, record: CellRecord, folder: Path | None) -> int:

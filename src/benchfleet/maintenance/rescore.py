@@ -44,7 +44,7 @@ from benchfleet.runner.execution.outcomes import AttemptRecorder
 from benchfleet.runner.recovery.adopt import claims_of
 
 _CPU = Device(kind="cpu", index=0)
-_LOOK = 0.5  # seconds that a wait lasts, so that Ctrl-C is heard
+_POLL_S = 0.5  # seconds that a wait lasts, so that Ctrl-C is heard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +95,11 @@ class Rescorer:
         try:
             for record in records:
                 try:
-                    found = self._rescored(record)
+                    rescored = self._rescored(record)
                 except (ClaimLost, ResultsError, OSError) as error:
                     self._close(fit=False)  # it may still be at it
-                    found = _failed(record, str(error))
-                yield found
+                    rescored = _failed(record, str(error))
+                yield rescored
         finally:
             self._heartbeat.stop()
 
@@ -236,7 +236,7 @@ class Rescorer:
 
     def _next(self) -> SlotEvent | None:
         """The next event of the slot that is open; None where nothing came for a while."""
-        event = self._inbox.take(_LOOK)
+        event = self._inbox.take(_POLL_S)
         if isinstance(event, SlotEvent) and self._slot and event.slot == self._slot.slot:
             return event
         return None

@@ -14,7 +14,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.machines.probe.report import Capability
-from benchfleet.planner.assignment import Assignment, Given
+from benchfleet.planner.assignment import Assignment, PlannedCell
 from benchfleet.planner.estimates import Estimates
 from benchfleet.planner.fit import Fitting, slots_of
 from benchfleet.planner.solver import solver
@@ -23,12 +23,12 @@ from benchfleet.planner.solver.problem import Group, Piece, Problem, Solution, W
 Variants = Literal["faster", "needed", "mixed"]
 
 _NONE: Mapping[str, str] = {}
-_LEAST = 0.1  # of the planner's time, for each phase
-BANDWIDTH = 12.5e6  # bytes a second of a link that tells no speed: 100 Mbit/s
+_MIN_TIME_SHARE = 0.1  # of the planner's time, for each phase
+DEFAULT_BANDWIDTH_BYTES_S = 12.5e6  # bytes a second of a link that tells no speed: 100 Mbit/s
 
 
 @dataclass
-class _Lot:
+class _CellGroup:
     """Cells that are alike to the planner."""
 
     cells: list[tuple[Cell, list[Cell]]] = field(default_factory=list)  # as declared, and its forms
@@ -55,7 +55,7 @@ class Assigner:
         self._forms, self._holders = forms, holders
         self._records = {record.fingerprint: record for record in records}
         self._fitting = Fitting(campaign, machines)
-        known: list[tuple[Cell, CellRecord]] = []
+        successes: list[tuple[Cell, CellRecord]] = []
         self._begun: dict[str, int] = {}  # blocks of which something was run, and in which form
         for declared in campaign.matrix.expand():
             for number, (_, cell) in enumerate(campaign.matrix.forms(declared)):
@@ -64,13 +64,13 @@ class Assigner:
                     continue
                 self._begun.setdefault(_block(declared), number)
                 if record.state == "success":
-                    known.append((cell, record))
-        self._estimates = Estimates(machines, known)
+                    successes.append((cell, record))
+        self._estimates = Estimates(machines, successes)
         self._by: dict[tuple[str, str], str] = {}  # cell and machine: what its time is known by
 
     def plan(
         self,
-        cells: Sequence[Cell],
+        everything: Sequence[Cell],
         *,
         seed: int = 0,
         effort: float = 1.0,
@@ -78,54 +78,54 @@ class Assigner:
     ) -> Assignment:
         """Share out what is neither done nor under way on one of the machines. The phases share the
         planner's `limit` and `seconds` by their numbers of cells."""
-        over = time.monotonic() + seconds
-        running = [found for cell in cells if (found := self._runs(cell))]
-        going = {one.declared.fingerprint for one in running}
-        done = [cell for cell in cells if self._is_done(cell)]
-        left = [cell for cell in cells if cell.fingerprint not in going]
-        left = [cell for cell in left if not self._is_done(cell)]
+        deadline = time.monotonic() + seconds
+        running = [planned for cell in everything if (planned := self._running_on(cell))]
+        running_ids = {one.declared.fingerprint for one in running}
+        done = [cell for cell in everything if self._is_done(cell)]
+        remaining = [cell for cell in everything if cell.fingerprint not in running_ids]
+        remaining = [cell for cell in remaining if not self._is_done(cell)]
         names = [phase.name for phase in self._campaign.phases]
-        order = [*sorted({cell.phase for cell in left} - set(names)), *names]
-        given: list[Given] = []
+        order = [*sorted({cell.phase for cell in remaining} - set(names)), *names]
+        cells: list[PlannedCell] = []
         setups: list[Piece] = []
-        nowhere: dict[str, str] = {}
+        unplaceable: dict[str, str] = {}
         phases: dict[str, tuple[float, float]] = {}
         begin = bound = 0.0
         found_by: dict[str, None] = {}
-        here: set[tuple[str, str]] = set()  # models that earlier phases brought to a machine
-        for place, name in enumerate(order):
-            mine = [cell for cell in left if cell.phase == name]
-            lots, problem = self._problem(mine, here, nowhere)
+        transferred: set[tuple[str, str]] = set()  # models that earlier phases brought to a machine
+        for number, name in enumerate(order):
+            members = [cell for cell in remaining if cell.phase == name]
+            lots, problem = self._problem(members, transferred, unplaceable)
             if not problem.groups:
                 continue
-            rest = sum(cell.phase in order[place:] for cell in left)
+            rest = sum(cell.phase in order[number:] for cell in remaining)
             solution = solver.solve(
                 problem,
                 seed=seed,
-                effort=effort * max(_LEAST, len(mine) / len(left)),
-                seconds=(over - time.monotonic()) * max(_LEAST, len(mine) / rest),
+                effort=effort * max(_MIN_TIME_SHARE, len(members) / len(remaining)),
+                seconds=(deadline - time.monotonic()) * max(_MIN_TIME_SHARE, len(members) / rest),
             )
             found_by[solution.by] = None
-            given += _given(lots, problem, solution, begin)
+            cells += _planned_cells(lots, problem, solution, begin)
             for piece in solution.pieces:
-                here.add((piece.host, piece.model))
+                transferred.add((piece.host, piece.model))
                 if piece.group is None:
-                    later = replace(piece, begin=begin + piece.begin, end=begin + piece.end)
-                    setups.append(later)
+                    shifted = replace(piece, begin=begin + piece.begin, end=begin + piece.end)
+                    setups.append(shifted)
             phases[name] = (begin, begin + solution.makespan)
             begin, bound = begin + solution.makespan, bound + solution.bound
         return Assignment(
-            given=sorted(given, key=lambda one: (one.host, one.begin, one.slots, one.cell.id)),
+            cells=sorted(cells, key=lambda one: (one.host, one.begin, one.slots, one.cell.id)),
             setups=setups,
-            nowhere=nowhere,
+            unplaceable=unplaceable,
             done=len(done),
             running=running,
-            failed=sum(self._failed(one.cell) for one in given),
+            failed=sum(self._failed(one.cell) for one in cells),
             slots={machine.hostname: slots_of(machine) for machine in self._machines},
             makespan=begin,
             bound=bound,
             phases=phases,
-            times=Counter(self._by[one.cell.fingerprint, one.host] for one in given),
+            times=Counter(self._by[one.cell.fingerprint, one.host] for one in cells),
             by=" and ".join(found_by) or "nothing to plan",
             notes=list(self._notes()),
         )
@@ -147,14 +147,16 @@ class Assigner:
             if (record := self._records.get(form.fingerprint))
         )
 
-    def _runs(self, cell: Cell) -> Given | None:
+    def _running_on(self, declared: Cell) -> PlannedCell | None:
         """Where the cell runs, where that is one of the machines."""
-        for _, form in self._campaign.matrix.forms(cell):
+        hosts = {machine.hostname for machine in self._machines}
+        for _, form in self._campaign.matrix.forms(declared):
             record = self._records.get(form.fingerprint)
             host = self._holders.get(form.fingerprint, "")
-            known = any(machine.hostname == host for machine in self._machines)
-            if known and record is not None and record.state == "running":
-                return Given(cell=form, declared=cell, host=host, slots=(), begin=0.0, end=0.0)
+            if host in hosts and record is not None and record.state == "running":
+                return PlannedCell(
+                    cell=form, declared=declared, host=host, slots=(), begin=0.0, end=0.0
+                )
         return None
 
     def _failed(self, cell: Cell) -> bool:
@@ -162,9 +164,9 @@ class Assigner:
         return record is not None and record.state in ("failed", "partial")
 
     def _problem(
-        self, cells: Sequence[Cell], here: set[tuple[str, str]], nowhere: dict[str, str]
-    ) -> tuple[list[_Lot], Problem]:
-        lots: dict[tuple[object, ...], _Lot] = {}
+        self, cells: Sequence[Cell], transferred: set[tuple[str, str]], unplaceable: dict[str, str]
+    ) -> tuple[list[_CellGroup], Problem]:
+        lots: dict[tuple[object, ...], _CellGroup] = {}
         groups: dict[tuple[object, ...], Group] = {}
         loads: dict[tuple[str, str], float] = {}
         transfers: dict[tuple[str, str], float] = {}
@@ -175,29 +177,29 @@ class Assigner:
             ways: dict[str, Way] = {}
             reasons: dict[str, str] = {}
             for machine in self._machines:
-                found = self._way(forms, machine, only=begun)
-                if isinstance(found, str):
-                    reasons[machine.hostname] = found
+                way = self._way(forms, machine, only=begun)
+                if isinstance(way, str):
+                    reasons[machine.hostname] = way
                     continue
-                ways[machine.hostname] = found
-                entry, form = forms[found.form]
-                key = (machine.hostname, found.model)
-                if found.model and key not in loads:
+                ways[machine.hostname] = way
+                entry, form = forms[way.form]
+                key = (machine.hostname, way.model)
+                if way.model and key not in loads:
                     weights = self._fitting.weights(entry, form)
                     loads[key] = self._estimates.load(form.model.name, machine, weights=weights)
-                    if key not in here and not _lies_there(form, machine):
+                    if key not in transferred and not _has_model(form, machine):
                         transfers[key] = weights / self._rate(machine)
             if self._variants == "needed" and any(way.form == 0 for way in ways.values()):
                 ways = {host: way for host, way in ways.items() if way.form == 0}
             if not ways:
-                why = _in_one(reasons)
+                why = _joined_reasons(reasons)
                 if begun is not None and len(forms) > 1:
                     name = forms[begun][1].model.name
                     why = f"{why} (others of its table ran with {name}; see --variants mixed)"
-                nowhere[cell.id] = why
+                unplaceable[cell.id] = why
                 continue
             key2 = (block, tuple(sorted((h, round(w.seconds, 3), w.form) for h, w in ways.items())))
-            lot = lots.setdefault(key2, _Lot())
+            lot = lots.setdefault(key2, _CellGroup())
             lot.cells.append((cell, [form for _, form in forms]))
             groups[key2] = Group(count=len(lot.cells), ways=ways, block=block)
         used = {host for group in groups.values() for host in group.ways}
@@ -222,21 +224,21 @@ class Assigner:
         for number, (entry, cell) in enumerate(forms):
             if only is not None and number != only:
                 continue
-            found = self._fitting.of(entry, cell, machine, variant=number > 0)
-            if isinstance(found, str):
-                reasons.append(f"{cell.model.name}: {found}" if len(forms) > 1 else found)
+            width = self._fitting.of(entry, cell, machine, variant=number > 0)
+            if isinstance(width, str):
+                reasons.append(f"{cell.model.name}: {width}" if len(forms) > 1 else width)
                 continue
             slots = slots_of(machine)
-            known = self._estimates.of(
-                cell, machine, weights=self._fitting.weights(entry, cell), part=found / slots
+            estimate = self._estimates.of(
+                cell, machine, weights=self._fitting.weights(entry, cell), part=width / slots
             )
-            self._by[cell.fingerprint, machine.hostname] = known.by
+            self._by[cell.fingerprint, machine.hostname] = estimate.by
             model = cell.model.name if loads_model(cell) else ""
-            return Way(seconds=known.seconds, model=model, form=number, width=found)
+            return Way(seconds=estimate.seconds, model=model, form=number, width=width)
         return "; ".join(reasons)
 
     def _rate(self, machine: Capability) -> float:
-        return self._bandwidth or machine.number("network") or BANDWIDTH
+        return self._bandwidth or machine.number("network") or DEFAULT_BANDWIDTH_BYTES_S
 
 
 def _block(cell: Cell) -> str:
@@ -244,20 +246,20 @@ def _block(cell: Cell) -> str:
     return f"{cell.model.name}/{cell.workload.label}"
 
 
-def _lies_there(cell: Cell, machine: Capability) -> bool:
+def _has_model(cell: Cell, machine: Capability) -> bool:
     return not {cell.model.source, cell.model.source.partition("@")[0]}.isdisjoint(machine.models)
 
 
-def _given(
-    lots: Sequence[_Lot], problem: Problem, solution: Solution, begin: float
-) -> Iterator[Given]:
+def _planned_cells(
+    lots: Sequence[_CellGroup], problem: Problem, solution: Solution, begin: float
+) -> Iterator[PlannedCell]:
     """Each cell once: those of a lot in the campaign's order, as the plan has room for them."""
     waiting = [iter(lot.cells) for lot in lots]
     for piece in sorted(solution.pieces, key=lambda one: (one.begin, one.host, one.slots)):
         if piece.group is None:
             continue
         declared, forms = next(waiting[piece.group])
-        yield Given(
+        yield PlannedCell(
             cell=forms[problem.groups[piece.group].ways[piece.host].form],
             declared=declared,
             host=piece.host,
@@ -267,7 +269,7 @@ def _given(
         )
 
 
-def _in_one(reasons: Mapping[str, str]) -> str:
+def _joined_reasons(reasons: Mapping[str, str]) -> str:
     if len(set(reasons.values())) == 1:
         return next(iter(reasons.values()))
     return " | ".join(f"{host}: {why}" for host, why in reasons.items())

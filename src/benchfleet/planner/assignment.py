@@ -10,7 +10,7 @@ from benchfleet.planner.solver.problem import Piece
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class PlannedCell:
     """A cell on a machine, and when the plan has it run there."""
 
     cell: Cell  # in the form that is run there
@@ -25,11 +25,11 @@ class Given:
 class Assignment:
     """The whole plan."""
 
-    given: Sequence[Given]
+    cells: Sequence[PlannedCell]
     setups: Sequence[Piece]  # loading, with the time of the plan
-    nowhere: Mapping[str, str]  # cells, by id, that fit no machine, each with the reason
+    unplaceable: Mapping[str, str]  # cells, by id, that fit no machine, each with the reason
     done: int
-    running: Sequence[Given]  # where they run already, which the plan leaves to them
+    running: Sequence[PlannedCell]  # where they run already, which the plan leaves to them
     failed: int  # of those that are given: they wait for `retry`
     slots: Mapping[str, int]  # by machine
     makespan: float
@@ -46,4 +46,4 @@ class Assignment:
     @property
     def sequential(self) -> float:
         """Seconds of all that is done, one after the other, each where the plan has it."""
-        return sum(g.end - g.begin for g in self.given) + sum(p.end - p.begin for p in self.setups)
+        return sum(g.end - g.begin for g in self.cells) + sum(p.end - p.begin for p in self.setups)

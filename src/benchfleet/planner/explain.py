@@ -15,7 +15,7 @@ from benchfleet.errors import CampaignError, wrong_option
 
 ABSENT = "(absent)"
 _STEP_VERSION = re.compile(r"config\.attention\[(\d+)\]\[2\]")
-_SHORTEST = 4  # digits of a fingerprint that are taken for its beginning
+_MIN_PREFIX_DIGITS = 4  # digits of a fingerprint that are taken for its beginning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,23 +66,29 @@ def find(
 ) -> Named:
     """The cell that is meant: by id, by path, or by the beginning of its fingerprint; one of the
     campaign before one that only the ledger knows. Raises CampaignError with the near ones."""
-    known = [
+    everything = [
         *cells,
         *(Named(cell=record.cell, path=record.path) for record in records if record.cell),
     ]
-    for one in known:
-        if word.strip("/") in (one.cell.id, one.path):
-            return one
-    short = word.lower()
-    if len(short) >= _SHORTEST:
-        begun = {n.cell.fingerprint: n for n in known if n.cell.fingerprint.startswith(short)}
-        if len(begun) == 1:
-            return next(iter(begun.values()))
-        if begun:
-            raise _unknown(key, word, f"{len(begun)} cells begin so; write more of the fingerprint")
-    names = list(dict.fromkeys(one.path for one in known))
-    near = get_close_matches(word, names, n=3) or [name for name in names if word in name][:3]
-    hint = f"did you mean {' or '.join(near)}?" if near else "see the list: benchfleet plan --cells"
+    for named in everything:
+        if word.strip("/") in (named.cell.id, named.path):
+            return named
+    prefix = word.lower()
+    if len(prefix) >= _MIN_PREFIX_DIGITS:
+        matches = {
+            n.cell.fingerprint: n for n in everything if n.cell.fingerprint.startswith(prefix)
+        }
+        if len(matches) == 1:
+            return next(iter(matches.values()))
+        if matches:
+            raise _unknown(
+                key, word, f"{len(matches)} cells begin so; write more of the fingerprint"
+            )
+    names = list(dict.fromkeys(named.path for named in everything))
+    close = get_close_matches(word, names, n=3) or [name for name in names if word in name][:3]
+    hint = (
+        f"did you mean {' or '.join(close)}?" if close else "see the list: benchfleet plan --cells"
+    )
     raise _unknown(key, word, f"there is no such cell; {hint}")
 
 
@@ -96,8 +102,8 @@ def _differing(old: Any, new: Any, path: str) -> Iterator[Difference]:
             at = f"{path}.{key}" if path else str(key)
             yield from _differing(old.get(key, ABSENT), new.get(key, ABSENT), at)
     elif isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
-        for place, (one, other) in enumerate(zip_longest(old, new, fillvalue=ABSENT)):
-            yield from _differing(one, other, f"{path}[{place}]")
+        for index, (one, other) in enumerate(zip_longest(old, new, fillvalue=ABSENT)):
+            yield from _differing(one, other, f"{path}[{index}]")
     # True and 1 are two values in a fingerprint, though Python calls them equal.
     elif repr(old) != repr(new):
         yield Difference(key=path, old=old, new=new)

@@ -34,18 +34,18 @@ class Fitting:
         need, slots = cell.need, slots_of(machine)
         if need.gpus > len(machine.gpus):
             return f"needs {need.gpus} GPUs, it has {len(machine.gpus)}"
-        taken = self._memory(entry, cell, "gpu" if machine.gpus else "cpu")
+        needed = self._memory(entry, cell, "gpu" if machine.gpus else "cpu")
         if machine.gpus:
-            fitting = [gpu for gpu in machine.gpus if gpu.memory >= max(taken, need.vram)]
-            wide = max(1, need.gpus)
-            if len(fitting) >= wide:
-                return wide
-            room = max(gpu.memory for gpu in machine.gpus)
-            return f"takes {gigabytes(max(taken, need.vram))}, its GPUs have {gigabytes(room)}"
-        room = int(machine.number("ram_available"))
-        if taken > room:
-            return f"takes {gigabytes(taken)}, it has {gigabytes(room)} free"
-        at_once = min(slots, room // taken) if taken else slots
+            fitting = [gpu for gpu in machine.gpus if gpu.memory >= max(needed, need.vram)]
+            gpus_needed = max(1, need.gpus)
+            if len(fitting) >= gpus_needed:
+                return gpus_needed
+            memory = max(gpu.memory for gpu in machine.gpus)
+            return f"takes {gigabytes(max(needed, need.vram))}, its GPUs have {gigabytes(memory)}"
+        memory = int(machine.number("ram_available"))
+        if needed > memory:
+            return f"takes {gigabytes(needed)}, it has {gigabytes(memory)} free"
+        at_once = min(slots, memory // needed) if needed else slots
         return -(-slots // max(1, at_once))
 
     def _memory(self, entry: ModelEntry, cell: Cell, kind: DeviceKind) -> int:
@@ -70,8 +70,8 @@ class Fitting:
         if isinstance(estimate, Estimate):
             return estimate.weights
         names = {cell.model.source, cell.model.source.partition("@")[0]}
-        found = [m.models[name] for m in self._machines for name in names if name in m.models]
-        return max(found, default=0)
+        sizes = [m.models[name] for m in self._machines for name in names if name in m.models]
+        return max(sizes, default=0)
 
 
 def slots_of(machine: Capability) -> int:

@@ -18,7 +18,7 @@ from benchfleet.models.base import adapter_class
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.scheduler.duration_model import Expected
 
-_SPECIAL = 16  # tokens that a template or a tokenizer adds to a prompt
+_SPECIAL_TOKENS = 16  # tokens that a template or a tokenizer adds to a prompt
 
 
 class MemoryForecast:
@@ -27,14 +27,14 @@ class MemoryForecast:
     def __init__(self, device: DeviceKind) -> None:
         self._device = device
         self._checkpoints: dict[str, Checkpoint | str] = {}
-        self._known: dict[tuple[str, str], Estimate | str] = {}
+        self._estimates: dict[tuple[str, str], Estimate | str] = {}
 
     def of(self, cell: Cell) -> Estimate | str:
         """The estimate, or why there is none."""
         key = (cell.model.load_key, canonical_json(cell.workload.identity()))
-        if key not in self._known:
-            self._known[key] = self._estimate(cell.model, cell.workload)
-        return self._known[key]
+        if key not in self._estimates:
+            self._estimates[key] = self._estimate(cell.model, cell.workload)
+        return self._estimates[key]
 
     def _estimate(self, model: Model, workload: Workload) -> Estimate | str:
         if not benchmark_class(workload.benchmark).needs_model:
@@ -47,18 +47,18 @@ class MemoryForecast:
                 device=self._device,
                 model_kwargs=model.kwargs,
                 batch=workload.batch_size,
-                length=_length(workload),
+                length=_max_tokens(workload),
             )
         except ValueError as error:
             return str(error)
 
     def _checkpoint(self, model: Model) -> Checkpoint | str:
         if model.load_key not in self._checkpoints:
-            self._checkpoints[model.load_key] = _opened(model)
+            self._checkpoints[model.load_key] = _read_checkpoint_of(model)
         return self._checkpoints[model.load_key]
 
 
-def _opened(model: Model) -> Checkpoint | str:
+def _read_checkpoint_of(model: Model) -> Checkpoint | str:
     try:
         folder = adapter_class(model.adapter).checkpoint(model.source)
         if folder is None:
@@ -68,14 +68,14 @@ def _opened(model: Model) -> Checkpoint | str:
         return str(error)
 
 
-def _length(workload: Workload) -> int | None:
+def _max_tokens(workload: Workload) -> int | None:
     """Tokens of prompt and answer at most: a character is seldom more than one token."""
     benchmark = benchmark_class(workload.benchmark)({**workload.params, **workload.outside})
     longest = benchmark.longest_prompt(workload.subset)
     answer = workload.generation.get("max_new_tokens")
     if longest is None or not isinstance(answer, int):
         return None
-    return longest + answer + _SPECIAL
+    return longest + answer + _SPECIAL_TOKENS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,25 +108,25 @@ def fit(pool: Pool, demands: Sequence[tuple[Cell, int | None]], *, ram: int, cor
             min(1, room // largest) if whole else room // largest for room in rooms
         )
     bound = min(bounds, key=lambda name: bounds[name])
-    place = "on a GPU" if on_gpus else "of memory free"
+    where = "on a GPU" if on_gpus else "of memory free"
     return Fit(
         slots=max(1, bounds[bound]),
         why=f"bounded by {bound}",
-        warnings=_short(
-            min(rooms), largest, pool.slots_per_device if on_gpus else pool.slots, place
+        warnings=_memory_warnings(
+            min(rooms), largest, pool.slots_per_device if on_gpus else pool.slots, where
         ),
     )
 
 
-def _short(room: int, largest: int, asked: int, place: str) -> tuple[str, ...]:
+def _memory_warnings(room: int, largest: int, slots: int, where: str) -> tuple[str, ...]:
     """What to say where `asked` cells at a time take more than there is, or one alone does."""
-    together = min(asked, 1 if largest > room else asked)
+    together = min(slots, 1 if largest > room else slots)
     if not room or together * largest <= room:
         return ()
     cells = "one cell" if together == 1 else f"{together} cells at a time"
     return (
         f"memory is short: {cells} may take {gigabytes(together * largest)}, and there are"
-        f" {gigabytes(room)} {place}",
+        f" {gigabytes(room)} {where}",
     )
 
 
@@ -146,7 +146,7 @@ def recommended(results: Mapping[str, Any], campaign: Campaign | None) -> list[s
     fits: dict[str, bool] = {}
     for cell in campaign.matrix.expand():
         estimate = forecast.of(cell)
-        taken = cell.need.vram or (estimate.total if isinstance(estimate, Estimate) else 0)
-        room = memory >= taken and len(vrams) >= cell.need.gpus
-        fits[cell.model.name] = fits.get(cell.model.name, True) and room
+        needed = cell.need.vram or (estimate.total if isinstance(estimate, Estimate) else 0)
+        enough = memory >= needed and len(vrams) >= cell.need.gpus
+        fits[cell.model.name] = fits.get(cell.model.name, True) and enough
     return [name for name, fitting in fits.items() if fitting]

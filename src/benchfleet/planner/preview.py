@@ -100,7 +100,7 @@ def planned(
 ) -> Plan:
     """The plan for the cells on a machine with so many bytes of RAM free, and so many cores;
     `missing` says why there is no pool, and `placement` what this machine (``""``) may have."""
-    known = {record.fingerprint: record for record in records}
+    known_records = {record.fingerprint: record for record in records}
     ours = {cell.fingerprint: cell for cell in cells}
     times = DurationModel(
         (cell, record.outcome)
@@ -112,50 +112,50 @@ def planned(
     memory = MemoryForecast(pool.devices[0].kind if pool else "cpu")
     rows = []
     for named in with_paths(cells, records):
-        record = known.get(named.cell.fingerprint)
+        record = known_records.get(named.cell.fingerprint)
         state: Standing = record.state if record else "pending"
-        open_ = state in ("pending", "running")
-        barred = ""
-        if open_:
-            off = placement.why_not(named.cell)
-            barred = impossible(named.cell.need, [pool], off) if pool else off.get("", missing)
+        is_open = state in ("pending", "running")
+        reason = ""
+        if is_open:
+            why = placement.why_not(named.cell)
+            reason = impossible(named.cell.need, [pool], why) if pool else why.get("", missing)
         rows.append(
             Row(
                 cell=named.cell,
                 path=named.path,
                 state="reused" if state == "success" else state,
-                impossible=barred,
+                impossible=reason,
                 memory=memory.of(named.cell),
                 expected=times.expected(named.cell, device_type),
             )
         )
-    left = [row for row in rows if row.to_run]
-    demands = [(row.cell, row.bytes_on_a_device) for row in left]
-    found = fit(pool, demands, ram=ram, cores=cores) if pool else None
-    expected = [row.expected for row in left if row.expected]
-    loads = [times.load(model, device_type) for model in {row.cell.model.name for row in left}]
+    remaining = [row for row in rows if row.to_run]
+    demands = [(row.cell, row.bytes_on_a_device) for row in remaining]
+    fitting = fit(pool, demands, ram=ram, cores=cores) if pool else None
+    expected = [row.expected for row in remaining if row.expected]
+    loads = [times.load(model, device_type) for model in {row.cell.model.name for row in remaining}]
     return Plan(
         rows=rows,
         pool=pool,
         ram=ram,
-        fit=found,
-        seconds=wall_time(expected, loads, found.slots) if found and expected else None,
-        unknown=len(left) - len(expected),
+        fit=fitting,
+        seconds=wall_time(expected, loads, fitting.slots) if fitting and expected else None,
+        unknown=len(remaining) - len(expected),
     )
 
 
 def with_paths(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[Named]:
     """Each cell with its path: as the ledger allotted it, or as it would at enrolment."""
     allotted = {record.fingerprint: record.path for record in records}
-    taken = set(allotted.values())
-    above = {parent for path in taken for parent in folders_above(path)}
+    used = set(allotted.values())
+    above = {parent for path in used for parent in folders_above(path)}
     for cell in cells:
         path = allotted.get(cell.fingerprint)
         if path is None:
             path = cell.path(marked=False)
-            if path in taken or path in above or not taken.isdisjoint(folders_above(path)):
+            if path in used or path in above or not used.isdisjoint(folders_above(path)):
                 path = cell.path(marked=True)
-            taken.add(path)
+            used.add(path)
             above.update(folders_above(path))
         yield Named(cell=cell, path=path)
 

@@ -15,15 +15,15 @@ DATA = "entries"  # what the charts call their data
 LOWER, SAME, HIGHER = "#b35806", "#f7f7f7", "#2166ac"  # told apart by colour-blind readers too
 
 _SCHEME = "viridis"
-_LIGHT_FROM = 0.4  # of the scheme: its colours call for black text from there on
-_DARK_FROM = 0.9  # of the largest difference: its colours call for white text from there on
-_ROW = 24  # pixels
-_LETTER = 6.2  # pixels of a cell's text
-_WIDEST = 120  # pixels of a column
-_LONGEST_LABEL = 220  # pixels; the pointer shows the whole name
+_LIGHT_FRACTION = 0.4  # of the scheme: its colours call for black text from there on
+_DARK_FRACTION = 0.9  # of the largest difference: its colours call for white text from there on
+_ROW_PX = 24  # pixels
+_LETTER_PX = 6.2  # pixels of a cell's text
+_MAX_COLUMN_PX = 120  # pixels of a column
+_MAX_LABEL_PX = 220  # pixels; the pointer shows the whole name
 _SLANTED = {"labelAngle": -40, "labelAlign": "left"}
-_MOST_LEVEL = 8  # letters of a config whose name is not slanted
-_TOLD = ("score", "samples", "difference", "interval", "density", "speed")
+_MAX_LEVEL_CHARS = 8  # letters of a config whose name is not slanted
+_TOOLTIP_FIELDS = ("score", "samples", "difference", "interval", "density", "speed")
 
 
 def scores(figure: Figure) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def scores(figure: Figure) -> dict[str, Any]:
     if low == high:
         low, high = low - 0.5, high + 0.5
     colour = alt.Color("mean:Q", legend=None).scale(scheme=_SCHEME, domain=[low, high])
-    light = alt.datum.mean > low + _LIGHT_FROM * (high - low)
+    light = alt.datum.mean > low + _LIGHT_FRACTION * (high - low)
     return _heat_map(figure, "mean", figure.columns, colour, light)
 
 
@@ -50,7 +50,7 @@ def differences(figure: Figure) -> dict[str, Any] | None:
     colour = alt.Color("change:Q", legend=None).scale(
         domain=[-reach, 0, reach], range=[LOWER, SAME, HIGHER], interpolate="lab"
     )
-    light = (abs(alt.datum.change) < _DARK_FROM * reach) | ~alt.datum.sure
+    light = (abs(alt.datum.change) < _DARK_FRACTION * reach) | ~alt.datum.sure
     return _heat_map(figure, "change", figure.others, colour, light)
 
 
@@ -69,10 +69,10 @@ def _heat_map(
     import altair as alt
 
     text = f"{value}_text"
-    level = max(map(len, columns)) <= _MOST_LEVEL
+    level = max(map(len, columns)) <= _MAX_LEVEL_CHARS
     written = [entry[text] for entry in figure.entries if text in entry]
     longest = max(map(len, [*written, *(columns if level else ())]))
-    place = alt.Chart(alt.NamedData(name=DATA)).encode(
+    base = alt.Chart(alt.NamedData(name=DATA)).encode(
         x=alt.X("column:N", title=None)
         .scale(domain=list(columns), paddingInner=0.04)
         .axis(orient="top", **({"labelAngle": 0} if level else _SLANTED)),
@@ -80,11 +80,11 @@ def _heat_map(
         tooltip=[
             alt.Tooltip("row:N", title=figure.kind),
             alt.Tooltip("column:N", title="config"),
-            *(f"{name}:N" for name in _TOLD),
+            *(f"{name}:N" for name in _TOOLTIP_FIELDS),
         ],
     )
-    cells = place.transform_filter(f"isValid(datum.{value})")
-    without = place.transform_filter(f"!isValid(datum.{value}) && isValid(datum.{text})")
+    cells = base.transform_filter(f"isValid(datum.{value})")
+    without = base.transform_filter(f"!isValid(datum.{value}) && isValid(datum.{text})")
     layers = [
         cells.mark_rect().encode(color=colour),
         cells.mark_text(fontSize=11).encode(
@@ -100,13 +100,14 @@ def _heat_map(
     chart = (
         alt.layer(*layers)
         .properties(
-            width=alt.Step(min(_WIDEST, round(14 + _LETTER * longest))), height=alt.Step(_ROW)
+            width=alt.Step(min(_MAX_COLUMN_PX, round(14 + _LETTER_PX * longest))),
+            height=alt.Step(_ROW_PX),
         )
         .configure(font="system-ui, sans-serif", background="transparent")
         .configure_view(stroke=None)
         .configure_axis(
             labelColor="currentColor",
-            labelLimit=_LONGEST_LABEL,
+            labelLimit=_MAX_LABEL_PX,
             labelFontSize=12,
             domain=False,
             ticks=False,

@@ -62,8 +62,8 @@ def to_csv(comparison: Comparison) -> str:
 
 
 def _row(entry: Entry, baseline: str) -> dict[str, Any]:
-    found = entry.difference or _NONE
-    low, high = found.interval or (None, None)
+    difference = entry.difference or _NONE
+    low, high = difference.interval or (None, None)
     return {
         "model": _named(entry.model),
         "config": _named(entry.config),
@@ -72,14 +72,14 @@ def _row(entry: Entry, baseline: str) -> dict[str, Any]:
         "stderr": entry.stderr,
         "samples": entry.samples,
         "baseline": _named(baseline),
-        "difference": found.difference,
-        "difference_stderr": found.stderr,
+        "difference": difference.difference,
+        "difference_stderr": difference.stderr,
         "difference_low": low,
         "difference_high": high,
-        "difference_n": found.n if entry.difference else None,
-        "p_value": found.p_value,
-        "adjusted_p": found.adjusted_p,
-        "sure": str(found.sure).lower() if entry.difference else None,
+        "difference_n": difference.n if entry.difference else None,
+        "p_value": difference.p_value,
+        "adjusted_p": difference.adjusted_p,
+        "sure": str(difference.sure).lower() if entry.difference else None,
         "density": entry.density,
         "tokens_per_second": entry.tokens_per_second,
         **_spent(entry.spent),

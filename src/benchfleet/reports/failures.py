@@ -70,9 +70,9 @@ def grouped_failures(records: Iterable[CellRecord]) -> tuple[FailureGroup, ...]:
     for record in records:
         if record.state in {"failed", "partial"}:
             failure = _failure(record)
-            place = (failure.stage, failure.kind) if failure else ("unknown", "error")
+            key = (failure.stage, failure.kind) if failure else ("unknown", "error")
             pattern = _PARTICULAR.sub("#", failure.message.partition("\n")[0]) if failure else ""
-            groups.setdefault((*place, pattern, _in_scoring(record)), []).append(record)
+            groups.setdefault((*key, pattern, _in_scoring(record)), []).append(record)
     return tuple(
         _group(stage, kind, members)
         for (stage, kind, _, _), members in sorted(groups.items(), key=lambda group: -len(group[1]))

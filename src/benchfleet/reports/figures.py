@@ -45,9 +45,9 @@ class Figure:
 def figures(comparison: Comparison) -> Iterator[Figure]:
     """The figures of a comparison, without those that would show no score."""
     for benchmarks in _grouped(comparison):
-        found = [entry for entry in comparison.entries if entry.benchmark in benchmarks]
-        if any(entry.mean is not None for entry in found):
-            yield _figure(comparison, benchmarks, found)
+        entries = [entry for entry in comparison.entries if entry.benchmark in benchmarks]
+        if any(entry.mean is not None for entry in entries):
+            yield _figure(comparison, benchmarks, entries)
 
 
 def _grouped(comparison: Comparison) -> Iterator[tuple[str, ...]]:
@@ -61,77 +61,81 @@ def _grouped(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     yield from map(tuple, scales.values())
 
 
-def _figure(comparison: Comparison, benchmarks: Sequence[str], found: Sequence[Entry]) -> Figure:
-    places = wording.decimals(comparison, benchmarks[0])
+def _figure(comparison: Comparison, benchmarks: Sequence[str], entries: Sequence[Entry]) -> Figure:
+    decimals = wording.decimals(comparison, benchmarks[0])
     kind: Literal["model", "benchmark"] = "model" if len(comparison.models) > 1 else "benchmark"
-    rows = _labels(getattr(entry, kind) for entry in found)
-    present = {entry.config for entry in found}
+    rows = _labels(getattr(entry, kind) for entry in entries)
+    present, base = {entry.config for entry in entries}, comparison.baseline
     columns = _labels(name for name in comparison.configs if name in present)
-    means = [entry.mean for entry in found if entry.mean is not None]
+    means = [entry.mean for entry in entries if entry.mean is not None]
     return Figure(
         title=wording.listed(benchmarks),
         kind=kind,
         rows=tuple(rows.values()),
         columns=tuple(columns.values()),
-        others=tuple(label for name, label in columns.items() if name != comparison.baseline),
+        others=tuple(label for name, label in columns.items() if name != base),
         entries=tuple(
             {
                 "row": rows[getattr(entry, kind)],
                 "column": columns[entry.config],
-                **_told(entry, places),
-                **_scored(entry, places),
-                **({} if entry.config == comparison.baseline else _changed(entry, places)),
+                **_tooltip(entry, decimals),
+                **_score_fields(entry, decimals),
+                **(
+                    {}
+                    if entry.config == comparison.baseline
+                    else _difference_fields(entry, decimals)
+                ),
             }
-            for entry in found
+            for entry in entries
         ),
-        lowest=wording.number(min(means), places),
-        highest=wording.number(max(means), places),
+        lowest=wording.number(min(means), decimals),
+        highest=wording.number(max(means), decimals),
     )
 
 
 def _labels(names: Iterable[str]) -> dict[str, str]:
     """Each name in one line; names that look alike then are numbered."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for name in dict.fromkeys(names):
-        shown = label = wording.one_line(name)
+        line = label = wording.one_line(name)
         number = 1
-        while label in found.values():
+        while label in labels.values():
             number += 1
-            label = f"{shown} ({number})"
-        found[name] = label
-    return found
+            label = f"{line} ({number})"
+        labels[name] = label
+    return labels
 
 
-def _told(entry: Entry, places: int) -> dict[str, Any]:
-    lacking = wording.shortfall(entry)
+def _tooltip(entry: Entry, decimals: int) -> dict[str, Any]:
+    missing = wording.shortfall(entry)
     return {
-        "score": wording.score(entry, places) + (f" ({lacking})" if lacking else ""),
+        "score": wording.score(entry, decimals) + (f" ({missing})" if missing else ""),
         "samples": entry.samples,
-        "difference": wording.difference(entry, places) or wording.UNMEASURED,
-        "interval": wording.interval(entry, places) or wording.UNMEASURED,
+        "difference": wording.difference(entry, decimals) or wording.UNMEASURED,
+        "interval": wording.interval(entry, decimals) or wording.UNMEASURED,
         "density": wording.density(entry) or wording.UNMEASURED,
         "speed": wording.speed(entry) or wording.UNMEASURED,
     }
 
 
-def _scored(entry: Entry, places: int) -> dict[str, Any]:
+def _score_fields(entry: Entry, decimals: int) -> dict[str, Any]:
     """The mean, or the state that stands for it."""
     if entry.mean is None:
         return {"mean_text": next(state for state in _WORST_FIRST if state in entry.states)}
-    lacking = "*" if wording.shortfall(entry) else ""
-    return {"mean": entry.mean, "mean_text": wording.number(entry.mean, places) + lacking}
+    mark = "*" if wording.shortfall(entry) else ""
+    return {"mean": entry.mean, "mean_text": wording.number(entry.mean, decimals) + mark}
 
 
-def _changed(entry: Entry, places: int) -> dict[str, Any]:
+def _difference_fields(entry: Entry, decimals: int) -> dict[str, Any]:
     """The difference to the baseline, or what stands for it."""
-    found = entry.difference
+    difference = entry.difference
     if entry.mean is None:
-        return {"change_text": _scored(entry, places)["mean_text"]}
-    if found is None or found.difference is None:
+        return {"change_text": _score_fields(entry, decimals)["mean_text"]}
+    if difference is None or difference.difference is None:
         return {"change_text": wording.UNMEASURED}
-    text = wording.number(found.difference, places, signed=True)
+    text = wording.number(difference.difference, decimals, signed=True)
     return {
-        "change": found.difference,
-        "change_text": text + ("" if found.sure else wording.NOT_SURE),
-        "sure": found.sure,
+        "change": difference.difference,
+        "change_text": text + ("" if difference.sure else wording.NOT_SURE),
+        "sure": difference.sure,
     }

@@ -51,9 +51,9 @@ def page_tables(comparison: Comparison) -> dict[str, Grid | None]:
 
 def leaders(comparison: Comparison) -> Grid:
     """Which config leads each model × benchmark; one row for each model."""
-    found = {(winner.model, winner.benchmark): winner for winner in comparison.winners}
+    winner_of = {(winner.model, winner.benchmark): winner for winner in comparison.winners}
     rows = {
-        model: [_leader(found.get((model, name))) for name in comparison.benchmarks]
+        model: [_leader(winner_of.get((model, name))) for name in comparison.benchmarks]
         for model in comparison.models
     }
     return Grid(
@@ -66,8 +66,8 @@ def _leader(winner: Winner | None) -> Cell:
     if winner is None:
         return Cell()
     better = f"{wording.HIGHER} {len(winner.better_than)}" if winner.better_than else ""
-    alike = len(winner.not_told_apart_from) + len(winner.not_compared_with)
-    counts = (better, f"{wording.NOT_SURE} {alike}" if alike else "")
+    others = len(winner.not_different_from) + len(winner.not_compared_with)
+    counts = (better, f"{wording.NOT_SURE} {others}" if others else "")
     return Cell(
         name=winner.config,
         text=" ".join(filter(None, counts)) or "alone",
@@ -76,17 +76,17 @@ def _leader(winner: Winner | None) -> Cell:
 
 
 def _by_benchmark(
-    comparison: Comparison, shown: Callable[[Entry, int], Cell | None]
+    comparison: Comparison, render: Callable[[Entry, int], Cell | None]
 ) -> Grid | None:
-    places = {name: wording.decimals(comparison, name) for name in comparison.benchmarks}
+    decimals = {name: wording.decimals(comparison, name) for name in comparison.benchmarks}
     groups = []
     for model in comparison.models:
         rows = {}
         for config in comparison.configs:
-            entries = [comparison.places.get((model, config, name)) for name in places]
+            entries = [comparison.entry_at.get((model, config, name)) for name in decimals]
             cells = [
-                shown(entry, decimals) if entry else None
-                for entry, decimals in zip(entries, places.values(), strict=True)
+                render(entry, digits) if entry else None
+                for entry, digits in zip(entries, decimals.values(), strict=True)
             ]
             if any(cells):
                 rows[config] = [cell or Cell() for cell in cells]
@@ -95,26 +95,30 @@ def _by_benchmark(
     return Grid(head=comparison.benchmarks, groups=groups) if groups else None
 
 
-def _score(entry: Entry, places: int) -> Cell:
-    lacking = wording.shortfall(entry)
-    text = wording.score(entry, places) + (f" ({lacking})" if lacking else "")
-    return Cell(text=text, mark="state" if entry.mean is None or lacking else "")
+def _score(entry: Entry, decimals: int) -> Cell:
+    missing = wording.shortfall(entry)
+    text = wording.score(entry, decimals) + (f" ({missing})" if missing else "")
+    return Cell(text=text, mark="state" if entry.mean is None or missing else "")
 
 
-def _difference(entry: Entry, places: int) -> Cell | None:
-    found = entry.difference
-    text = wording.difference(entry, places)
-    if found is None or not text:
+def _difference(entry: Entry, decimals: int) -> Cell | None:
+    difference = entry.difference
+    text = wording.difference(entry, decimals)
+    if difference is None or not text:
         return None
-    interval = wording.interval(entry, places)
+    interval = wording.interval(entry, decimals)
     return Cell(
         text=text,
-        mark="higher" if found.surely_higher else "lower" if found.surely_lower else "unsure",
-        hint=f"{interval} on {counted(found.n, 'value')}" if interval else "",
+        mark="higher"
+        if difference.significantly_higher
+        else "lower"
+        if difference.significantly_lower
+        else "unsure",
+        hint=f"{interval} on {counted(difference.n, 'value')}" if interval else "",
     )
 
 
-def _cost(entry: Entry, places: int) -> Cell | None:
+def _cost(entry: Entry, decimals: int) -> Cell | None:
     text = " · ".join(filter(None, (wording.density(entry), wording.speed(entry))))
     return Cell(text=text) if text else None
 

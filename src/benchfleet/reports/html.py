@@ -24,8 +24,8 @@ from .grids import leaders, page_tables
 from .tables import Comparison
 
 _NEEDS = ("altair", "jinja2", "vl_convert")
-_MOST_CELLS = 20
-_MOST_VERDICTS = 12  # sentences; of more, a table comes first
+_MAX_CELLS = 20
+_MAX_VERDICTS = 12  # sentences; of more, a table comes first
 
 
 def render(comparison: Comparison, *, title: str) -> str:
@@ -33,10 +33,10 @@ def render(comparison: Comparison, *, title: str) -> str:
 
     Raises `MissingExtra` without the packages of the extra ``report``.
     """
-    lacking = [need for need in _NEEDS if find_spec(need) is None]
-    if lacking:
+    missing = [need for need in _NEEDS if find_spec(need) is None]
+    if missing:
         raise MissingExtra(
-            f"an HTML report needs {', '.join(lacking)}; pip install 'benchfleet[report]'"
+            f"an HTML report needs {', '.join(missing)}; pip install 'benchfleet[report]'"
         )
     drawn = [
         {"figure": one, "scores": charts.scores(one), "differences": charts.differences(one)}
@@ -49,22 +49,22 @@ def render(comparison: Comparison, *, title: str) -> str:
             comparison=comparison,
             wording=wording,
             line=wording.one_line,
-            most_cells=_MOST_CELLS,
+            most_cells=_MAX_CELLS,
             style=_trusted(_resource("page.css")),
             script=_trusted(script),
             script_digest=_trusted(_digest(script)),
             data=_trusted(_embedded(drawn)),
             figures=drawn,
             version=benchfleet.__version__,
-            **_words(comparison),
+            **_texts(comparison),
             **page_tables(comparison),
         )
     )
 
 
-def _words(comparison: Comparison) -> dict[str, Any]:
-    verdicts = [_trusted(said) for said in wording.verdicts(comparison, _name)]
-    many = len(verdicts) > _MOST_VERDICTS
+def _texts(comparison: Comparison) -> dict[str, Any]:
+    verdicts = [_trusted(sentence) for sentence in wording.verdicts(comparison, _name)]
+    many = len(verdicts) > _MAX_VERDICTS
     bill = spending.total(comparison.spent)
     return {
         "verdicts": verdicts,

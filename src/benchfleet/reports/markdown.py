@@ -11,9 +11,11 @@ from benchfleet.domain.humanize import counted, duration
 from . import spending, wording
 from .tables import Comparison, Entry
 
-_LONGEST_MESSAGE = 500
-_MOST_CELLS = 20
-_MEANT = re.compile(r"([\\`*\[\]|~#!])|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word means nothing
+_MAX_MESSAGE_CHARS = 500
+_MAX_CELLS = 20
+_SPECIAL = re.compile(
+    r"([\\`*\[\]|~#!])|(?<![^\W_])_|_(?![^\W_])"
+)  # a _ within a word means nothing
 
 
 def render(comparison: Comparison, *, title: str) -> str:
@@ -23,15 +25,15 @@ def render(comparison: Comparison, *, title: str) -> str:
 
 def escaped(text: str) -> str:
     """Text of unknown origin as Markdown that shows it and means nothing else."""
-    shown = html.escape(wording.one_line(text), quote=False)
-    return _MEANT.sub(lambda found: f"\\{found.group()}", shown).replace("://", ":&#47;/")
+    line = html.escape(wording.one_line(text), quote=False)
+    return _SPECIAL.sub(lambda match: f"\\{match.group()}", line).replace("://", ":&#47;/")
 
 
 def code(text: str) -> str:
     """Text of unknown origin as a code span, fenced by more backticks than it holds."""
-    line = wording.one_line(text, _LONGEST_MESSAGE)
-    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
-    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line or ' '}{fence}"
+    line = wording.one_line(text, _MAX_MESSAGE_CHARS)
+    ticks = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
+    return f"{ticks} {line} {ticks}" if "`" in line else f"{ticks}{line or ' '}{ticks}"
 
 
 def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
@@ -40,7 +42,7 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
     yield f"{wording.counts(comparison)}."
     if comparison.winners:
         yield "## What won"
-        yield "\n".join(f"- {said}" for said in wording.verdicts(comparison, escaped))
+        yield "\n".join(f"- {sentence}" for sentence in wording.verdicts(comparison, escaped))
     if comparison.entries:
         yield "## Scores"
         yield _table(comparison, _score)
@@ -78,29 +80,29 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
         yield "\n".join(f"- {escaped(note)}" for note in comparison.notes)
 
 
-def _table(comparison: Comparison, shown: Callable[[Entry, int], str]) -> str:
+def _table(comparison: Comparison, render: Callable[[Entry, int], str]) -> str:
     """Model × config rows by benchmark columns; rows of which nothing is shown are left out."""
-    places = {name: wording.decimals(comparison, name) for name in comparison.benchmarks}
+    decimals = {name: wording.decimals(comparison, name) for name in comparison.benchmarks}
     rows = []
     for model in comparison.models:
         for config in comparison.configs:
-            entries = [comparison.places.get((model, config, name)) for name in places]
+            entries = [comparison.entry_at.get((model, config, name)) for name in decimals]
             texts = [
-                shown(entry, decimals) if entry else ""
-                for entry, decimals in zip(entries, places.values(), strict=True)
+                render(entry, digits) if entry else ""
+                for entry, digits in zip(entries, decimals.values(), strict=True)
             ]
             if any(texts):
                 filled = [text or wording.UNMEASURED for text in texts]
                 rows.append([escaped(model), escaped(config), *filled])
-    return _drawn(["model", "config", *map(escaped, places)], rows, names=2)
+    return _pipe_table(["model", "config", *map(escaped, decimals)], rows, names=2)
 
 
-def _score(entry: Entry, places: int) -> str:
-    lacking = wording.shortfall(entry)
-    return wording.score(entry, places) + (f" ({lacking})" if lacking else "")
+def _score(entry: Entry, decimals: int) -> str:
+    missing = wording.shortfall(entry)
+    return wording.score(entry, decimals) + (f" ({missing})" if missing else "")
 
 
-def _cost(entry: Entry, places: int) -> str:
+def _cost(entry: Entry, decimals: int) -> str:
     density = wording.density(entry)
     cost = (density and f"density {density}", wording.speed(entry))
     return ", ".join(filter(None, cost))
@@ -109,8 +111,8 @@ def _cost(entry: Entry, places: int) -> str:
 def _failures(comparison: Comparison) -> Iterator[str]:
     for group in comparison.failures:
         what = f"{escaped(group.stage)}: {escaped(group.kind)}"
-        named = ", ".join(code(cell) for cell in group.cells[:_MOST_CELLS])
-        more = len(group.cells) - _MOST_CELLS
+        named = ", ".join(code(cell) for cell in group.cells[:_MAX_CELLS])
+        more = len(group.cells) - _MAX_CELLS
         yield f"- **{what}** ({counted(len(group.cells), 'cell')}): {code(group.message)}"
         yield f"  - What to do: {escaped(group.way_out)}"
         yield f"  - Cells: {named}{f' and {more} more' if more > 0 else ''}"
@@ -129,7 +131,7 @@ def _time(comparison: Comparison) -> str:
                 *(duration(named.get(stage, 0.0)) for stage in stages),
             ]
         )
-    return _drawn(["model", "config", *map(escaped, stages)], rows, names=2)
+    return _pipe_table(["model", "config", *map(escaped, stages)], rows, names=2)
 
 
 def _spent(comparison: Comparison) -> str:
@@ -142,10 +144,10 @@ def _spent(comparison: Comparison) -> str:
         ]
         for n, spent in enumerate(comparison.spent)
     ]
-    return _drawn(["model", "config", *columns], rows, names=2)
+    return _pipe_table(["model", "config", *columns], rows, names=2)
 
 
-def _drawn(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
+def _pipe_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> str:
     """A pipe table; the first `names` columns to the left, the others to the right."""
     rule = ["---"] * names + ["---:"] * (len(head) - names)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))

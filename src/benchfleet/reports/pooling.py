@@ -70,11 +70,11 @@ class Pool:
         if not by_sample:
             self.values = {(repeat, _HEADLINE): headline for repeat, headline, _ in self.scored}
             return
-        asked: dict[str, list[float]] = {}
+        scores_of: dict[str, list[float]] = {}
         for _, _, samples in self.scored:
             for name, value in samples.items():
-                asked.setdefault(name, []).append(value)
-        self.values = {(0, name): mean(values) for name, values in asked.items()}
+                scores_of.setdefault(name, []).append(value)
+        self.values = {(0, name): mean(values) for name, values in scores_of.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +107,12 @@ def pooled(
     scores: Scores,
 ) -> list[Row]:
     """A row for each model × benchmark, in the campaign's order."""
-    places: dict[tuple[str, str], dict[str, Pool]] = {}
+    pools_of: dict[tuple[str, str], dict[str, Pool]] = {}
     for cell, record in pairs:
-        pools = places.setdefault((cell.model.name, columns[cell.fingerprint]), {})
+        pools = pools_of.setdefault((cell.model.name, columns[cell.fingerprint]), {})
         pools.setdefault(cell.config.name, Pool()).add(cell, record, scores)
     rows = []
-    for (model, benchmark), pools in places.items():
+    for (model, benchmark), pools in pools_of.items():
         by_sample = all(pool.is_mean_of_samples() for pool in pools.values())
         for pool in pools.values():
             pool.settle(by_sample=by_sample)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from .pooling import Row
 from .statistics import Difference, holm, mean, paired_difference
 
-Place = tuple[str, str, str]  # model, benchmark, config
+PairKey = tuple[str, str, str]  # model, benchmark, config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Winner:
     benchmark: str
     config: str
     better_than: tuple[str, ...]  # surely
-    not_told_apart_from: tuple[str, ...]
+    not_different_from: tuple[str, ...]
     not_compared_with: tuple[str, ...]  # fewer than two samples are shared
     without_result: tuple[str, ...]
     ties: bool  # all that have a result have the same mean
@@ -34,24 +34,24 @@ class Winner:
     @property
     def is_sure(self) -> bool:
         """It is surely better than every other config that has a result."""
-        others = self.not_told_apart_from or self.not_compared_with
+        others = self.not_different_from or self.not_compared_with
         return bool(self.better_than) and not others
 
 
-def against_baseline(rows: Sequence[Row], baseline: str) -> dict[Place, Difference]:
+def against_baseline(rows: Sequence[Row], baseline: str) -> dict[PairKey, Difference]:
     """Every config with values less the baseline, where the baseline has values too."""
-    found = {}
+    differences = {}
     for row in rows:
         values = row.measured()
         for config in values:
             if config != baseline and baseline in values:
-                place = (row.model, row.benchmark, config)
-                found[place] = paired_difference(values[config], values[baseline])
-    return _corrected(found, family=None)
+                key = (row.model, row.benchmark, config)
+                differences[key] = paired_difference(values[config], values[baseline])
+    return _corrected(differences, family=None)
 
 
 def winners(
-    rows: Sequence[Row], baseline: str, planned: Mapping[Place, Difference]
+    rows: Sequence[Row], baseline: str, planned: Mapping[PairKey, Difference]
 ) -> tuple[Winner, ...]:
     """The leader of each row that has values; `planned` holds the differences to the baseline."""
     led = [(row, _leader(row, baseline)) for row in rows if row.measured()]
@@ -86,32 +86,32 @@ def _winner(
     row: Row,
     leader: str,
     baseline: str,
-    planned: Mapping[Place, Difference],
-    unplanned: Mapping[Place, Difference],
+    planned: Mapping[PairKey, Difference],
+    unplanned: Mapping[PairKey, Difference],
 ) -> Winner:
     measured = row.measured()
     better: list[str] = []
-    alike: list[str] = []
+    equal: list[str] = []
     unknown: list[str] = []
     for config in measured:
         if config == leader:
             continue
         if leader == baseline:
-            found = planned[row.model, row.benchmark, config]
-            beaten = found.surely_lower
+            pair = planned[row.model, row.benchmark, config]
+            beaten = pair.significantly_lower
         elif config == baseline:
-            found = planned[row.model, row.benchmark, leader]
-            beaten = found.surely_higher
+            pair = planned[row.model, row.benchmark, leader]
+            beaten = pair.significantly_higher
         else:
-            found = unplanned[row.model, row.benchmark, config]
-            beaten = found.surely_higher
-        (unknown if found.p_value is None else better if beaten else alike).append(config)
+            pair = unplanned[row.model, row.benchmark, config]
+            beaten = pair.significantly_higher
+        (unknown if pair.p_value is None else better if beaten else equal).append(config)
     return Winner(
         model=row.model,
         benchmark=row.benchmark,
         config=leader,
         better_than=tuple(better),
-        not_told_apart_from=tuple(alike),
+        not_different_from=tuple(equal),
         not_compared_with=tuple(unknown),
         without_result=tuple(config for config in row.pools if config not in measured),
         ties=len(measured) > 1 and len(set(_means(row).values())) == 1,
@@ -119,12 +119,12 @@ def _winner(
 
 
 def _corrected(
-    differences: Mapping[Place, Difference], *, family: int | None
-) -> dict[Place, Difference]:
+    differences: Mapping[PairKey, Difference], *, family: int | None
+) -> dict[PairKey, Difference]:
     """The same with Holm's correction; those without a p-value stay as they are."""
-    tested = {place: d.p_value for place, d in differences.items() if d.p_value is not None}
+    tested = {key: d.p_value for key, d in differences.items() if d.p_value is not None}
     adjusted = dict(zip(tested, holm([*tested.values()], family=family), strict=True))
     return {
-        place: replace(difference, adjusted_p=adjusted.get(place))
-        for place, difference in differences.items()
+        key: replace(difference, adjusted_p=adjusted.get(key))
+        for key, difference in differences.items()
     }

@@ -11,8 +11,8 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, sized
 from benchfleet.domain.usage import UsageTotal
 
-_WATT_HOUR = 3600.0  # joules
-_WHOLE = 0.995  # of the GPU time: as good as all of it
+_JOULES_PER_WATT_HOUR = 3600.0  # joules
+_COMPLETE_SHARE = 0.995  # of the GPU time: as good as all of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class Spent:
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
         peaks = {"peak_ram_bytes": self.ram, "peak_gpu_memory_bytes": self.gpu_memory}
-        told = {name: size for name, size in peaks.items() if size}
-        return {"model": self.model, "config": self.config, **self.bill.to_dict(), **told}
+        measured = {name: size for name, size in peaks.items() if size}
+        return {"model": self.model, "config": self.config, **self.bill.to_dict(), **measured}
 
 
 def spending(
@@ -39,8 +39,8 @@ def spending(
     cells: dict[tuple[str, str], list[tuple[Cell, CellRecord | None]]] = {}
     for cell, record in pairs:
         cells.setdefault((cell.model.name, cell.config.name), []).append((cell, record))
-    found = [spent_on(model, config, some, bills) for (model, config), some in cells.items()]
-    return tuple(spent for spent in found if spent.bill.attempts)
+    totals = [spent_on(model, config, some, bills) for (model, config), some in cells.items()]
+    return tuple(spent for spent in totals if spent.bill.attempts)
 
 
 def spent_on(
@@ -66,10 +66,10 @@ def spent_on(
 
 def total(spent: Iterable[Spent]) -> UsageTotal:
     """All of it."""
-    found = UsageTotal()
+    everything = UsageTotal()
     for one in spent:
-        found.take(one.bill)
-    return found
+        everything.take(one.bill)
+    return everything
 
 
 def columns(spent: Sequence[Spent]) -> dict[str, list[str]]:
@@ -103,20 +103,20 @@ def in_all(bill: UsageTotal) -> str:
 
 def remarks(bill: UsageTotal) -> list[str]:
     """What the numbers lack."""
-    found = []
+    sentences = []
     if bill.untold:
-        found.append(
+        sentences.append(
             f"Of {bill.untold} of {counted(bill.attempts, 'attempt')} time and money are "
             "not known, since their runner died or was an older benchfleet."
         )
     if bill.costs and bill.unpriced:
-        found.append(
+        sentences.append(
             f"{bill.unpriced} of {counted(bill.attempts, 'attempt')} ran where no price is known."
         )
-    if bill.metered and bill.metered < _WHOLE * bill.gpu_seconds:
+    if bill.metered and bill.metered < _COMPLETE_SHARE * bill.gpu_seconds:
         share = f"{100 * bill.metered / bill.gpu_seconds:.0f} %"
-        found.append(f"The energy is that of {share} of the GPU time; the rest is not known.")
-    return found
+        sentences.append(f"The energy is that of {share} of the GPU time; the rest is not known.")
+    return sentences
 
 
 def hours(seconds: float) -> str:
@@ -131,8 +131,8 @@ def energy(bill: UsageTotal) -> str:
     """``812 J``, ``12.3 Wh``, ``1.23 kWh``; with ≥ where a part was not measured; or empty."""
     if not bill.metered:
         return ""
-    at_least = "" if bill.metered >= _WHOLE * bill.gpu_seconds else "≥ "
-    watt_hours = bill.joules / _WATT_HOUR
+    at_least = "" if bill.metered >= _COMPLETE_SHARE * bill.gpu_seconds else "≥ "
+    watt_hours = bill.joules / _JOULES_PER_WATT_HOUR
     if watt_hours < 1:
         return f"{at_least}{bill.joules:.0f} J"
     if watt_hours < 1000:

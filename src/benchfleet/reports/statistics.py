@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 CONFIDENCE = 0.95
 SIGNIFICANCE = 1 - CONFIDENCE
 
-_NEARLY_NORMAL = 10_000  # degrees of freedom from which Student's t is read as a normal
-_TERMS = 200  # of the continued fraction; it needs about √(degrees of freedom)
-_ROUNDING = 1e-12  # of the largest score: differences below it are noise of the arithmetic
+_NORMAL_FROM_FREEDOM = 10_000  # degrees of freedom from which Student's t is read as a normal
+_MAX_TERMS = 200  # of the continued fraction; it needs about √(degrees of freedom)
+_RELATIVE_NOISE = 1e-12  # of the largest score: differences below it are noise of the arithmetic
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -40,19 +40,19 @@ class Difference:
         object.__setattr__(self, "sure", p is not None and p < SIGNIFICANCE)
 
     @property
-    def surely_higher(self) -> bool:
+    def significantly_higher(self) -> bool:
         """Ours is above the baseline, and sure to be."""
         return self.sure and self.difference is not None and self.difference > 0
 
     @property
-    def surely_lower(self) -> bool:
+    def significantly_lower(self) -> bool:
         """Ours is below the baseline, and sure to be."""
         return self.sure and self.difference is not None and self.difference < 0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**found, "interval": list(self.interval) if self.interval else None}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**values, "interval": list(self.interval) if self.interval else None}
 
 
 def mean(values: Sequence[float]) -> float:
@@ -86,7 +86,7 @@ def paired_difference(ours: Mapping[_Key, float], baseline: Mapping[_Key, float]
     stderr = standard_error(differences)
     if stderr is None:
         return Difference(n=n, difference=middle)
-    noise = _ROUNDING * max(max(abs(ours[key]), abs(baseline[key])) for key in shared)
+    noise = _RELATIVE_NOISE * max(max(abs(ours[key]), abs(baseline[key])) for key in shared)
     if stderr == 0 or max(differences) - min(differences) <= noise:
         equal = abs(middle) <= noise
         p_value = 1.0 if equal else 2.0 ** (1 - n)
@@ -114,9 +114,9 @@ def holm(p_values: Sequence[float], *, family: int | None = None) -> list[float]
         raise ValueError(f"a family of {size} cannot hold {len(p_values)} comparisons")
     adjusted = [0.0] * len(p_values)
     highest = 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, (size - rank) * p_values[place]))
-        adjusted[place] = highest
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        highest = max(highest, min(1.0, (size - rank) * p_values[index]))
+        adjusted[index] = highest
     return adjusted
 
 
@@ -125,7 +125,7 @@ def two_sided_p(t: float, freedom: int) -> float:
     Raises ValueError for less than one."""
     if freedom < 1:
         raise ValueError(f"Student's t needs a degree of freedom; {freedom} is none")
-    if freedom >= _NEARLY_NORMAL:
+    if freedom >= _NORMAL_FROM_FREEDOM:
         return math.erfc(abs(t) / math.sqrt(2))
     square = t * t
     if math.isinf(square):
@@ -161,7 +161,7 @@ def _incomplete_beta(a: float, b: float, x: float, y: float) -> float:
     if x > (a + 1) / (a + b + 2):
         return 1 - _incomplete_beta(b, a, y, x)
     value = 1.0
-    for term in range(_TERMS, 0, -1):
+    for term in range(_MAX_TERMS, 0, -1):
         m = term // 2
         if term % 2:
             weight = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))

@@ -88,7 +88,7 @@ class Comparison:
     notes: tuple[str, ...]  # what a reader should know before trusting the numbers
 
     @cached_property
-    def places(self) -> Mapping[tuple[str, str, str], Entry]:
+    def entry_at(self) -> Mapping[tuple[str, str, str], Entry]:
         """The entries by model, config and benchmark; what the matrix leaves out is absent."""
         return {(entry.model, entry.config, entry.benchmark): entry for entry in self.entries}
 
@@ -122,40 +122,40 @@ def compare(
     `UnknownName` where no config has the baseline's name.
     """
     cells = list(dict.fromkeys(cells))
-    held = {record.fingerprint: record for record in records}
-    pairs = [(cell, held.get(cell.fingerprint)) for cell in cells]
-    known = [record for _, record in pairs if record]
+    record_of = {record.fingerprint: record for record in records}
+    pairs = [(cell, record_of.get(cell.fingerprint)) for cell in cells]
+    known_records = [record for _, record in pairs if record]
     columns = column_names(cells)
-    base = _baseline(cells, baseline)
+    baseline_name = _baseline(cells, baseline)
     rows = pooled(pairs, columns, scores)
-    planned = against_baseline(rows, base)
-    of: dict[tuple[str, str, str], list[tuple[Cell, CellRecord | None]]] = {}
+    planned = against_baseline(rows, baseline_name)
+    members: dict[tuple[str, str, str], list[tuple[Cell, CellRecord | None]]] = {}
     for cell, record in pairs:
-        of.setdefault((cell.model.name, cell.config.name, columns[cell.fingerprint]), []).append(
-            (cell, record)
-        )
+        members.setdefault(
+            (cell.model.name, cell.config.name, columns[cell.fingerprint]), []
+        ).append((cell, record))
     return Comparison(
-        baseline=base,
+        baseline=baseline_name,
         models=tuple(dict.fromkeys(cell.model.name for cell in cells)),
         configs=tuple(dict.fromkeys(cell.config.name for cell in cells)),
         benchmarks=tuple(dict.fromkeys(columns.values())),
-        counts=counts(known, total=len(cells)),
+        counts=counts(known_records, total=len(cells)),
         entries=tuple(
             _entry(
                 row,
                 config,
                 pool,
                 planned.get((row.model, row.benchmark, config)),
-                spent_on(row.model, config, of[row.model, config, row.benchmark], bills or {}),
+                spent_on(row.model, config, members[row.model, config, row.benchmark], bills or {}),
             )
             for row in rows
             for config, pool in row.pools.items()
         ),
-        winners=winners(rows, base, planned),
-        failures=grouped_failures(known),
+        winners=winners(rows, baseline_name, planned),
+        failures=grouped_failures(known_records),
         time=_time(pairs),
         spent=spending(pairs, bills or {}),
-        notes=tuple(_notes(rows, known)),
+        notes=tuple(_notes(rows, known_records)),
     )
 
 
@@ -225,10 +225,10 @@ def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, .
 
 def _notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     """What keeps the numbers from meaning what they seem to."""
-    lacking = [row for row in rows if row.lacks_samples]
-    if bare := dict.fromkeys(row.benchmark for row in lacking if row.has_none):
+    incomplete = [row for row in rows if row.lacks_samples]
+    if bare := dict.fromkeys(row.benchmark for row in incomplete if row.has_none):
         yield f"{', '.join(bare)}: without samples of its own, each repeat counts as one value."
-    if absent := dict.fromkeys(row.benchmark for row in lacking if not row.has_none):
+    if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
         yield (
             f"Not all samples of {', '.join(absent)} are here: each repeat counts as one value "
             "there."
@@ -244,10 +244,10 @@ def _notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
             "Some configs have fewer samples than others so far: means are over what each has, "
             "differences and ranking over the samples that both sides have."
         )
-    if len(places := _places(records)) > 1:
+    if len(hosts := _hosts(records)) > 1:
         yield (
             f"Results come from different machines, which may move scores a little and speed a "
-            f"lot: {', '.join(places)}."
+            f"lot: {', '.join(hosts)}."
         )
 
 
@@ -256,7 +256,7 @@ def _has_uneven_samples(row: Row) -> bool:
     return len({frozenset(values) for values in row.measured().values()}) > 1
 
 
-def _places(records: Iterable[CellRecord]) -> list[str]:
+def _hosts(records: Iterable[CellRecord]) -> list[str]:
     """The hosts and kinds of device that results come from."""
     outcomes = [record.outcome for record in records if record.state == "success"]
     return sorted(

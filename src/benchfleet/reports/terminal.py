@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-_WIDEST_NAME = 24
-_PADDING = 3  # of a column, both sides together, and what parts it from the next
-_MOST_CELLS = 4
-_LONGEST_MESSAGE = 300
+_MAX_NAME_WIDTH = 24
+_COLUMN_PADDING = 3  # of a column, both sides together, and what parts it from the next
+_MAX_CELLS = 4
+_MAX_MESSAGE_CHARS = 300
 _STYLES = {wording.HIGHER: "green", wording.LOWER: "red", wording.NOT_SURE: "dim"}
 
 
@@ -46,8 +46,8 @@ class ComparisonView:
                 yield from _tables(comparison, model, options.max_width)
         if comparison.winners:
             yield Text(wording.legend(comparison, wording.one_line), style="dim")
-            said = wording.verdicts(comparison, wording.one_line)
-            yield from _section("What won", ((2, sentence) for sentence in said))
+            sentences = wording.verdicts(comparison, wording.one_line)
+            yield from _section("What won", ((2, sentence) for sentence in sentences))
         if comparison.failures:
             yield from _section("Failures", _failures(comparison))
         time = wording.time_spent(comparison, wording.one_line)
@@ -71,30 +71,30 @@ def _tables(comparison: Comparison, model: str, width: int) -> Iterator[Table]:
         column = _column(comparison, model, name)
         if column:
             columns[name] = column
-    shown = [wording.one_line(config) for config in comparison.configs]
-    left = width - min(_WIDEST_NAME, max(map(cell_len, [*shown, "baseline"])))
-    room, block = left, list[str]()
+    names = [wording.one_line(config) for config in comparison.configs]
+    available = width - min(_MAX_NAME_WIDTH, max(map(cell_len, [*names, "baseline"])))
+    room, block = available, list[str]()
     for name, column in columns.items():
         lines = [line for lines in column.values() for line in lines]
-        heading = min(_WIDEST_NAME, cell_len(wording.one_line(name)))
-        wide = _PADDING + max(heading, *map(cell_len, lines), 0)
-        if block and wide > room:
+        heading = min(_MAX_NAME_WIDTH, cell_len(wording.one_line(name)))
+        column_width = _COLUMN_PADDING + max(heading, *map(cell_len, lines), 0)
+        if block and column_width > room:
             yield _table(comparison, model, {one: columns[one] for one in block})
-            room, block = left, []
+            room, block = available, []
         block.append(name)
-        room -= wide
+        room -= column_width
     yield _table(comparison, model, {one: columns[one] for one in block})
 
 
 def _column(comparison: Comparison, model: str, benchmark: str) -> dict[str, list[str]]:
     """The lines of each config's cell; empty where the matrix leaves the model out."""
     decimals = wording.decimals(comparison, benchmark)
-    found = {}
+    lines = {}
     for config in comparison.configs:
-        entry = comparison.places.get((model, config, benchmark))
+        entry = comparison.entry_at.get((model, config, benchmark))
         if entry is not None:
-            found[config] = _lines(entry, decimals)
-    return found
+            lines[config] = _lines(entry, decimals)
+    return lines
 
 
 def _lines(entry: Entry, decimals: int) -> list[str]:
@@ -123,7 +123,7 @@ def _table(
         leading=1,
         pad_edge=False,
     )
-    table.add_column(Text("config"), max_width=_WIDEST_NAME, overflow="fold")
+    table.add_column(Text("config"), max_width=_MAX_NAME_WIDTH, overflow="fold")
     for name in columns:
         table.add_column(Text(wording.one_line(name)), overflow="fold")
     for config in comparison.configs:
@@ -140,9 +140,9 @@ def _cell(lines: Sequence[str]) -> Text:
     from rich.text import Text
 
     text = Text()
-    for place, line in enumerate(lines):
-        style = _STYLES.get(line[-1], "dim" if place else "")
-        text.append(("\n" if place else "") + line, style=style)
+    for number, line in enumerate(lines):
+        style = _STYLES.get(line[-1], "dim" if number else "")
+        text.append(("\n" if number else "") + line, style=style)
     return text
 
 
@@ -159,9 +159,9 @@ def _section(heading: str, lines: Iterable[tuple[int, str]]) -> Iterator[Rendera
 def _failures(comparison: Comparison) -> Iterator[tuple[int, str]]:
     for group in comparison.failures:
         what = f"{wording.one_line(group.stage)}: {wording.one_line(group.kind)}"
-        message = wording.one_line(group.message, _LONGEST_MESSAGE)
-        named = ", ".join(wording.one_line(cell) for cell in group.cells[:_MOST_CELLS])
-        more = len(group.cells) - _MOST_CELLS
+        message = wording.one_line(group.message, _MAX_MESSAGE_CHARS)
+        named = ", ".join(wording.one_line(cell) for cell in group.cells[:_MAX_CELLS])
+        more = len(group.cells) - _MAX_CELLS
         yield 2, f"{what} ({counted(len(group.cells), 'cell')}): {message}"
         yield 4, group.way_out
         yield 4, f"cells: {named}{f' and {more} more' if more > 0 else ''}"

@@ -15,7 +15,7 @@ from .tables import Comparison, Entry, TimeSpent
 HIGHER, LOWER, NOT_SURE = "▲", "▼", "≈"
 UNMEASURED = "–"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that may mislead
-_MOST_NAMED = 8  # names in a list before the rest is counted
+_MAX_LISTED_NAMES = 8  # names in a list before the rest is counted
 _STAGES = {"load": "loading", "benchmark": "computing"}
 
 Escape = Callable[[str], str]
@@ -39,9 +39,9 @@ def one_line(text: str, most: int | None = None) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``; of many, the first and how many more."""
-    if len(names) > _MOST_NAMED:
-        rest = len(names) - _MOST_NAMED + 1
-        names = [*names[: _MOST_NAMED - 1], f"{rest} more"]
+    if len(names) > _MAX_LISTED_NAMES:
+        rest = len(names) - _MAX_LISTED_NAMES + 1
+        names = [*names[: _MAX_LISTED_NAMES - 1], f"{rest} more"]
     *before, last = names
     return f"{', '.join(before)} and {last}" if before else last
 
@@ -53,36 +53,42 @@ def decimals(comparison: Comparison, benchmark: str) -> int:
     return 3 if largest <= 1 else 2 if largest <= 10 else 1
 
 
-def score(entry: Entry, places: int) -> str:
+def score(entry: Entry, decimals: int) -> str:
     """``0.995 ± 0.004``; where there is no result, the states that say why."""
     if entry.mean is None:
         return _states(entry)
-    error = "?" if entry.stderr is None else f"{entry.stderr:.{places}f}"
-    return f"{number(entry.mean, places)} ± {error}"
+    error = "?" if entry.stderr is None else f"{entry.stderr:.{decimals}f}"
+    return f"{number(entry.mean, decimals)} ± {error}"
 
 
-def difference(entry: Entry, places: int) -> str:
+def difference(entry: Entry, decimals: int) -> str:
     """``−0.845 ± 0.026 ▼``; empty where there is none to state."""
-    found = entry.difference
-    if found is None or found.difference is None:
+    difference = entry.difference
+    if difference is None or difference.difference is None:
         return ""
-    mark = HIGHER if found.surely_higher else LOWER if found.surely_lower else NOT_SURE
-    error = "?" if found.stderr is None else f"{found.stderr:.{places}f}"
-    return f"{number(found.difference, places, signed=True)} ± {error} {mark}"
+    mark = (
+        HIGHER
+        if difference.significantly_higher
+        else LOWER
+        if difference.significantly_lower
+        else NOT_SURE
+    )
+    error = "?" if difference.stderr is None else f"{difference.stderr:.{decimals}f}"
+    return f"{number(difference.difference, decimals, signed=True)} ± {error} {mark}"
 
 
-def number(value: float, places: int, *, signed: bool = False) -> str:
+def number(value: float, decimals: int, *, signed: bool = False) -> str:
     """``0.995``, ``−0.845``, ``+0.010``; what rounds to 0 has no sign."""
-    text = f"{value:{'+' if signed else ''}.{places}f}"
+    text = f"{value:{'+' if signed else ''}.{decimals}f}"
     if not float(text):
-        text = f"{0:.{places}f}"
+        text = f"{0:.{decimals}f}"
     return text.replace("-", "−")
 
 
-def interval(entry: Entry, places: int) -> str:
+def interval(entry: Entry, decimals: int) -> str:
     """``−0.896 to −0.794``, where 95 % of such intervals hold the difference; or empty."""
-    found = entry.difference and entry.difference.interval
-    return " to ".join(number(end, places, signed=True) for end in found) if found else ""
+    bounds = entry.difference and entry.difference.interval
+    return " to ".join(number(end, decimals, signed=True) for end in bounds) if bounds else ""
 
 
 def shortfall(entry: Entry) -> str:
@@ -107,25 +113,25 @@ def speed(entry: Entry) -> str:
 
 def counts(comparison: Comparison) -> str:
     """``30 cells: 28 success, 1 pending, 1 failed``."""
-    found = [f"{comparison.counts[state]} {state}" for state in STATES if comparison.counts[state]]
+    parts = [f"{comparison.counts[state]} {state}" for state in STATES if comparison.counts[state]]
     total = comparison.counts["total"]
-    return f"{counted(total, 'cell')}: {', '.join(found)}" if found else "no cells"
+    return f"{counted(total, 'cell')}: {', '.join(parts)}" if parts else "no cells"
 
 
 def verdicts(comparison: Comparison, escape: Escape) -> Iterator[str]:
     """A sentence or two for each model: what leads where, and whether that is sure."""
     groups: dict[tuple[object, ...], list[Winner]] = {}
     for winner in comparison.winners:
-        alike = (
+        key = (
             winner.model,
             winner.config,
             winner.better_than,
-            winner.not_told_apart_from,
+            winner.not_different_from,
             winner.not_compared_with,
             winner.without_result,
             winner.ties,
         )
-        groups.setdefault(alike, []).append(winner)
+        groups.setdefault(key, []).append(winner)
     for members in groups.values():
         first = members[0]
         model = f"{escape(first.model)} on " if len(comparison.models) > 1 else ""
@@ -137,7 +143,7 @@ def _verdict(winner: Winner, escape: Escape) -> str:
     def names(configs: Sequence[str]) -> str:
         return listed([escape(config) for config in configs])
 
-    config, better, alike = escape(winner.config), winner.better_than, winner.not_told_apart_from
+    config, better, alike = escape(winner.config), winner.better_than, winner.not_different_from
     if better and alike:
         said = (
             f"{config} has the highest mean, surely better than {names(better)}; "
@@ -171,10 +177,10 @@ def led(comparison: Comparison, escape: Escape) -> str:
     parts = [
         f"{escape(config)} leads {count} of {total}"
         + (f", {sure[config]} of them surely ahead of all others" if sure[config] else "")
-        for config, count in leads.most_common(_MOST_NAMED)
+        for config, count in leads.most_common(_MAX_LISTED_NAMES)
     ]
-    if len(leads) > _MOST_NAMED:
-        parts.append(f"{len(leads) - _MOST_NAMED} more lead the rest")
+    if len(leads) > _MAX_LISTED_NAMES:
+        parts.append(f"{len(leads) - _MAX_LISTED_NAMES} more lead the rest")
     if ties := total - leads.total():
         parts.append(f"{ties} of {total} {'is a tie' if ties == 1 else 'are ties'}")
     return "; ".join(parts) + "."
@@ -182,20 +188,20 @@ def led(comparison: Comparison, escape: Escape) -> str:
 
 def legend(comparison: Comparison, escape: Escape) -> str:
     """What the lines of a cell and the marks mean, as far as they occur."""
-    said = "Mean ± standard error of all repeats."
+    text = "Mean ± standard error of all repeats."
     if any(difference(entry, 0) for entry in comparison.entries):
-        said += (
+        text += (
             f" Below: the difference to {escape(comparison.baseline)} on the same samples, "
             f"{HIGHER} surely higher, {LOWER} surely lower, {NOT_SURE} not told apart."
         )
     if any(shortfall(entry) for entry in comparison.entries):
-        said += " 1 of 2: that many repeats have a result so far."
+        text += " 1 of 2: that many repeats have a result so far."
     costs = []
     if any(entry.density is not None for entry in comparison.entries):
         costs.append("attention density (1 reads every key)")
     if any(entry.tokens_per_second for entry in comparison.entries):
         costs.append("speed")
-    return f"{said} Last: {', '.join(costs)}." if costs else said
+    return f"{text} Last: {', '.join(costs)}." if costs else text
 
 
 METHOD = (
@@ -229,10 +235,10 @@ def time_spent(comparison: Comparison, escape: Escape) -> str:
     parts = [f"{escape(name)} {duration(value)}" for name, value in total.items()]
     longest = max(comparison.time, key=_all)
     name = f"{escape(longest.model)} × " if len(comparison.models) > 1 else ""
-    said = f"{', '.join(parts)} (summed over slots)"
+    text = f"{', '.join(parts)} (summed over slots)"
     if len(comparison.time) > 1:
-        said += f"; most of it for {name}{escape(longest.config)}, {duration(_all(longest))}"
-    return said + "."
+        text += f"; most of it for {name}{escape(longest.config)}, {duration(_all(longest))}"
+    return text + "."
 
 
 def _all(spent: TimeSpent) -> float:

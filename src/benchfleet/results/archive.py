@@ -31,8 +31,8 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import (
-    PACKED,
-    TAKEN,
+    PACKED_SUFFIX,
+    TAKEN_SUFFIX,
     digest_of,
     make_folders,
     sync_folder,
@@ -45,7 +45,17 @@ from benchfleet.results.upload_queue import UploadQueue
 
 Kind = Literal["attempts", "raw", "logs"]
 KINDS: tuple[str, ...] = get_args(Kind)
-_COMPRESSED = (PACKED, TAKEN, ".zst", ".xz", ".bz2", ".zip", ".png", ".jpg", ".parquet")
+_COMPRESSED = (
+    PACKED_SUFFIX,
+    TAKEN_SUFFIX,
+    ".zst",
+    ".xz",
+    ".bz2",
+    ".zip",
+    ".png",
+    ".jpg",
+    ".parquet",
+)
 _MIN_RAW_BYTES = 4096  # a smaller file takes no less disk when compressed
 _RESCORE_S = 86400.0  # the longest time that a scoring may use its folder
 
@@ -55,7 +65,7 @@ class Item:
     """A file or folder that may go."""
 
     kind: Kind
-    place: Path
+    path: Path
     name: str  # as people know it
     bytes: int
     age: float  # seconds since the last write to any part of it
@@ -68,19 +78,19 @@ class Archive:
     def __init__(self, layout: Layout, *, now: float, busy_since: float | None = None) -> None:
         """`busy_since`: when the oldest live run began; None without one."""
         self._layout, self._now, self._busy_since = layout, now, busy_since
-        self.kept: Counter[str] = Counter()  # what may not go, by reason
+        self.retained: Counter[str] = Counter()  # what may not go, by reason
 
     def items(self, records: Iterable[CellRecord], kinds: Collection[str]) -> Iterator[Item]:
         """What may go, by kind."""
-        known = {str(record.fingerprint): record for record in records}
+        known_records = {str(record.fingerprint): record for record in records}
         if "attempts" in kinds:
             for folder in _entries(self._layout.attempts):
-                yield from self._attempts(folder, known.get(folder.name))
+                yield from self._attempts(folder, known_records.get(folder.name))
         if "raw" in kinds:
             unsent = {entry.path for entry in UploadQueue(self._layout).entries()}
-            for record in known.values():
+            for record in known_records.values():
                 if record.path in unsent:
-                    self.kept["results that wait to be put to their place"] += 1
+                    self.retained["results that wait to be put to their place"] += 1
                 elif record.state == "success":
                     yield from self._raw(record)
         if "logs" in kinds:
@@ -88,7 +98,7 @@ class Archive:
                 if self._busy_since is None or file.stat().st_mtime < self._busy_since - 1:
                     yield self._item("logs", file, file.name)
                 else:
-                    self.kept["logs of slots that may be at work"] += 1
+                    self.retained["logs of slots that may be at work"] += 1
 
     def _attempts(self, folder: Path, record: CellRecord | None) -> Iterator[Item]:
         """All attempts of a cell that has its result; of one that ended otherwise, neither the last
@@ -96,21 +106,21 @@ class Archive:
         attempts = sorted((one for one in _entries(folder) if one.is_dir()), key=age)
         if record is None or record.state in ("pending", "running"):
             why = "the ledger does not know" if record is None else "are pending or running"
-            self.kept[f"attempts of cells that {why}"] += len(attempts)
+            self.retained[f"attempts of cells that {why}"] += len(attempts)
             return
         if record.state != "success":
             needed = {furthest_attempt(folder), *attempts[-1:]} & set(attempts)
-            self.kept["attempts that a retry goes on from"] += len(needed)
+            self.retained["attempts that a retry goes on from"] += len(needed)
             attempts = [one for one in attempts if one not in needed]
         elif not is_published(
             self._layout, record.path, record.outcome.digest if record.outcome else ""
         ):
-            self.kept["attempts of cells whose result is not at its place"] += len(attempts)
+            self.retained["attempts of cells whose result is not at its place"] += len(attempts)
             return
         for attempt in attempts:
             item = self._item("attempts", attempt, f"{record.path} {attempt.name}", record)
             if attempt.name.startswith(names.RESCORED) and item.age < _RESCORE_S:
-                self.kept["attempts that are being scored"] += 1
+                self.retained["attempts that are being scored"] += 1
             else:
                 yield item
 
@@ -122,26 +132,26 @@ class Archive:
         except (ResultsError, LookupError, TypeError):
             return  # `verify` reports it
         for name in sorted(files):
-            place = folder / name
+            path = folder / name
             if (
-                name not in names.KEPT
+                name not in names.REQUIRED_FILES
                 and not name.endswith(_COMPRESSED)
-                and not {f"{name}{PACKED}", f"{name}{TAKEN}"} & set(files)
-                and place.is_file()
-                and place.resolve() == folder.resolve() / name  # no link
-                and place.stat().st_size > _MIN_RAW_BYTES
+                and not {f"{name}{PACKED_SUFFIX}", f"{name}{TAKEN_SUFFIX}"} & set(files)
+                and path.is_file()
+                and path.resolve() == folder.resolve() / name  # no link
+                and path.stat().st_size > _MIN_RAW_BYTES
             ):
-                yield self._item("raw", place, f"{record.path}/{name}", record)
+                yield self._item("raw", path, f"{record.path}/{name}", record)
 
-    def _item(self, kind: Kind, place: Path, name: str, record: CellRecord | None = None) -> Item:
+    def _item(self, kind: Kind, path: Path, name: str, record: CellRecord | None = None) -> Item:
         size, newest = 0, 0.0
-        for one in (place, *place.rglob("*")):
+        for one in (path, *path.rglob("*")):
             with contextlib.suppress(OSError):
-                found = one.lstat()
-                size += 0 if one.is_dir() else found.st_size
-                newest = max(newest, found.st_mtime)
+                status = one.lstat()
+                size += 0 if one.is_dir() else status.st_size
+                newest = max(newest, status.st_mtime)
         old = max(0.0, self._now - newest)
-        return Item(kind=kind, place=place, name=name, bytes=size, age=old, record=record)
+        return Item(kind=kind, path=path, name=name, bytes=size, age=old, record=record)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -164,66 +174,66 @@ class Archive:
         """Compress it, to the folder `to` if given; the bytes that takes. Raises OSError or
         ResultsError, and leaves it as it was."""
         digest = self._sealed_digest(item) if item.kind == "raw" else ""
-        below = item.place.relative_to(self._layout.root)
+        below = item.path.relative_to(self._layout.root)
         if item.kind == "raw" and to is None:
-            target = item.place.with_name(f"{item.place.name}{PACKED}")
+            target = item.path.with_name(f"{item.path.name}{PACKED_SUFFIX}")
             target.unlink(missing_ok=True)  # left by one that was killed
         else:
             below = below if item.kind == "raw" else Path(*below.parts[1:])
-            suffix = ".tar.gz" if item.place.is_dir() else PACKED
+            suffix = ".tar.gz" if item.path.is_dir() else PACKED_SUFFIX
             target = (to or self._layout.archive) / item.kind / f"{below}{suffix}"
             while os.path.lexists(target):
                 target = target.with_name(f"again-{target.name}")
-        self._write(item.place, target, beside=to)
+        self._write(item.path, target, beside=to)
         if digest and to is not None:
             _leave_note(item, digest, str(target))
-        self._remove(item.place)
+        self._remove(item.path)
         return target.stat().st_size
 
     def delete(self, item: Item) -> int:
         """Delete it; the bytes that remain. Raises OSError or ResultsError."""
         if item.kind == "raw":
             _leave_note(item, self._sealed_digest(item), "")
-        self._remove(item.place)
+        self._remove(item.path)
         return 0
 
     def _sealed_digest(self, item: Item) -> str:
         """The digest of a raw file. Raises ResultsError where it is not that of its seal."""
-        folder = next(one for one in item.place.parents if (one / names.CELL).exists())
-        digest = digest_of(item.place)
-        if sealed(folder)[0]["files"].get(item.place.relative_to(folder).as_posix()) != digest:
+        folder = next(one for one in item.path.parents if (one / names.CELL).exists())
+        digest = digest_of(item.path)
+        if sealed(folder)[0]["files"].get(item.path.relative_to(folder).as_posix()) != digest:
             raise ResultsError(f"{item.name} is not as it was sealed; verify tells more")
         return digest
 
-    def _write(self, place: Path, target: Path, *, beside: Path | None) -> None:
+    def _write(self, path: Path, target: Path, *, beside: Path | None) -> None:
         """Write the compressed copy of a file or folder, sync it and read it back."""
         changed = [*make_folders(target.parent), *make_folders(beside or self._layout.archive)]
         part = (beside or self._layout.archive) / f"{os.urandom(4).hex()}.part"
         try:
             with open(part, "wb") as out:
                 with gzip.GzipFile(filename="", fileobj=out, mode="wb", mtime=0) as stream:
-                    if place.is_dir():
+                    if path.is_dir():
                         with tarfile.open(fileobj=stream, mode="w|") as tar:
-                            tar.add(place, place.name, filter=partial(_storable, place.parent))
+                            tar.add(path, path.name, filter=partial(_storable, path.parent))
                     else:
-                        with open(place, "rb") as source:
+                        with open(path, "rb") as source:
                             shutil.copyfileobj(source, stream)
                 out.flush()
                 os.fsync(out.fileno())
-            if _compressed_digests(part, folder=place.is_dir()) != _digests(place):
-                raise ResultsError(f"{place} changed while it was compressed; it was left")
+            if _compressed_digests(part, folder=path.is_dir()) != _digests(path):
+                raise ResultsError(f"{path} changed while it was compressed; it was left")
             os.rename(part, target)
             for folder in (target.parent, *changed):
                 sync_folder(folder)
         finally:
             part.unlink(missing_ok=True)
 
-    def _remove(self, place: Path) -> None:
-        shutil.rmtree(place) if place.is_dir() else place.unlink()
-        sync_folder(place.parent)
-        if place.parent.parent == self._layout.attempts:
+    def _remove(self, path: Path) -> None:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        sync_folder(path.parent)
+        if path.parent.parent == self._layout.attempts:
             with contextlib.suppress(OSError):  # it has other attempts
-                place.parent.rmdir()
+                path.parent.rmdir()
 
 
 def archived_attempts(layout: Layout, fingerprint: str) -> dict[str, Path]:
@@ -234,7 +244,7 @@ def archived_attempts(layout: Layout, fingerprint: str) -> dict[str, Path]:
 
 def _leave_note(item: Item, digest: str, to: str) -> None:
     """Say beside a raw file that goes what it was, and where it is."""
-    name, folder = f"{item.place.name}{TAKEN}", item.place.parent
+    name, folder = f"{item.path.name}{TAKEN_SUFFIX}", item.path.parent
     note = {"sha256": digest, "bytes": item.bytes, "to": to}
     write_synced(folder, {name: json.dumps(note).encode() + b"\n"})
     sync_folder(folder)
@@ -255,25 +265,25 @@ def _storable(above: Path, member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return member if member.isreg() or member.isdir() or member.issym() else None
 
 
-def _digests(place: Path) -> dict[str, str]:
+def _digests(path: Path) -> dict[str, str]:
     """Of a file, or of each file of a folder by name."""
-    if not place.is_dir():
-        return {"": digest_of(place)}
-    files = (file for file in place.rglob("*") if file.is_file() and not file.is_symlink())
-    return {file.relative_to(place.parent).as_posix(): digest_of(file) for file in files}
+    if not path.is_dir():
+        return {"": digest_of(path)}
+    files = (file for file in path.rglob("*") if file.is_file() and not file.is_symlink())
+    return {file.relative_to(path.parent).as_posix(): digest_of(file) for file in files}
 
 
 def _compressed_digests(file: Path, *, folder: bool) -> dict[str, str]:
     """The same of what a compressed file holds."""
     if not folder:
-        with gzip.open(file) as stream:
-            return {"": _digest(stream)}
-    found = {}
+        with gzip.open(file) as content:
+            return {"": _digest(content)}
+    digests = {}
     with tarfile.open(file, mode="r|gz") as tar:
         for member in tar:
-            if member.isfile() and (held := tar.extractfile(member)) is not None:
-                found[member.name] = _digest(held)
-    return found
+            if member.isfile() and (inside := tar.extractfile(member)) is not None:
+                digests[member.name] = _digest(inside)
+    return digests
 
 
 def _digest(stream: IO[bytes] | gzip.GzipFile) -> str:

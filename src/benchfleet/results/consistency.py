@@ -15,7 +15,7 @@ from benchfleet.results.summary import summarise
 
 
 def wrong_content(
-    folder: Path, content: Mapping[str, Any], known: Mapping[str, Any]
+    folder: Path, content: Mapping[str, Any], ledger_metrics: Mapping[str, Any]
 ) -> Iterator[str]:
     """Where they do not: `content` is its cell.json, `known` are the metrics that the ledger has.
     Raises OSError."""
@@ -32,17 +32,17 @@ def wrong_content(
     records = list(by_index(samples).values())
     scores = [record["score"] for record in records if "score" in record]
     try:
-        made = summarise({"overall": metrics["overall_score"], "per_sample": scores}, records)
+        recomputed = summarise({"overall": metrics["overall_score"], "per_sample": scores}, records)
     except (ValueError, LookupError, TypeError) as error:
         yield f"{names.SAMPLES} cannot be summed up: {error}"
         return
-    for name in made.keys() | metrics.keys():
-        if not _same(made.get(name), metrics.get(name)):
-            told = f"{metrics.get(name)}, its samples make {made.get(name)}"
-            yield f"{names.CELL} has {name} {told}"
-    for name in known.keys() | metrics.keys():
-        if not _same(known.get(name), metrics.get(name)):
-            yield f"{name} is {metrics.get(name)}, and the ledger has {known.get(name)}"
+    for name in recomputed.keys() | metrics.keys():
+        if not _same(recomputed.get(name), metrics.get(name)):
+            values = f"{metrics.get(name)}, its samples make {recomputed.get(name)}"
+            yield f"{names.CELL} has {name} {values}"
+    for name in ledger_metrics.keys() | metrics.keys():
+        if not _same(ledger_metrics.get(name), metrics.get(name)):
+            yield f"{name} is {metrics.get(name)}, and the ledger has {ledger_metrics.get(name)}"
 
 
 def _not_text(content: bytes) -> bool:

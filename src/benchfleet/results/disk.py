@@ -14,12 +14,12 @@ from typing import Any
 
 from benchfleet.errors import ResultsError
 
-PACKED = ".gz"  # behind the name of a file that was compressed where it lies
-TAKEN = ".taken"  # and of the note that tells where it was brought, or that it was deleted
+PACKED_SUFFIX = ".gz"  # behind the name of a file that was compressed where it lies
+TAKEN_SUFFIX = ".taken"  # and of the note that tells where it was brought, or that it was deleted
 
-_SMALL, _PIECE = 2**14, 2**20
-_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-_NO_PLAIN_FILE = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO})  # a link, a socket
+_FIRST_READ_BYTES, _READ_BYTES = 2**14, 2**20
+_REPLACE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+_NOT_PLAIN_ERRNOS = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO})  # a link, a socket
 
 
 def open_plain(file: Path | str) -> int:
@@ -31,7 +31,7 @@ def open_plain(file: Path | str) -> int:
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
-        if error.errno in _NO_PLAIN_FILE:
+        if error.errno in _NOT_PLAIN_ERRNOS:
             raise _no_plain_file(file) from error
         raise
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -74,7 +74,7 @@ def content_digest(file: Path | str) -> str:
     except FileNotFoundError:
         digest = hashlib.sha256()
     try:
-        for piece in unpacked(f"{file}{PACKED}"):
+        for piece in unpacked(f"{file}{PACKED_SUFFIX}"):
             digest.update(piece)
     except FileNotFoundError:
         return str(taken_note(file).get("sha256", ""))
@@ -84,10 +84,10 @@ def content_digest(file: Path | str) -> str:
 def taken_note(file: Path | str) -> dict[str, Any]:
     """What was noted of a file when it was taken from its place. Raises FileNotFoundError."""
     try:
-        found = json.loads(read_plain(f"{file}{TAKEN}"))
+        note = json.loads(read_plain(f"{file}{TAKEN_SUFFIX}"))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}
 
 
 def unpacked(file: Path | str) -> Iterator[bytes]:
@@ -97,17 +97,17 @@ def unpacked(file: Path | str) -> Iterator[bytes]:
 
     with open(open_plain(file), "rb") as packed, gzip.GzipFile(fileobj=packed) as opened:
         try:
-            while piece := opened.read(_PIECE):
+            while piece := opened.read(_READ_BYTES):
                 yield piece
         except (EOFError, zlib.error) as error:
             raise gzip.BadGzipFile(errno.EINVAL, f"it is cut short or torn: {error}") from error
 
 
 def _pieces(handle: int) -> Iterator[bytes]:
-    size = _SMALL  # most files are; room for a large piece is not got for nothing
+    size = _FIRST_READ_BYTES  # most files are; room for a large piece is not got for nothing
     while piece := os.read(handle, size):
         yield piece
-        size = _PIECE
+        size = _READ_BYTES
 
 
 def encoded(text: str) -> bytes:
@@ -144,7 +144,7 @@ class SyncedFiles:
 
     def write(self, folder: Path, contents: Mapping[str, bytes]) -> None:
         for name, content in contents.items():
-            handle = os.open(f"{folder}/{name}", _ANEW, 0o666)
+            handle = os.open(f"{folder}/{name}", _REPLACE_FLAGS, 0o666)
             self._handles.append(handle)
             write_all(handle, content)
             _begin_sync(handle)
@@ -172,9 +172,9 @@ def write_synced(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 def write_all(handle: int, content: bytes) -> None:
     """Write all of it; a disk that gets full takes a part, and refuses the rest."""
-    left = memoryview(content)
-    while left:
-        left = left[os.write(handle, left) :]
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
 
 
 def write_atomically(file: Path, text: str) -> None:

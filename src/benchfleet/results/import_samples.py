@@ -24,7 +24,7 @@ _COUNTS = ("prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ImportedSamples:
     """What was taken over."""
 
     samples: int
@@ -32,7 +32,9 @@ class Taken:
     left_out: tuple[str, ...]  # what was found and not taken, with the reason
 
 
-def take_over(source: Path, layout: Layout, campaign: str, wanted: Collection[str]) -> Taken:
+def import_samples(
+    source: Path, layout: Layout, campaign: str, wanted_cells: Collection[str]
+) -> ImportedSamples:
     """Put the samples that `source` holds of the wanted cells (fingerprints) where their next
     attempt finds them.
 
@@ -50,7 +52,10 @@ def take_over(source: Path, layout: Layout, campaign: str, wanted: Collection[st
     best: dict[str, bytes] = {}
     left_out: list[str] = []
     for root in roots:
-        for fingerprint, file in (*_attempts(root, wanted), *_published(root, wanted, left_out)):
+        for fingerprint, file in (
+            *_attempts(root, wanted_cells),
+            *_published(root, wanted_cells, left_out),
+        ):
             lines, wrong = _well_formed(file)
             if wrong:
                 left_out.append(f"{wrong} lines of {file} are no samples")
@@ -58,7 +63,7 @@ def take_over(source: Path, layout: Layout, campaign: str, wanted: Collection[st
                 best[fingerprint] = lines
     for fingerprint, lines in best.items():
         _keep(layout, fingerprint, lines)
-    return Taken(
+    return ImportedSamples(
         samples=sum(map(count_samples, best.values())), cells=len(best), left_out=tuple(left_out)
     )
 
@@ -78,20 +83,20 @@ def _keep(layout: Layout, fingerprint: str, lines: bytes) -> None:
     os.replace(folder / _DRAFT, folder / names.SAMPLES)
 
 
-def _attempts(root: Path, wanted: Collection[str]) -> Iterator[tuple[str, Path]]:
-    for fingerprint in sorted(wanted):
+def _attempts(root: Path, fingerprints: Collection[str]) -> Iterator[tuple[str, Path]]:
+    for fingerprint in sorted(fingerprints):
         for attempt in sorted(Layout(root).attempts_of(fingerprint).glob("*")):
             yield fingerprint, attempt / names.SAMPLES
 
 
 def _published(
-    root: Path, wanted: Collection[str], left_out: list[str]
+    root: Path, fingerprints: Collection[str], left_out: list[str]
 ) -> Iterator[tuple[str, Path]]:
     for folder in published_folders(root):
         file = folder / names.SAMPLES
         try:
             content, _ = sealed(folder)
-            if content["fingerprint"] not in wanted:
+            if content["fingerprint"] not in fingerprints:
                 continue
             if Cell.from_dict(content["cell"]).fingerprint != content["fingerprint"]:
                 raise ResultsError("its fingerprint is not that of its cell")
@@ -110,13 +115,13 @@ def _well_formed(file: Path) -> tuple[bytes, int]:
         content = read_plain(file)
     except OSError:
         return b"", 0
-    found, wrong = [], 0
+    samples, wrong = [], 0
     for line in content.splitlines(keepends=True):
         try:
-            found.append(_sample(json.loads(line, parse_constant=_refuse)))
+            samples.append(_sample(json.loads(line, parse_constant=_refuse)))
         except (ValueError, LookupError, TypeError, RecursionError):
             wrong += line.endswith(b"\n")
-    return _lines(standing(found).values()), wrong
+    return _lines(standing(samples).values()), wrong
 
 
 def _sample(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,11 +138,11 @@ def _sample(line: Mapping[str, Any]) -> dict[str, Any]:
     if type(sample["seconds"]) not in (int, float) or not isfinite(sample["seconds"]):
         raise TypeError("seconds are a number")
     for name in ("measures", "resume"):
-        found = line.get(name, {})
-        if type(found) is not dict:
+        mapping = line.get(name, {})
+        if type(mapping) is not dict:
             raise TypeError(f"{name} is a mapping")
-        if found or name == "measures":
-            sample[name] = found
+        if mapping or name == "measures":
+            sample[name] = mapping
     if line.get("withdrawn") is True:
         sample["withdrawn"] = True
     return sample

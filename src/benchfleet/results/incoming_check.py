@@ -21,8 +21,8 @@ def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
     folder = into / path
     try:
         names = file_names(folder)
-        content, found = sealed(folder)
-        if found != digest:
+        content, seal_digest = sealed(folder)
+        if seal_digest != digest:
             return f"its {CELL} is not the one that the ledger has"
         if content["fingerprint"] != fingerprint or _fingerprint(content["cell"]) != fingerprint:
             return f"its {CELL} is of another cell"
@@ -39,9 +39,9 @@ def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
 def _left_out(folder: Path) -> str:
     """Where the files are that a repository was not given."""
     try:
-        told = json.loads(read_plain(folder / LEFT_OUT))
-        host = next(iter(told.values()))["host"]
-        files = ", ".join(f"{name} ({one['bytes'] / 1e6:.1f} MB)" for name, one in told.items())
+        left_out = json.loads(read_plain(folder / LEFT_OUT))
+        host = next(iter(left_out.values()))["host"]
+        files = ", ".join(f"{name} ({one['bytes'] / 1e6:.1f} MB)" for name, one in left_out.items())
     except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return ""
     return f"{files} stayed on {host}: too large for the repository"

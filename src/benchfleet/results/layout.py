@@ -35,7 +35,7 @@ CONFIG = "config.json"
 LOG = "log.txt"
 FAILURE = "failure.json"
 TELEMETRY = "telemetry.jsonl"
-KEPT = frozenset({CELL, SAMPLES, METRICS, RAW_RESULTS, CONFIG})  # of a result, for ever as it is
+REQUIRED_FILES = frozenset({CELL, SAMPLES, METRICS, RAW_RESULTS, CONFIG})  # never archived
 
 RESCORED = "rescored-"  # how the folder of a scoring that begins no attempt is called
 
@@ -118,9 +118,9 @@ class Layout:
         Several are, with a number behind, where a ledger was made anew or lost that one was
         claimed."""
         above = self.attempts_of(fingerprint)
-        found = [place for place in above.glob(f"{name}.*") if place.suffix[1:].isdecimal()]
-        found.sort(key=lambda place: int(place.suffix[1:]), reverse=True)
-        return [*found, *([above / name] if (above / name).exists() else [])]
+        folders = [folder for folder in above.glob(f"{name}.*") if folder.suffix[1:].isdecimal()]
+        folders.sort(key=lambda folder: int(folder.suffix[1:]), reverse=True)
+        return [*folders, *([above / name] if (above / name).exists() else [])]
 
     def published(self, path: str) -> Path:
         """The public folder of a cell, from the path that the ledger allotted to it. Raises

@@ -11,7 +11,7 @@ from pathlib import Path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.results import layout as names
 from benchfleet.results.archive import archived_attempts
-from benchfleet.results.disk import PACKED, open_plain, taken_note, unpacked
+from benchfleet.results.disk import PACKED_SUFFIX, open_plain, taken_note, unpacked
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import is_published
 from benchfleet.results.samples import age
@@ -30,10 +30,10 @@ class Log:
         """What it holds. Raises OSError or tarfile.TarError."""
         if self.inside:
             with tarfile.open(self.file) as tar:
-                held = tar.extractfile(self.inside)
-                while held is not None and (piece := held.read(_PIECE)):
+                member = tar.extractfile(self.inside)
+                while member is not None and (piece := member.read(_PIECE)):
                     yield piece
-        elif self.file.suffix == PACKED:
+        elif self.file.suffix == PACKED_SUFFIX:
             yield from unpacked(self.file)
         else:
             with open(open_plain(self.file), "rb") as opened:
@@ -44,17 +44,17 @@ class Log:
 def log_of(layout: Layout, record: CellRecord, name: str, *, last: bool) -> Log | None:
     """The log of the attempt that is called ``<attempt>-<token>``, the cell's last one or not;
     None where it is not here."""
-    places = [place / names.LOG for place in layout.attempts_called(record.fingerprint, name)[:1]]
+    candidates = [log / names.LOG for log in layout.attempts_called(record.fingerprint, name)[:1]]
     if last and record.state == "success":
         digest = record.outcome.digest if record.outcome else ""
         first = is_published(layout, record.path, digest)  # another's attempt may be called so
-        places.insert(0 if first else 1, layout.published(record.path) / names.LOG)
-    for place in places:
-        for file in (place, place.with_name(f"{place.name}{PACKED}")):
+        candidates.insert(0 if first else 1, layout.published(record.path) / names.LOG)
+    for log in candidates:
+        for file in (log, log.with_name(f"{log.name}{PACKED_SUFFIX}")):
             if file.is_file() and not file.is_symlink():
                 return Log(file=file)
         try:
-            moved = Path(str(taken_note(place).get("to", "")))
+            moved = Path(str(taken_note(log).get("to", "")))
         except OSError:
             continue
         return Log(file=moved) if moved.is_file() else None
@@ -69,15 +69,15 @@ def lines(pieces: Iterable[bytes]) -> Iterator[str]:
     """The lines of a log, the longest in parts; of one that was written over, as progress bars
     do, what it ended as. A last line without an end counts."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    left = ""
+    rest = ""
     for piece in pieces:
-        *whole, left = (left + decoder.decode(piece)).split("\n")
+        *whole, rest = (rest + decoder.decode(piece)).split("\n")
         yield from map(_ended_as, whole)
-        if len(left) > _PIECE:
-            yield _ended_as(left)
-            left = ""
-    if left := left + decoder.decode(b"", True):
-        yield _ended_as(left)
+        if len(rest) > _PIECE:
+            yield _ended_as(rest)
+            rest = ""
+    if rest := rest + decoder.decode(b"", True):
+        yield _ended_as(rest)
 
 
 def _ended_as(line: str) -> str:
@@ -89,27 +89,27 @@ class Tail:
     """What comes to the log of an attempt, also while its folder moves to its public path."""
 
     def __init__(self) -> None:
-        self._place, self._left = 0, b""
+        self._offset, self._rest = 0, b""
 
     def new_lines(self, log: Log, *, last: bool) -> list[str]:
         """The lines that are whole since it was asked before; at the last time also one without an
         end. Raises OSError or tarfile.TarError."""
-        new = self._left + b"".join(self._beyond(log))
+        new = self._rest + b"".join(self._beyond(log))
         whole = len(new) if last else new.rfind(b"\n") + 1
-        self._left = new[whole:]
+        self._rest = new[whole:]
         return list(lines([new[:whole]]))
 
     def _beyond(self, log: Log) -> Iterator[bytes]:
         """What it holds beyond the place that was reached."""
-        if not log.inside and log.file.suffix != PACKED:
+        if not log.inside and log.file.suffix != PACKED_SUFFIX:
             with open(open_plain(log.file), "rb") as opened:
-                opened.seek(self._place)
+                opened.seek(self._offset)
                 while piece := opened.read(_PIECE):
-                    self._place += len(piece)
+                    self._offset += len(piece)
                     yield piece
             return
         seen = 0
         for piece in log.pieces():
-            yield piece[max(0, self._place - seen) :]
+            yield piece[max(0, self._offset - seen) :]
             seen += len(piece)
-        self._place = max(seen, self._place)
+        self._offset = max(seen, self._offset)

@@ -89,10 +89,10 @@ def _tidy(attempts: Path) -> bool:
     """Remove attempts of a published cell that only hold samples which the result has too; what
     failed stays, as evidence, and what is being scored again is another's to remove. Whether
     nothing is left."""
-    left = False
+    has_others = False
     for name in os.listdir(attempts):
         if name.startswith(names.RESCORED) or (attempts / name / names.FAILURE).exists():
-            left = True
+            has_others = True
         else:
             shutil.rmtree(attempts / name, ignore_errors=True)
-    return not left
+    return not has_others

@@ -13,7 +13,14 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
-from benchfleet.results.disk import PACKED, TAKEN, content_digest, digest_of, open_plain, read_plain
+from benchfleet.results.disk import (
+    PACKED_SUFFIX,
+    TAKEN_SUFFIX,
+    content_digest,
+    digest_of,
+    open_plain,
+    read_plain,
+)
 from benchfleet.results.layout import Layout
 from benchfleet.results.samples import read_samples
 
@@ -32,17 +39,17 @@ def sealed(folder: Path) -> tuple[dict[str, Any], str]:
     file = folder / names.CELL
     try:
         content = read_plain(file)
-        found = json.loads(content)
+        seal = json.loads(content)
     except (OSError, ValueError, RecursionError) as error:
         raise ResultsError(f"{file} cannot be read: {error}") from error
-    if not isinstance(found, dict) or "fingerprint" not in found:
+    if not isinstance(seal, dict) or "fingerprint" not in seal:
         raise ResultsError(f"{file} is no cell of benchfleet")
-    if found.get("format") != names.FORMAT:
+    if seal.get("format") != names.FORMAT:
         raise ResultsError(
-            f"{file} has the results format {found.get('format')!r}, and this benchfleet knows"
+            f"{file} has the results format {seal.get('format')!r}, and this benchfleet knows"
             f" {names.FORMAT} alone; use the benchfleet that wrote it"
         )
-    return found, hashlib.sha256(content).hexdigest()
+    return seal, hashlib.sha256(content).hexdigest()
 
 
 def damage(folder: Path, content: Mapping[str, Any]) -> str:
@@ -66,27 +73,27 @@ def file_damage(folder: Path, name: str, digest: str) -> str:
     if _leaves(folder, name):
         return f"{name!r} is no file of its folder"
     try:
-        look = digest_of if name in names.KEPT else content_digest
-        found = look(folder / name)
+        digest_file = digest_of if name in names.REQUIRED_FILES else content_digest
+        current = digest_file(folder / name)
     except (FileNotFoundError, NotADirectoryError):
         return f"{name} is missing"
     except BadGzipFile:
-        return f"{name}{PACKED} is not as it was packed"
-    return "" if found == digest else f"{name} is not as it was sealed"
+        return f"{name}{PACKED_SUFFIX} is not as it was packed"
+    return "" if current == digest else f"{name} is not as it was sealed"
 
 
 def file_names(folder: Path) -> list[str]:
     """Every file of a folder, by its name in it. Raises ResultsError for what is no plain file."""
-    found = []
-    for place, folders, files in os.walk(folder):
+    found_names = []
+    for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            if Path(place, name).is_symlink() or (
-                name in files and not Path(place, name).is_file()
+            if Path(parent, name).is_symlink() or (
+                name in files and not Path(parent, name).is_file()
             ):
-                shown = Path(place, name).relative_to(folder)
-                raise ResultsError(f"{shown} is no plain file")
-        found += [Path(place, name).relative_to(folder).as_posix() for name in files]
-    return sorted(found)
+                relative = Path(parent, name).relative_to(folder)
+                raise ResultsError(f"{relative} is no plain file")
+        found_names += [Path(parent, name).relative_to(folder).as_posix() for name in files]
+    return sorted(found_names)
 
 
 def sealed_names(content: bytes) -> list[str]:
@@ -102,11 +109,15 @@ def sealed_names(content: bytes) -> list[str]:
     return names_
 
 
-def unsealed(found: Collection[str], named: Collection[str]) -> list[str]:
+def unsealed(present: Collection[str], named: Collection[str]) -> list[str]:
     """Which files of a folder its seal does not name. What took the place of a sealed file is none
     of them; `damage` holds its content against the seal."""
-    stead = {f"{name}{end}" for name in {*named} - {*found} - names.KEPT for end in (PACKED, TAKEN)}
-    return sorted({*found} - {*named, *stead, names.CELL})
+    replacements = {
+        f"{name}{end}"
+        for name in {*named} - {*present} - names.REQUIRED_FILES
+        for end in (PACKED_SUFFIX, TAKEN_SUFFIX)
+    }
+    return sorted({*present} - {*named, *replacements, names.CELL})
 
 
 def _is_outside(name: str) -> bool:
@@ -137,7 +148,7 @@ def has_seal(folder: Path, digest: str) -> bool:
 def sealed_attempts(layout: Layout, among: Collection[str] | None = None) -> dict[Path, str]:
     """The attempts that are sealed and not published, with the digest of their cell.json;
     `among` are the fingerprints to look for, None for all."""
-    found = {}
+    digests = {}
     try:
         cells = os.listdir(layout.attempts)
     except FileNotFoundError:
@@ -147,35 +158,35 @@ def sealed_attempts(layout: Layout, among: Collection[str] | None = None) -> dic
             continue
         for file in layout.attempts_of(fingerprint).glob(f"*/{names.CELL}"):
             try:
-                found[file.parent] = digest_of(file)
+                digests[file.parent] = digest_of(file)
             except FileNotFoundError:
                 continue  # its own runner publishes it just now
-    return found
+    return digests
 
 
 def left_attempts(layout: Layout, among: Collection[str] | None = None) -> dict[str, list[Path]]:
     """The attempts that did not fail, by fingerprint: at work, sealed, or left by whoever was
     killed. What is being scored again is none."""
-    found: dict[str, list[Path]] = {}
+    attempts: dict[str, list[Path]] = {}
     for folder in layout.attempts.glob("*/*"):
         fingerprint = folder.parent.name
         ended = folder.name.startswith(names.RESCORED) or (folder / names.FAILURE).exists()
         if not ended and (among is None or fingerprint in among):
-            found.setdefault(fingerprint, []).append(folder)
-    return found
+            attempts.setdefault(fingerprint, []).append(folder)
+    return attempts
 
 
 def too_late(
-    layout: Layout, left: Mapping[str, list[Path]], records: Iterable[CellRecord]
+    layout: Layout, attempts: Mapping[str, list[Path]], records: Iterable[CellRecord]
 ) -> list[Path]:
     """Those attempts that are left of cells whose result is at its place. They were begun by
     whoever did not know of it yet, and nothing comes of them any more."""
     return [
         folder
         for record in records
-        if record.state == "success" and record.fingerprint in left and record.outcome
+        if record.state == "success" and record.fingerprint in attempts and record.outcome
         if is_published(layout, record.path, record.outcome.digest)
-        for folder in left[record.fingerprint]
+        for folder in attempts[record.fingerprint]
     ]
 
 

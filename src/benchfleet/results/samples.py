@@ -10,7 +10,7 @@ from typing import Any
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
 
-_KEPT = b'{"index": -'  # how a line begins that is kept for the next attempt alone
+_NEXT_ATTEMPT_PREFIX = b'{"index": -'  # how a line begins that is kept for the next attempt alone
 
 
 def sample_lines(file: Path) -> Iterator[dict[str, Any]]:
@@ -61,10 +61,10 @@ def _furthest(folder: Path) -> tuple[Path | None, dict[int, dict[str, Any]]]:
     most = 0
     if folder.is_dir():
         for attempt in sorted(folder.iterdir(), key=age):
-            found = standing(sample_lines(attempt / names.SAMPLES))
-            count = sum(index >= 0 for index in found)
-            if found and count >= most:
-                best, most = (attempt, found), count
+            samples = standing(sample_lines(attempt / names.SAMPLES))
+            count = sum(index >= 0 for index in samples)
+            if samples and count >= most:
+                best, most = (attempt, samples), count
     return best
 
 
@@ -77,4 +77,4 @@ def age(attempt: Path) -> tuple[int, ...]:
 
 def count_samples(lines: bytes) -> int:
     """How many of these JSON lines are samples of the result."""
-    return sum(not line.startswith(_KEPT) for line in lines.splitlines())
+    return sum(not line.startswith(_NEXT_ATTEMPT_PREFIX) for line in lines.splitlines())

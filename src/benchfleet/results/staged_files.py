@@ -66,19 +66,19 @@ def sync_all(group: Sequence[StagedFiles]) -> Sequence[Sealed | OSError]:
     """
     errors: dict[int, OSError] = {}
     for step in (StagedFiles.write, StagedFiles.wait):
-        for place, staged in enumerate(group):
-            if place not in errors:
+        for index, staged in enumerate(group):
+            if index not in errors:
                 try:
                     step(staged)
                 except OSError as error:
-                    errors[place] = error
+                    errors[index] = error
     changed: dict[Path, list[int]] = {}
-    for place, staged in enumerate(group):
-        for folder in staged.changed if place not in errors else ():
-            changed.setdefault(folder, []).append(place)
-    for folder, places in changed.items():
+    for index, staged in enumerate(group):
+        for folder in staged.changed if index not in errors else ():
+            changed.setdefault(folder, []).append(index)
+    for folder, indices in changed.items():
         try:
             sync_folder(folder)
         except OSError as error:
-            errors.update(dict.fromkeys(places, error))
-    return [errors.get(place, staged.sealed) for place, staged in enumerate(group)]
+            errors.update(dict.fromkeys(indices, error))
+    return [errors.get(index, staged.sealed) for index, staged in enumerate(group)]

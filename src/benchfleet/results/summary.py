@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_MOST, _LONGEST_NAME, _LARGEST = 50, 100, 1e300  # of numbers beside the summary
+_MAX_NUMBERS, _MAX_NAME_CHARS, _MAX_VALUE = 50, 100, 1e300  # of numbers beside the summary
 
 
 def summarise(score: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -24,26 +24,26 @@ def summarise(score: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) ->
         metrics[name] = _finite(name, sum(values))
     measures: dict[str, list[float]] = {}
     for record in records:
-        found = record.get("measures", {})
-        if not isinstance(found, Mapping):
-            raise ValueError(f"the measures of a sample are {found!r:.60}, not numbers by name")
-        for name, value in found.items():
+        measured = record.get("measures", {})
+        if not isinstance(measured, Mapping):
+            raise ValueError(f"the measures of a sample are {measured!r:.60}, not numbers by name")
+        for name, value in measured.items():
             measures.setdefault(name, []).append(_finite(name, value))
     for name, values in sorted(measures.items()):
         metrics.setdefault(name, _mean(values))
     return metrics
 
 
-def numbers_and_truths(told: Mapping[str, Any]) -> dict[str, float | bool]:
+def numbers_and_truths(reported: Mapping[str, Any]) -> dict[str, float | bool]:
     """What a benchmark reported that gates can weigh, as far as a ledger should keep it."""
-    found = {
+    scalars = {
         name: value
-        for name, value in told.items()
+        for name, value in reported.items()
         if isinstance(value, (bool, int, float))
-        and len(name) <= _LONGEST_NAME
-        and abs(value) <= _LARGEST
+        and len(name) <= _MAX_NAME_CHARS
+        and abs(value) <= _MAX_VALUE
     }
-    return dict(list(found.items())[:_MOST])
+    return dict(list(scalars.items())[:_MAX_NUMBERS])
 
 
 def _mean(values: Sequence[float]) -> float:

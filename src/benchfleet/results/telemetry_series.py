@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchfleet.domain.telemetry import Reading
 
-FEWEST = 10  # readings; of a shorter cell the summary tells all
-_SHARE = 300  # the next is kept when this part of the time so far went by
+MIN_READINGS = 10  # readings; of a shorter cell the summary tells all
+_INTERVAL_DIVISOR = 300  # the next is kept when this part of the time so far went by
 
 
 class Series:
@@ -25,11 +25,11 @@ class Series:
         """Keep it, or not. Raises OSError."""
         if reading.at < self._next:
             return
-        self._next = reading.at + reading.at / _SHARE
+        self._next = reading.at + reading.at / _INTERVAL_DIVISOR
         self._waiting.append(reading)
-        if self._begun or len(self._waiting) >= FEWEST:
+        if self._begun or len(self._waiting) >= MIN_READINGS:
             self._begun = True
-            told = (json.dumps(one.to_dict(), separators=(",", ":")) for one in self._waiting)
-            lines, self._waiting = "".join(f"{line}\n" for line in told), []
+            encoded = (json.dumps(one.to_dict(), separators=(",", ":")) for one in self._waiting)
+            lines, self._waiting = "".join(f"{line}\n" for line in encoded), []
             with open(self._file, "a", encoding="utf-8") as file:
                 file.write(lines)

@@ -15,7 +15,7 @@ from benchfleet.domain.names import folders_above
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.consistency import wrong_content
-from benchfleet.results.disk import PACKED, TAKEN, digest_of
+from benchfleet.results.disk import PACKED_SUFFIX, TAKEN_SUFFIX, digest_of
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts, unsealed
 
@@ -35,7 +35,7 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 _ALWAYS = (names.SAMPLES, names.METRICS, names.RAW_RESULTS, names.CONFIG, names.LOG)
-_SHOWN = 3  # files that a message names
+_MAX_LISTED_FILES = 3  # files that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +77,14 @@ class Verifier:
         """What is wrong at the place of one cell; None for nothing. A place is vacant while its
         cell has no result."""
         try:
-            found = self._at(record)
+            problem = self._at(record)
         except ResultsError as error:
-            found = "unreadable", str(error)
+            problem = "unreadable", str(error)
         except OSError as error:
-            found = "unreadable", f"{error.strerror}: {error.filename}"
-        if found is None:
+            problem = "unreadable", f"{error.strerror}: {error.filename}"
+        if problem is None:
             return None
-        kind, message = found
+        kind, message = problem
         if kind not in ("gone", "unpublished") and self._waits(record):
             message += "; its own result waits under .attempts"
         return Finding(kind=kind, path=record.path, message=message, fingerprint=record.fingerprint)
@@ -92,10 +92,10 @@ class Verifier:
     def _at(self, record: CellRecord) -> tuple[Kind, str] | None:
         done = record.state == "success"
         if link := self._link_above(record.path):
-            shown = f"{link} is a link, to {os.readlink(self._layout.root / link)}"
-            return ("link", shown) if done else None
+            message = f"{link} is a link, to {os.readlink(self._layout.root / link)}"
+            return ("link", message) if done else None
         folder = self._layout.published(record.path)
-        if not _lies(folder):
+        if not _exists(folder):
             if not done:
                 return None
             if self._waits(record):
@@ -103,8 +103,8 @@ class Verifier:
             return "gone", "done, and its folder is not there"
         if done:
             return self._result(record, folder)
-        whose = self._whose(folder)
-        if whose == record.fingerprint:
+        owner = self._owner(folder)
+        if owner == record.fingerprint:
             return "unknown", f"a result of this cell, which the ledger has as {record.state}"
         return "occupied", f"something lies where the result of a {record.state} cell goes"
 
@@ -147,7 +147,7 @@ class Verifier:
         if links:
             return "link", f"{', '.join(links)} in it: no plain file"
         if more := unsealed(plain, files):
-            return "extra", f"{_some(more)} {'was' if len(more) == 1 else 'were'} never sealed"
+            return "extra", f"{_listed(more)} {'was' if len(more) == 1 else 'were'} never sealed"
         return None
 
     def _wrong_files(self, folder: Path, files: Mapping[str, str]) -> Iterator[str]:
@@ -165,14 +165,14 @@ class Verifier:
         owner = self._digests.get(digest)
         if owner is not None:
             return "misplaced", f"the result of {owner.path} lies here"
-        whose = self._whose(folder)
-        if not whose:
+        fingerprint = self._owner(folder)
+        if not fingerprint:
             return "damaged", f"{names.CELL} cannot be read"
-        if whose != record.fingerprint:
-            return "foreign", f"the result of another cell ({whose[:8]}) lies here"
+        if fingerprint != record.fingerprint:
+            return "foreign", f"the result of another cell ({fingerprint[:8]}) lies here"
         return "damaged", f"{names.CELL} is not the one that the ledger took"
 
-    def _whose(self, folder: Path) -> str:
+    def _owner(self, folder: Path) -> str:
         """The fingerprint that a folder says it has; ``""`` for none."""
         try:
             return str(sealed(folder)[0]["fingerprint"])
@@ -183,10 +183,10 @@ class Verifier:
         """The results that lie where the ledger has no cell."""
         root = self._layout.root
         above = {parent for path in self._records for parent in folders_above(path)}
-        places = [root]
-        for place in places:
+        folders = [root]
+        for folder in folders:
             try:
-                entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except OSError:
                 continue  # of a cell's place it is told there
             for entry in entries:
@@ -196,7 +196,7 @@ class Verifier:
                 if not entry.is_dir(follow_symlinks=False):
                     continue
                 if path in above or not os.path.lexists(f"{entry.path}/{names.CELL}"):
-                    places.append(Path(entry.path))
+                    folders.append(Path(entry.path))
                 else:
                     yield Finding(kind="unknown", path=path, message=self._what_is(Path(entry)))
 
@@ -214,7 +214,7 @@ class Verifier:
             return f"a result that cannot be read: {error}"
 
 
-def _lies(folder: Path) -> bool:
+def _exists(folder: Path) -> bool:
     """Whether something is there. Raises OSError where that cannot be seen."""
     try:
         os.lstat(folder)
@@ -225,8 +225,10 @@ def _lies(folder: Path) -> bool:
 
 def _is_there(folder: Path, name: str) -> bool:
     file = folder / name
-    stead = () if name in names.KEPT else (f"{file}{PACKED}", f"{file}{TAKEN}")
-    for one in (file, *stead):
+    packed = (
+        () if name in names.REQUIRED_FILES else (f"{file}{PACKED_SUFFIX}", f"{file}{TAKEN_SUFFIX}")
+    )
+    for one in (file, *packed):
         try:
             return S_ISREG(os.lstat(one).st_mode)
         except FileNotFoundError:
@@ -238,19 +240,19 @@ def _content(folder: Path) -> tuple[list[str], list[str]]:
     """The files below a folder, and what is neither file nor folder."""
     plain: list[str] = []
     other: list[str] = []
-    places = [folder]
-    for place in places:
-        for entry in os.scandir(place):
+    folders = [folder]
+    for part in folders:
+        for entry in os.scandir(part):
             mode = entry.stat(follow_symlinks=False).st_mode
             if S_ISDIR(mode):
-                places.append(Path(entry.path))
+                folders.append(Path(entry.path))
             else:
                 kind = plain if S_ISREG(mode) else other
                 kind.append(os.path.relpath(entry.path, folder))
     return plain, sorted(other)
 
 
-def _some(files: Sequence[str]) -> str:
+def _listed(files: Sequence[str]) -> str:
     """The first of these, and how many more there are."""
-    shown, more = ", ".join(files[:_SHOWN]), len(files) - _SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    names, rest = ", ".join(files[:_MAX_LISTED_FILES]), len(files) - _MAX_LISTED_FILES
+    return f"{names} and {rest} more" if rest > 0 else names

@@ -37,9 +37,11 @@ from benchfleet.results.staged_files import BESIDE, Sealed, StagedFiles, sync_al
 from benchfleet.results.summary import numbers_and_truths, summarise
 from benchfleet.results.telemetry_series import Series
 
-_OURS = frozenset({names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, BESIDE})
-_OF_NOTHING = sha256().hexdigest()
-_UNFIT = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')  # in a file's name; some file system takes none
+_RESERVED_NAMES = frozenset(
+    {names.CELL, names.SAMPLES, names.LOG, names.FAILURE, names.TELEMETRY, BESIDE}
+)
+_EMPTY_DIGEST = sha256().hexdigest()
+_UNSAFE_CHARACTERS = re.compile(r'[\\:*?"<>|\x00-\x1f\x7f]')  # some file systems forbid them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ class AttemptFolder:
 
     def __init__(self, folder: Path) -> None:
         """Where the place is taken it gets one beside it."""
-        folder, self._changed = _made(folder)  # with what is to be synced for it
+        folder, self._changed = _create_folder(folder)  # with what is to be synced for it
         self.first = len(self._changed) > 1  # no other attempt left anything beside it
         self.folder = folder
         self.log = folder / names.LOG
@@ -93,16 +95,16 @@ class AttemptFolder:
         """Append a piece of a file that the slot sent; what no file system takes in its name
         becomes ``_``. Refuses names that leave the folder, and those that are the runner's."""
         *above, last = self._name_of(name).split("/")
-        place = self.folder  # which is not made again where another's result took its place
+        target = self.folder  # which is not made again where another's result took its place
         for part in above:
-            place /= part
-            place.mkdir(exist_ok=True)
-        with open(place / last, "ab") as opened:
+            target /= part
+            target.mkdir(exist_ok=True)
+        with open(target / last, "ab") as opened:
             opened.write(data)
 
     def _name_of(self, name: str) -> str:
-        safe = _UNFIT.sub("_", name)
-        ours = safe.partition("/")[0].casefold() in _OURS
+        safe = _UNSAFE_CHARACTERS.sub("_", name)
+        ours = safe.partition("/")[0].casefold() in _RESERVED_NAMES
         if ours or any(part in ("", ".", "..") for part in name.split("/")):
             raise ResultsError(f"a slot may not write a result file named {name!r}")
         free, number = safe, 1
@@ -113,8 +115,8 @@ class AttemptFolder:
     def fail(self, failure: Failure, telemetry: Mapping[str, Any] | None = None) -> None:
         """Leave the reason beside what the attempt wrote, with what was measured until then."""
         self.close()
-        told = {**failure.to_dict(), **({"telemetry": telemetry} if telemetry else {})}
-        (self.folder / names.FAILURE).write_bytes(encoded(pretty(told)))
+        content = {**failure.to_dict(), **({"telemetry": telemetry} if telemetry else {})}
+        (self.folder / names.FAILURE).write_bytes(encoded(pretty(content)))
 
     def close(self) -> None:
         """End it as it stands; its samples serve the next attempt."""
@@ -167,7 +169,7 @@ class AttemptFolder:
             if name not in (names.SAMPLES, names.CELL):
                 texts.pop(name, None)  # the benchmark wrote its own
                 file = f"{self.folder}/{name}"
-                digests[name] = _OF_NOTHING if empty else digest_of(file, synced=True)
+                digests[name] = _EMPTY_DIGEST if empty else digest_of(file, synced=True)
         texts[names.SAMPLES] = "".join(json.dumps(record) + "\n" for record in records)
         contents = {name: encoded(text) for name, text in texts.items()}
         digests |= {name: sha256(content).hexdigest() for name, content in contents.items()}
@@ -203,9 +205,11 @@ class AttemptFolder:
         made where nothing was said."""
         files, folders, dropped = plain_content(self.folder)
         if dropped or names.LOG not in files:
-            said = (f"benchfleet: {name!r} is no plain file and was left out\n" for name in dropped)
+            lines = (
+                f"benchfleet: {name!r} is no plain file and was left out\n" for name in dropped
+            )
             with open(self.log, "ab") as log:
-                log.write("".join(said).encode())
+                log.write("".join(lines).encode())
             files[names.LOG] = False
         return files, folders
 
@@ -238,18 +242,18 @@ def seal_all(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
     return [one if isinstance(one, Exception) else next(sealed) for one in staged]
 
 
-def _made(folder: Path) -> tuple[Path, list[Path]]:
+def _create_folder(folder: Path) -> tuple[Path, list[Path]]:
     """The folder, or one beside it where another attempt of that name has it: of a ledger that is
     gone, since the tokens of a rebuilt one begin anew, or of a runner whose claim its server lost.
     That one may be at work there yet. Also the folders with a new name in them."""
-    place, number, changed = folder, 0, make_folders(folder.parent)
+    target, number, changed = folder, 0, make_folders(folder.parent)
     while True:
         try:
-            place.mkdir()
+            target.mkdir()
         except FileExistsError:
             number += 1
-            place = folder.with_name(f"{folder.name}.{number}")
+            target = folder.with_name(f"{folder.name}.{number}")
         except FileNotFoundError:  # another run found the one above empty
             changed += make_folders(folder.parent)
         else:
-            return place, [*changed, place.parent]
+            return target, [*changed, target.parent]

@@ -59,7 +59,7 @@ def items(study: Study, *what: str) -> list[Item]:
 
 
 def places(study: Study, *what: str) -> list[Path]:
-    return [item.place for item in items(study, *what)]
+    return [item.path for item in items(study, *what)]
 
 
 def put_away(study: Study, what: str, act: str, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def killed(event, arguments):
         os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(killed)
 archive, item = Archive(Layout(Path(root)), now=0.0), Item(
-    kind="raw", place=Path(log), name="log", bytes=Path(log).stat().st_size, age=0.0
+    kind="raw", path=Path(log), name="log", bytes=Path(log).stat().st_size, age=0.0
 )
 with archive.lock():
     archive.delete(item) if act == "delete" else archive.compress(item, Path(to) if to else None)

@@ -18,7 +18,7 @@ from .archives import LONG, archive, attempt, failed, grow_log, items, places, s
 def test_failed_attempts_of_a_cell_that_has_its_result_may_go(study: Study) -> None:
     folder = succeeded_late(study, 3)
     (item,) = items(study, "attempts")
-    assert (item.place, item.name) == (folder, f"{sample_cell(3).id} 1-1")
+    assert (item.path, item.name) == (folder, f"{sample_cell(3).id} 1-1")
     assert item.bytes > len(LONG)
 
 
@@ -48,7 +48,7 @@ def test_what_somebody_goes_on_from_is_left_alone(study: Study, ending: str) -> 
             attempt(study, study.claim(cell), 3, fails=False)
     found = archive(study)
     assert list(found.items(study.ledger.cells(), ["attempts"])) == []
-    assert sum(found.kept.values()) >= len(folders)
+    assert sum(found.retained.values()) >= len(folders)
 
 
 def test_a_scoring_at_work_is_left_alone_for_a_day(study: Study) -> None:
@@ -67,7 +67,7 @@ def test_logs_of_slots_stay_while_a_run_may_write_them(study: Study) -> None:
         log.write_bytes(LONG)
         os.utime(log, (written, written))
     found = archive(study, busy_since=4000.0).items([], ["logs"])
-    assert [item.place for item in found] == [old]
+    assert [item.path for item in found] == [old]
     assert places(study, "logs") == [new, old]
 
 

@@ -55,7 +55,7 @@ def _plan(study: Campaign, machines: list[report.Capability], **more: Any) -> As
 
 def _where(plan: Assignment) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for one in plan.given:
+    for one in plan.cells:
         found.setdefault(one.host, set()).add(f"{one.cell.phase}: {one.cell.model.name}")
     return found
 
@@ -82,17 +82,17 @@ def test_strong_machines_get_e2_in_full_and_small_ones_variants(study: Campaign)
 
 def test_what_fits_nowhere_is_named_with_the_reason_of_each_machine(study: Campaign) -> None:
     plan = _plan(study, SMALL)
-    ((cell, why),) = plan.nowhere.items()
+    ((cell, why),) = plan.unplaceable.items()
     assert cell == "r1-70b/dense/recall_512"
     assert "board: e2_full: ram_available is 3.4 GB, not >= 12 GB" in why
     assert "desktop: takes 77.2 GB, it has 13.5 GB free" in why
-    assert not _plan(study, MACHINES).nowhere
+    assert not _plan(study, MACHINES).unplaceable
     assert "e2: r1-70b" in _where(_plan(study, MACHINES))["box"]
 
 
 def test_every_cell_is_run_once_in_one_form(study: Campaign) -> None:
     plan = _plan(study, MACHINES)
-    assert sorted(one.declared.id for one in plan.given) == sorted(
+    assert sorted(one.declared.id for one in plan.cells) == sorted(
         cell.id for cell in study.matrix.expand()
     )
 
@@ -100,7 +100,7 @@ def test_every_cell_is_run_once_in_one_form(study: Campaign) -> None:
 def test_phases_follow_each_other(study: Campaign) -> None:
     plan = _plan(study, SMALL)
     assert list(plan.phases) == ["prerequisites", "e0", "e2"]
-    for one in plan.given:
+    for one in plan.cells:
         begin, end = plan.phases[one.cell.phase]
         assert begin <= one.begin < one.end <= end
 
@@ -108,7 +108,7 @@ def test_phases_follow_each_other(study: Campaign) -> None:
 def test_with_variants_where_needed_a_strong_machine_does_all_that_it_can(study: Campaign) -> None:
     plan = _plan(study, SMALL, variants="needed")
     assert set(_where(plan)) == {"desktop"}
-    assert all(one.cell is one.declared for one in plan.given)
+    assert all(one.cell is one.declared for one in plan.cells)
 
 
 def test_what_is_done_in_any_form_is_not_given_again(study: Campaign) -> None:
@@ -117,7 +117,7 @@ def test_what_is_done_in_any_form_is_not_given_again(study: Campaign) -> None:
     records = [_done(variant, "laptop", 30.0)]
     plan = Assigner(study, SMALL, records).plan(cells, effort=0.2)
     assert plan.done == 1
-    assert cells[0].id not in {one.declared.id for one in plan.given}
+    assert cells[0].id not in {one.declared.id for one in plan.cells}
 
 
 def test_times_come_from_what_ran_there_and_else_from_measured_speed(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_times_come_from_what_ran_there_and_else_from_measured_speed(tmp_path: P
     cells = study.matrix.expand()
     records = [_done(cells[0], "laptop", 90.0)]
     plan = Assigner(study, SMALL, records).plan(cells, effort=0.2)
-    seconds = {one.host: one.end - one.begin for one in plan.given}
+    seconds = {one.host: one.end - one.begin for one in plan.cells}
     assert seconds["laptop"] == pytest.approx(90.0)
     assert seconds["desktop"] == pytest.approx(90.0 * 90 / 400)  # by GFLOP/s
     assert set(plan.times) == {"ran there", "ran elsewhere"}
@@ -141,7 +141,7 @@ def test_the_plan_is_drawn(study: Campaign) -> None:
     plan = _plan(study, SMALL)
     drawn = svg(plan, title="<study>")
     assert "&lt;study&gt;" in drawn
-    assert drawn.count("<rect") >= len(plan.given)
+    assert drawn.count("<rect") >= len(plan.cells)
     assert "one after the other; no plan takes less than" in headline(plan)
     assert any(line.startswith("desktop") for line in text(plan))
     assert list(text(plan))[-1].endswith("░ bringing and loading a model")
@@ -164,8 +164,8 @@ def test_each_line_of_the_picture_has_a_time_of_its_own(
 
 def test_a_cell_too_short_to_see_is_drawn_all_the_same(study: Campaign) -> None:
     plan = _plan(study, SMALL)
-    short = [replace(one, end=one.begin + 0.001) for one in plan.given]
-    plan = replace(plan, given=short, makespan=1e6)
+    short = [replace(one, end=one.begin + 0.001) for one in plan.cells]
+    plan = replace(plan, cells=short, makespan=1e6)
     for host in {one.host for one in short}:
         slots = [line for line in text(plan) if line.startswith(host)]
         assert any(letter in line for line in slots for letter in "ABC")
@@ -179,13 +179,13 @@ def test_what_is_compared_with_what_ran_is_run_in_the_same_form(study: Campaign)
     small = study.matrix.forms(cells[0])[1][1]
     records = [_done(small, "laptop", 30.0)]
     desktop = [machine for machine in MACHINES if machine.hostname == "desktop"]
-    (given,) = Assigner(study, desktop, records).plan(cells, effort=0.1).given
+    (given,) = Assigner(study, desktop, records).plan(cells, effort=0.1).cells
     assert given.cell.model.name == "r1-7b-q4"
-    (given,) = Assigner(study, desktop, records, variants="mixed").plan(cells, effort=0.1).given
+    (given,) = Assigner(study, desktop, records, variants="mixed").plan(cells, effort=0.1).cells
     assert given.cell.model.name == "r1-7b"
     laptop = [machine for machine in MACHINES if machine.hostname == "laptop"]
     records = [_done(cells[0], "desktop", 30.0)]
-    (why,) = Assigner(study, laptop, records).plan(cells, effort=0.1).nowhere.values()
+    (why,) = Assigner(study, laptop, records).plan(cells, effort=0.1).unplaceable.values()
     assert "others of its table ran with r1-7b; see --variants mixed" in why
 
 
@@ -194,11 +194,11 @@ def test_a_cell_stays_where_it_runs_while_that_machine_is_in_the_plan(study: Cam
     holders = {str(cells[0].fingerprint): "laptop"}
     whole = Assigner(study, SMALL, [_running(cells[0])], holders=holders).plan(cells, effort=0.1)
     assert [(one.declared, one.host) for one in whole.running] == [(cells[0], "laptop")]
-    assert cells[0] not in [one.declared for one in whole.given]
+    assert cells[0] not in [one.declared for one in whole.cells]
     others = [machine for machine in SMALL if machine.hostname != "laptop"]
     left = Assigner(study, others, [_running(cells[0])], holders=holders).plan(cells, effort=0.1)
     assert left.running == []
-    assert cells[0] in [one.declared for one in left.given]
+    assert cells[0] in [one.declared for one in left.cells]
 
 
 def test_a_cell_is_done_with_when_the_form_that_counts_was_cancelled(study: Campaign) -> None:

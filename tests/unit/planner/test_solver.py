@@ -13,36 +13,40 @@ from benchfleet.planner.solver.local_search import anneal
 from benchfleet.planner.solver.problem import Group, Problem, Way, makespan
 from benchfleet.planner.solver.schedule import schedule, shares
 from benchfleet.planner.solver.symmetry import merge
-from benchfleet.planner.solver.timelines import Lanes
+from benchfleet.planner.solver.timelines import Timelines
 
 from .problems import EVER, alike, check, random_problem
 
 
 def test_what_is_brought_is_brought_once_however_cells_wander() -> None:
     problem = random_problem(4)
-    lanes = Lanes(problem, greedy(problem))
+    timelines = Timelines(problem, greedy(problem))
     random = Random(4)
     for _ in range(500):
-        source = random.choice([lane for lane, held in enumerate(lanes.held) if held])
-        number = random.choice(list(lanes.held[source]))
-        lanes.change(source, number, -1)
-        lanes.change(random.choice(list(lanes.ways[number])), number, 1)
-    again = Lanes(problem, lanes.counts)
-    assert sum(lanes.counts.values()) == 200
-    pieces = lanes.pieces()
+        source = random.choice([timeline for timeline, held in enumerate(timelines.cells) if held])
+        number = random.choice(list(timelines.cells[source]))
+        timelines.change(source, number, -1)
+        timelines.change(random.choice(list(timelines.ways[number])), number, 1)
+    again = Timelines(problem, timelines.counts)
+    assert sum(timelines.counts.values()) == 200
+    pieces = timelines.pieces()
     for host in problem.slots:
-        work = sum(lanes.work[lane] for lane in lanes.of_host(host))
+        work = sum(timelines.work[timeline] for timeline in timelines.of_host(host))
         run = sum(p.end - p.begin for p in pieces if p.host == host and p.group is not None)
-        mine = {(lane, model) for lane in lanes.of_host(host) for model in lanes.models[lane]}
+        mine = {
+            (timeline, model)
+            for timeline in timelines.of_host(host)
+            for model in timelines.models[timeline]
+        }
         loads = sum(problem.load(host, model) for _, model in mine)
         brings = sum(problem.transfer(host, model) for model in {model for _, model in mine})
         assert work == pytest.approx(run + loads + brings, abs=1e-6)
-    assert again.counts == lanes.counts
+    assert again.counts == timelines.counts
 
 
 def test_a_walk_from_a_bad_plan_finds_one_that_many_moves_are_between() -> None:
     problem = random_problem(2, models=5, benchmarks=2, cells=50)
-    plan = anneal(Lanes(problem, greedy(problem)), goal=0.0, seed=0)
+    plan = anneal(Timelines(problem, greedy(problem)), goal=0.0, seed=0)
     assert makespan(plan) <= 5800  # 5,361 is proven to be the least; past no worse plan: 6,294
 
 

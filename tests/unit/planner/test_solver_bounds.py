@@ -15,7 +15,7 @@ from benchfleet.planner.solver.heuristic import greedy
 from benchfleet.planner.solver.local_search import anneal
 from benchfleet.planner.solver.mip_relaxation import relax
 from benchfleet.planner.solver.problem import Group, Problem, Way, makespan
-from benchfleet.planner.solver.timelines import Lanes
+from benchfleet.planner.solver.timelines import Timelines
 
 from .problems import EVER, alike, check, distinct_problem, random_problem
 
@@ -38,7 +38,7 @@ def test_a_study_on_machines_that_people_have_is_within_5_percent_of_the_bound(
     """Transfers over Wi-Fi, slots that share a small memory, eight GPUs that wait for one model."""
     planner, study = labs.assigner(seed, cells=cells, folder=tmp_path)
     plan = planner.plan(study, effort=0.6, seconds=EVER)
-    assert len(plan.given) == len(study)
+    assert len(plan.cells) == len(study)
     assert plan.gap <= 0.05
 
 
@@ -118,8 +118,8 @@ def test_every_plan_is_whole_and_never_below_its_bound(problem: Problem) -> None
 def test_no_plan_is_shorter_than_the_bound_of_the_relaxation(
     problem: Problem, known: float, exact: int
 ) -> None:
-    plan = anneal(Lanes(problem, greedy(problem)), goal=0.0, seed=0)
+    plan = anneal(Timelines(problem, greedy(problem)), goal=0.0, seed=0)
     end = max(makespan(plan), 1.0)
     with patch("benchfleet.planner.solver.mip_relaxation._EXACT_VARIABLES", exact):
-        found = relax(problem, known=known * end, seed=0, effort=0.1, seconds=EVER)
+        found = relax(problem, known_s=known * end, seed=0, effort=0.1, seconds=EVER)
     assert found.bound <= end + 1e-6

@@ -37,7 +37,7 @@ def test_csv_states_the_difference_its_interval_and_whether_it_is_sure(demo):
     (row,) = [
         r for r in rows(comparison) if (r["config"], r["benchmark"]) == ("top_k", "recall_512")
     ]
-    found = comparison.places["tiny-recall", "top_k", "recall_512"].difference
+    found = comparison.entry_at["tiny-recall", "top_k", "recall_512"].difference
     assert row["baseline"] == "dense"
     assert float(row["difference"]) == found.difference
     assert float(row["difference_stderr"]) == found.stderr

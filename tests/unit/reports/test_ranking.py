@@ -18,7 +18,7 @@ def test_a_leader_other_than_the_baseline_is_compared_with_the_rest_too(study):
     (winner,) = study.compared().winners
     assert winner.config == "good"
     assert winner.better_than == ("dense", "poor")
-    assert winner.not_told_apart_from == ("alike",)
+    assert winner.not_different_from == ("alike",)
 
 
 def test_of_equal_means_the_baseline_leads(study):
@@ -26,7 +26,7 @@ def test_of_equal_means_the_baseline_leads(study):
     study.done("dense", [0, 1])
     (winner,) = study.compared().winners
     assert winner.config == "dense"
-    assert winner.not_told_apart_from == ("window",)
+    assert winner.not_different_from == ("window",)
 
 
 def test_without_a_baseline_result_the_leader_is_still_judged(study):

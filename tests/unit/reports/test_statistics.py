@@ -125,8 +125,8 @@ def test_difference_of_nothing_shared_is_unknown():
     found = paired_difference({"a": 1.0}, {"b": 1.0})
     assert found == Difference(n=0, difference=None)
     assert not found.sure
-    assert not found.surely_higher
-    assert not found.surely_lower
+    assert not found.significantly_higher
+    assert not found.significantly_lower
 
 
 def test_difference_of_one_sample_is_never_sure():
@@ -164,8 +164,8 @@ def test_sure_is_an_interval_that_excludes_zero(pairs):
     low, high = found.interval
     assume(min(abs(low), abs(high)) > 1e-9)
     assert found.sure == (low > 0 or high < 0)
-    assert found.surely_higher == (low > 0)
-    assert found.surely_lower == (high < 0)
+    assert found.significantly_higher == (low > 0)
+    assert found.significantly_lower == (high < 0)
 
 
 def test_the_interval_holds_the_truth_19_times_out_of_20():

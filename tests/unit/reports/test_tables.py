@@ -16,7 +16,7 @@ def only(comparison):
 
 
 def entry(comparison, config, *, model="tiny", benchmark="recall_512"):
-    return comparison.places[model, config, benchmark]
+    return comparison.entry_at[model, config, benchmark]
 
 
 def test_repeats_are_pooled_over_all_their_samples(study):

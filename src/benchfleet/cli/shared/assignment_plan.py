@@ -18,7 +18,7 @@ from benchfleet.ledger.lease_holders import holders
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
 from benchfleet.planner.assign import Assigner, Variants
-from benchfleet.planner.assignment import Assignment, Given
+from benchfleet.planner.assignment import Assignment, PlannedCell
 from benchfleet.planner.preview import with_paths
 from benchfleet.planner.solver.solver import TIME_LIMIT_S
 from benchfleet.results.disk import write_atomically
@@ -106,7 +106,7 @@ def record_plan(
     """Enroll what is planned, in the forms that are planned, and record the plan: workers that
     see the ledger go by it from now on."""
     before = newest(all_before := plans(ledger.events(kinds={ASSIGNED})))
-    given = [*plan.running, *plan.given]
+    given = [*plan.running, *plan.cells]
     kept = Plan(
         number=all_before[-1].number + 1 if all_before else 1,
         hosts={
@@ -126,11 +126,11 @@ def record_plan(
         ledger.record(kept.event())
     else:
         kept = before
-    _settle_forms(study, ledger, plan.given)
+    _settle_forms(study, ledger, plan.cells)
     return kept
 
 
-def _settle_forms(study: Study, ledger: Ledger, given: Iterable[Given]) -> None:
+def _settle_forms(study: Study, ledger: Ledger, given: Iterable[PlannedCell]) -> None:
     """Of each cell the form that is planned waits, and no other one does."""
     wanted: set[str] = set()
     others: set[str] = set()
@@ -153,7 +153,7 @@ def tasks_by_host(
     study: Study, plan: Assignment, records: Iterable[CellRecord]
 ) -> dict[str, dict[str, Any]]:
     """What each machine is told, by its name; a machine with nothing to do is told that."""
-    given = [*plan.running, *plan.given]
+    given = [*plan.running, *plan.cells]
     named = with_paths([one.cell for one in given], list(records))
     paths = {one.cell.fingerprint: one.path for one in named}
     phases = {phase.name: phase for phase in study.campaign.phases}

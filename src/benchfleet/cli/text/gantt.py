@@ -34,7 +34,7 @@ def rows(plan: Assignment) -> Iterator[tuple[str, list[tuple[float, float, str, 
         for slot in range(slots):
             bars = [
                 (one.begin, one.end, one.cell.model.name, str(one.cell.id))
-                for one in plan.given
+                for one in plan.cells
                 if one.host == host and slot in one.slots
             ]
             bars += [
@@ -133,7 +133,7 @@ def svg(plan: Assignment, *, title: str) -> str:
 
 def headline(plan: Assignment) -> str:
     """What the plan comes to, in one line."""
-    if not plan.given:
+    if not plan.cells:
         return "nothing to run"
     return (
         f"{long(plan.makespan)} instead of {long(plan.sequential)} one after the other; "
@@ -156,7 +156,7 @@ def _tick(after: float) -> str:
 
 
 def _models(plan: Assignment) -> list[str]:
-    return list(dict.fromkeys(one.cell.model.name for one in plan.given))
+    return list(dict.fromkeys(one.cell.model.name for one in plan.cells))
 
 
 def _keys(names: Sequence[str], left: int) -> Iterator[tuple[int, int, str]]:

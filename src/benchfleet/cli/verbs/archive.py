@@ -139,7 +139,7 @@ def _lines(
             yield f"  and {len(found) - _MAX_LISTED_ITEMS} more"
     for item, why in result.left:
         yield f"  left  {item.name}: {why}"
-    for why, count in sorted(archive.kept.items()):
+    for why, count in sorted(archive.retained.items()):
         if count:
             yield f"  left alone: {count} {why}"
     if found and not arguments.yes:
@@ -157,7 +157,7 @@ def _as_json(
             {
                 "what": item.kind,
                 "name": item.name,
-                "place": str(item.place),
+                "place": str(item.path),
                 "bytes": item.bytes,
                 "age_seconds": round(item.age),
             }
@@ -165,7 +165,7 @@ def _as_json(
         ],
         "freed": result.freed,
         "left": [{"name": item.name, "why": why} for item, why in result.left],
-        "left_alone": {why: count for why, count in archive.kept.items() if count},
+        "left_alone": {why: count for why, count in archive.retained.items() if count},
     }
 
 

@@ -21,7 +21,7 @@ from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
-from benchfleet.planner.assignment import Assignment, Given
+from benchfleet.planner.assignment import Assignment, PlannedCell
 from benchfleet.study import Study, open_study
 
 _SHOWN = 12  # reasons that are told
@@ -110,7 +110,7 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         for line in (*lines(study, plan, files), *_remarks(arguments, plan, failed)):
             say(line.rstrip())
-    return 1 if plan.nowhere else 0
+    return 1 if plan.unplaceable else 0
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -176,18 +176,18 @@ def _machines(
 def lines(study: Study, plan: Assignment, files: Mapping[str, Path]) -> Iterator[str]:
     """The plan for a person."""
     yield (
-        f"{study.campaign.name}: {counted(len(plan.given), 'cell')} on "
+        f"{study.campaign.name}: {counted(len(plan.cells), 'cell')} on "
         f"{counted(len(plan.slots), 'machine')}"
         + (f" · {plan.done} done" if plan.done else "")
         + (f" · {len(plan.running)} running" if plan.running else "")
-        + (f" · {len(plan.nowhere)} fit nowhere" if plan.nowhere else "")
+        + (f" · {len(plan.unplaceable)} fit nowhere" if plan.unplaceable else "")
     )
     yield headline(plan)
     yield ""
     yield from text(plan)
     yield ""
     for host in plan.slots:
-        mine = [one for one in plan.given if one.host == host]
+        mine = [one for one in plan.cells if one.host == host]
         runs = sum(one.host == host for one in plan.running)
         more = f", and {runs} running" if runs else ""
         file = f" → {display_path(files[host].absolute())}" if host in files else ""
@@ -196,7 +196,7 @@ def lines(study: Study, plan: Assignment, files: Mapping[str, Path]) -> Iterator
         if name:
             yield f"phase {name}: from {duration(begin)} to {duration(end)}"
     yield from _nowhere(plan)
-    if plan.given:
+    if plan.cells:
         known = ", ".join(f"{count} by {_BY[name]}" for name, count in plan.times.items())
         yield f"times: {known}"
     for note in plan.notes:
@@ -205,7 +205,7 @@ def lines(study: Study, plan: Assignment, files: Mapping[str, Path]) -> Iterator
 
 def _nowhere(plan: Assignment) -> Iterator[str]:
     alike: dict[str, list[str]] = {}  # by the reason
-    for cell, why in plan.nowhere.items():
+    for cell, why in plan.unplaceable.items():
         alike.setdefault(why, []).append(cell)
     for why, cells in list(alike.items())[:_SHOWN]:
         others = f" and {counted(len(cells) - 1, 'other')}" if len(cells) > 1 else ""
@@ -222,7 +222,7 @@ _BY = {
 }
 
 
-def _forms(mine: Iterable[Given]) -> str:
+def _forms(mine: Iterable[PlannedCell]) -> str:
     variants = [one for one in mine if one.cell is not one.declared]
     if not variants:
         return ""
@@ -247,8 +247,8 @@ def as_json(study: Study, plan: Assignment, files: Mapping[str, Path]) -> dict[s
         "machines": {
             host: {
                 "slots": slots,
-                "cells": sum(one.host == host for one in plan.given),
-                "ends": max((one.end for one in plan.given if one.host == host), default=0.0),
+                "cells": sum(one.host == host for one in plan.cells),
+                "ends": max((one.end for one in plan.cells if one.host == host), default=0.0),
                 "file": str(files.get(host, "")),
             }
             for host, slots in plan.slots.items()
@@ -263,9 +263,9 @@ def as_json(study: Study, plan: Assignment, files: Mapping[str, Path]) -> dict[s
                 "begin": one.begin,
                 "end": one.end,
             }
-            for one in plan.given
+            for one in plan.cells
         ],
-        "nowhere": dict(plan.nowhere),
+        "nowhere": dict(plan.unplaceable),
         "notes": list(plan.notes),
     }
 

@@ -66,7 +66,7 @@ class _Again:
     @property
     def moved(self) -> Counter[str]:
         """How many of them each machine has now."""
-        given = self.plan.given if self.plan else ()
+        given = self.plan.cells if self.plan else ()
         return Counter(one.host for one in given if one.declared.fingerprint in self.left)
 
 
@@ -105,7 +105,7 @@ def main(arguments: argparse.Namespace) -> int:
             leases.tell(arguments, study, "reassigned", given, none)
         if again is not None:
             _show(arguments, again)
-    return 1 if again is not None and (again.plan is None or again.plan.nowhere) else 0
+    return 1 if again is not None and (again.plan is None or again.plan.unplaceable) else 0
 
 
 def _release(study: Study, ledger: Ledger, host: str, meant: Sequence[Holder]) -> list[Holder]:
@@ -180,11 +180,11 @@ def _show(arguments: argparse.Namespace, again: _Again) -> None:
         return
     moved = ", ".join(f"{count} to {host}" for host, count in sorted(again.moved.items()))
     say(f"planned again: {moved or 'nothing'}")
-    total = Counter(one.host for one in again.plan.given)
+    total = Counter(one.host for one in again.plan.cells)
     for host, file in again.files.items():
         now = counted(total[host], "cell")
         say(f"{host}: {now} now → {display_path(file.absolute())}")
-    for cell, why in again.plan.nowhere.items():
+    for cell, why in again.plan.unplaceable.items():
         say(f"fits nowhere: {cell}: {why}")
     print(f"all is done in {duration(again.plan.makespan)}, if all of them work from now on")
     command = options.same_choice(arguments, "work")
@@ -201,7 +201,7 @@ def _as_json(
         "only_planned": only_planned,
         "moved": dict(again.moved) if again else {},
         "makespan": plan.makespan if plan else None,
-        "nowhere": dict(plan.nowhere) if plan else {},
+        "nowhere": dict(plan.unplaceable) if plan else {},
         "files": {host: str(file) for host, file in again.files.items()} if again else {},
         "problem": again.why_not if again else "",
     }

@@ -118,11 +118,11 @@ def _port(text: str) -> int:
 
 def _resume_from(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> None:
     """Take over samples for the cells that are not done, and say of how many."""
-    from benchfleet.results.import_samples import take_over
+    from benchfleet.results.import_samples import import_samples
 
     done = {record.fingerprint for record in study.records(cells) if record.state == "success"}
     wanted = {str(cell.fingerprint) for cell in cells if cell.fingerprint not in done}
-    taken = take_over(arguments.resume_from, study.layout, study.campaign.name, wanted)
+    taken = import_samples(arguments.resume_from, study.layout, study.campaign.name, wanted)
     counts = f"{counted(taken.samples, 'sample')} of {counted(taken.cells, 'cell')}"
     stream = beside(arguments)
     with contextlib.suppress(OSError):  # nobody listens any more

@@ -34,12 +34,12 @@ def fractional_bound(problem: Problem) -> tuple[float, list[dict[str, float]]]:
         load = dict.fromkeys(hosts, 0.0)
         value = 0.0
         for part, cost in zip(parts, costs, strict=True):
-            least, chosen, taken = inf, "", 0.0
+            least, chosen, chosen_seconds = inf, "", 0.0
             for host, seconds in cost:
                 if (weighted := weights[host] * seconds) < least:
-                    least, chosen, taken = weighted, host, seconds
+                    least, chosen, chosen_seconds = weighted, host, seconds
             value += least
-            load[chosen] += taken
+            load[chosen] += chosen_seconds
             if 4 * iteration >= _ITERATIONS:
                 part[chosen] = part.get(chosen, 0.0) + 1
         best = max(best, value)
@@ -72,12 +72,12 @@ def round_shares(problem: Problem, shares: Sequence[Mapping[str, float]]) -> Cou
             for host, way in group.ways.items()
             if number not in forms or way.form == forms[number]
         ]
-        wanted = {host: group.count * part.get(host, 0.0) for host in allowed}
-        if not any(wanted.values()):
-            wanted[min(allowed, key=lambda host: (group.ways[host].seconds, host))] = 1.0
-        scale = group.count / sum(wanted.values())
-        whole = {host: int(share * scale) for host, share in wanted.items()}
-        rest = sorted(wanted, key=lambda host: (whole[host] - wanted[host] * scale, host))
+        targets = {host: group.count * part.get(host, 0.0) for host in allowed}
+        if not any(targets.values()):
+            targets[min(allowed, key=lambda host: (group.ways[host].seconds, host))] = 1.0
+        scale = group.count / sum(targets.values())
+        whole = {host: int(share * scale) for host, share in targets.items()}
+        rest = sorted(targets, key=lambda host: (whole[host] - targets[host] * scale, host))
         for host in rest[: group.count - sum(whole.values())]:
             whole[host] += 1
         counts.update({(number, host): count for host, count in whole.items() if count})

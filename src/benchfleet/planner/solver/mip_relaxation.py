@@ -34,7 +34,7 @@ class Relaxation:
 
 
 def relax(
-    problem: Problem, *, known: float, seed: int, effort: float, seconds: float
+    problem: Problem, *, known_s: float, seed: int, effort: float, seconds: float
 ) -> Relaxation:
     """A bound for all plans, and a suggestion that is shorter than a `known` plan (seconds).
 
@@ -43,8 +43,8 @@ def relax(
     """
     from ortools.math_opt.python import mathopt
 
-    model = _Model(problem, mathopt.Model(), unit=known / _SCALE)
-    found = mathopt.solve(
+    model = _Model(problem, mathopt.Model(), unit=known_s / _SCALE)
+    result = mathopt.solve(
         model.rows,
         mathopt.SolverType.GSCIP,
         params=mathopt.SolveParameters(
@@ -55,13 +55,13 @@ def relax(
             relative_gap_tolerance=GOOD_GAP / 5,
         ),
     )
-    if found.termination.reason == mathopt.TerminationReason.INFEASIBLE:
-        return Relaxation(bound=known * (1 - _TOLERANCE))
-    dual = found.termination.objective_bounds.dual_bound * model.unit
-    bound = max(0.0, min(known, dual)) * (1 - _TOLERANCE)
-    if not found.has_primal_feasible_solution():
+    if result.termination.reason == mathopt.TerminationReason.INFEASIBLE:
+        return Relaxation(bound=known_s * (1 - _TOLERANCE))
+    dual = result.termination.objective_bounds.dual_bound * model.unit
+    bound = max(0.0, min(known_s, dual)) * (1 - _TOLERANCE)
+    if not result.has_primal_feasible_solution():
         return Relaxation(bound=bound)
-    values = found.variable_values()
+    values = result.variable_values()
     shares: list[dict[str, float]] = [{} for _ in problem.groups]
     for (number, host), parts in model.cells.items():
         if (cells := sum(values[part] for part in parts)) > 0:
@@ -79,7 +79,7 @@ class _Part:
     load: float
     transfer: float
     only: bool  # no other part uses the model
-    here: Any  # 1 where the machine has the model
+    present: Any  # 1 where the machine has the model
     loaded: Any  # gangs that load it
     cells: Sequence[tuple[Any, float]]  # and how long one takes
 
@@ -128,11 +128,11 @@ class _Model:
         for number, group in enumerate(self._problem.groups):
             if way := group.ways.get(host):
                 by_kind.setdefault((way.model, way.width), []).append(number)
-        here = {model: self.rows.add_binary_variable(name="") for model, _ in by_kind}
+        present = {model: self.rows.add_binary_variable(name="") for model, _ in by_kind}
         split = {width: self._split(slots, width) for _, width in by_kind}
         users = Counter(model for model, width in by_kind for _ in split[width])
         parts = [
-            self._add_part(host, part, numbers, here[model], only=users[model] == 1)
+            self._add_part(host, part, numbers, present[model], only=users[model] == 1)
             for (model, width), numbers in by_kind.items()
             for part in split[width]
         ]
@@ -150,17 +150,17 @@ class _Model:
         return [frozenset(gang) for gang in each] if self._exact else [frozenset(chain(*each))]
 
     def _add_part(
-        self, host: str, slots: frozenset[int], numbers: Sequence[int], here: Any, *, only: bool
+        self, host: str, slots: frozenset[int], numbers: Sequence[int], present: Any, *, only: bool
     ) -> _Part:
         """Cells need their model on the machine, and loaded by as many gangs as run them."""
         problem, rows = self._problem, self.rows
         groups = {number: problem.groups[number] for number in numbers}
         way = groups[numbers[0]].ways[host]
         most = min(len(slots) // way.width, sum(group.count for group in groups.values()))
-        loaded = here
+        loaded = present
         if most > 1 or not only:
             loaded = rows.add_integer_variable(lb=0, ub=most, name="")
-            self._add(loaded <= most * here)
+            self._add(loaded <= most * present)
         part = _Part(
             model=way.model,
             width=way.width,
@@ -168,7 +168,7 @@ class _Model:
             load=problem.load(host, way.model) / self.unit,
             transfer=problem.transfer(host, way.model) / self.unit,
             only=only,
-            here=here,
+            present=present,
             loaded=loaded,
             cells=[
                 (
@@ -181,7 +181,7 @@ class _Model:
         for (number, group), (cells, length) in zip(groups.items(), part.cells, strict=True):
             self.cells.setdefault((number, host), []).append(cells)
             in_a_row = min(group.count, int(part.room / length)) if length else group.count
-            self._add(cells <= group.count * here)
+            self._add(cells <= group.count * present)
             self._add(cells <= in_a_row * loaded)
         self._add(sum(length * cells for cells, length in part.cells) <= part.room * loaded)
         return part
@@ -191,7 +191,9 @@ class _Model:
         model is not there before its transfer, so what has longer ones fits into the time after."""
         self._add(_area(parts, 0.0, wide=wide) <= gangs * self._end)
         alone = gangs == 1 and not wide
-        has = {part.model: part.loaded if alone else part.here for part in parts if part.transfer}
+        has = {
+            part.model: part.loaded if alone else part.present for part in parts if part.transfer
+        }
         transfers = {part.model: part.transfer for part in parts}
         models = sorted(has, key=lambda model: transfers[model])
         for model in models[:: max(1, len(models) // _TRANSFERS)]:
@@ -233,6 +235,6 @@ def _area(parts: Sequence[_Part], after: float, *, wide: bool) -> Any:
             weight = part.width if wide else 1
             total += weight * part.work
             if part.only or (wide and part.model not in transferred):
-                total += weight * (part.transfer - after) * part.here
+                total += weight * (part.transfer - after) * part.present
                 transferred.add(part.model)
     return total

@@ -53,22 +53,22 @@ class Problem:
     @cached_property
     def setups(self) -> Mapping[str, Mapping[str, tuple[float, float]]]:
         """By machine and model: seconds to load and to bring it."""
-        found: dict[str, dict[str, tuple[float, float]]] = {host: {} for host in self.slots}
+        setups: dict[str, dict[str, tuple[float, float]]] = {host: {} for host in self.slots}
         for group in self.groups:
             for host, way in group.ways.items():
                 name = way.model
-                found[host].setdefault(name, (self.load(host, name), self.transfer(host, name)))
-        return found
+                setups[host].setdefault(name, (self.load(host, name), self.transfer(host, name)))
+        return setups
 
     @cached_property
     def blocks(self) -> Mapping[str, tuple[int, ...]]:
         """The groups of each block that has more than one form, by number."""
-        found: dict[str, list[int]] = {}
+        numbers_of: dict[str, list[int]] = {}
         for number, group in enumerate(self.groups):
-            found.setdefault(group.block or f"#{number}", []).append(number)
+            numbers_of.setdefault(group.block or f"#{number}", []).append(number)
         return {
             name: tuple(numbers)
-            for name, numbers in found.items()
+            for name, numbers in numbers_of.items()
             if len({way.form for n in numbers for way in self.groups[n].ways.values()}) > 1
         }
 

@@ -34,20 +34,20 @@ def shares(problem: Problem, host: str, counts: Mapping[int, int]) -> list[Share
             way = problem.groups[number].ways[host]
             cells = by_width.setdefault(way.width, {}).setdefault(way.model, [])
             cells += [(way.seconds, number)] * count
-    found: list[Share] = []
+    all_shares: list[Share] = []
     for width in sorted(by_width, reverse=True):
-        work = {name: sorted(cells, reverse=True) for name, cells in by_width[width].items()}
+        by_model = {name: sorted(cells, reverse=True) for name, cells in by_width[width].items()}
         all_slots = gangs(len(ends), width)
         free = [max(ends[slot] for slot in slots) for slots in all_slots]
-        mine = [
-            Share(slots, held)
-            for slots, held in zip(all_slots, _pack(problem, host, free, work), strict=True)
+        new_shares = [
+            Share(slots, work)
+            for slots, work in zip(all_slots, _pack(problem, host, free, by_model), strict=True)
         ]
-        for share, begin in zip(mine, free, strict=True):
+        for share, begin in zip(new_shares, free, strict=True):
             for slot in share.slots if share.work else ():
-                ends[slot] = begin + taken(problem, host, share)
-        found += mine
-    return found
+                ends[slot] = begin + busy_seconds(problem, host, share)
+        all_shares += new_shares
+    return all_shares
 
 
 def _pack(
@@ -58,14 +58,14 @@ def _pack(
     ends = list(free)
     packed: list[dict[str, Cells]] = [{} for _ in free]
     transferred: set[str] = set()
-    cells = [(seconds, number, name) for name, held in work.items() for seconds, number in held]
-    for seconds, number, name in sorted(cells, key=lambda one: (-one[0], one[1])):
+    single = [(seconds, number, name) for name, cells in work.items() for seconds, number in cells]
+    for seconds, number, name in sorted(single, key=lambda one: (-one[0], one[1])):
         setup = problem.load(host, name)
         if name not in transferred:
             setup += problem.transfer(host, name)
         after = [
-            end + seconds + (0.0 if name in held else setup)
-            for end, held in zip(ends, packed, strict=True)
+            end + seconds + (0.0 if name in cells else setup)
+            for end, cells in zip(ends, packed, strict=True)
         ]
         best = after.index(min(after))
         ends[best] = after[best]
@@ -74,7 +74,7 @@ def _pack(
     return packed
 
 
-def taken(problem: Problem, host: str, share: Share) -> float:
+def busy_seconds(problem: Problem, host: str, share: Share) -> float:
     """Seconds of its cells and of loading their models."""
     return sum(
         problem.load(host, model) + sum(seconds for seconds, _ in cells)
@@ -88,24 +88,24 @@ def schedule(problem: Problem, host: str, shared: Sequence[Share]) -> list[Piece
     They run all their cells of a model one after the other. The first that wants a model brings
     it to the machine, and others wait for it.
     """
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     doing = [share for share in shared if share.work]
     seconds = [
         {name: sum(cell[0] for cell in cells) for name, cells in share.work.items()}
         for share in doing
     ]
     order = turns(problem, host, [share.slots for share in doing], seconds)
-    for place, model, begin, ready in order:
-        slots = doing[place].slots
+    for index, model, begin, ready in order:
+        slots = doing[index].slots
         if model and ready > begin:
-            found.append(Piece(host=host, slots=slots, begin=begin, end=ready, model=model))
-        for length, number in doing[place].work[model]:
+            pieces.append(Piece(host=host, slots=slots, begin=begin, end=ready, model=model))
+        for length, number in doing[index].work[model]:
             end = ready + length
-            found.append(
+            pieces.append(
                 Piece(host=host, slots=slots, begin=ready, end=end, model=model, group=number)
             )
             ready = end
-    return found
+    return pieces
 
 
 def turns(
@@ -115,48 +115,48 @@ def turns(
     seconds: Sequence[Mapping[str, float]],
 ) -> list[tuple[int, str, float, float]]:
     """In which order gangs do what they have of each model: gang, model, when it turns to it and
-    when it begins its cells. The widest gangs go first; whoever is free first begins its next."""
+    when it begins its cells. The widest gangs go first; the first free one begins its next."""
     costs = problem.setups[host]
     ends = [0.0] * problem.slots[host]
-    here: dict[str, float] = {}  # when each model has been brought
-    found: list[tuple[int, str, float, float]] = []
+    ready_at: dict[str, float] = {}  # when each model has been brought
+    turns_taken: list[tuple[int, str, float, float]] = []
     for width in sorted({len(gang) for gang in slots}, reverse=True):
-        left = [
-            (max([ends[slot] for slot in gang]), place, list(seconds[place]))
-            for place, gang in enumerate(slots)
-            if len(gang) == width and seconds[place]
+        queue = [
+            (max([ends[slot] for slot in gang]), index, list(seconds[index]))
+            for index, gang in enumerate(slots)
+            if len(gang) == width and seconds[index]
         ]
-        heapify(left)
-        while left:
-            begin, place, names = left[0]
-            model = names[0] if len(names) == 1 else _next(names, begin, here, costs)
-            load, bring = costs[model]
-            at = here.get(model)
+        heapify(queue)
+        while queue:
+            begin, index, names = queue[0]
+            model = names[0] if len(names) == 1 else _next_model(names, begin, ready_at, costs)
+            load, transfer = costs[model]
+            at = ready_at.get(model)
             if at is None:
-                at = here[model] = begin + bring
+                at = ready_at[model] = begin + transfer
             ready = (at if at > begin else begin) + load
-            found.append((place, model, begin, ready))
-            done = ready + seconds[place][model]
+            turns_taken.append((index, model, begin, ready))
+            done = ready + seconds[index][model]
             names.remove(model)
             if names:
-                heapreplace(left, (done, place, names))
+                heapreplace(queue, (done, index, names))
             else:
-                heappop(left)
-                for slot in slots[place]:
+                heappop(queue)
+                for slot in slots[index]:
                     ends[slot] = done
-    return found
+    return turns_taken
 
 
-def _next(
+def _next_model(
     names: Sequence[str],
     begin: float,
-    here: Mapping[str, float],
+    ready_at: Mapping[str, float],
     costs: Mapping[str, tuple[float, float]],
 ) -> str:
     """First what is here, then what nobody brings yet (the longest), at last what is under way."""
     best, longest, soonest = "", -1.0, inf
     for name in names:
-        at = here.get(name)
+        at = ready_at.get(name)
         if at is None:
             if costs[name][1] > longest:
                 best, longest = name, costs[name][1]

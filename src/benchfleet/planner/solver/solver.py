@@ -13,7 +13,7 @@ from .local_search import anneal
 from .problem import GOOD_GAP, Counts, Piece, Problem, Solution, makespan
 from .solver_process import solver_process
 from .symmetry import expand, merge
-from .timelines import Lanes, placed
+from .timelines import Timelines, placed
 
 TIME_LIMIT_S = 9.0
 _FIRST_EFFORT = 0.25  # of local search before the relaxation, which needs a plan
@@ -45,7 +45,7 @@ def solve(
         raise ValueError("some cells can run nowhere")
     over = clock() + seconds
     smaller, members = merge(problem)
-    search = _Search(smaller, seed=seed, left=lambda: over - clock())
+    search = _Search(smaller, seed=seed, time_left=lambda: over - clock())
     search.improve(_FIRST_EFFORT * effort)
     if available() and not search.done:
         search.relax(effort)
@@ -65,53 +65,53 @@ def solve(
 class _Search:
     """The best plan and the best bound so far, and where the next local search begins."""
 
-    def __init__(self, problem: Problem, *, seed: int, left: Callable[[], float]) -> None:
-        self._problem, self._seed, self._left = problem, seed, left
+    def __init__(self, problem: Problem, *, seed: int, time_left: Callable[[], float]) -> None:
+        self._problem, self._seed, self._time_left = problem, seed, time_left
         self.bound, shares = fractional_bound(problem)
         self._starts = [
-            Lanes(problem, greedy(problem)),
-            Lanes(problem, round_shares(problem, shares)),
+            Timelines(problem, greedy(problem)),
+            Timelines(problem, round_shares(problem, shares)),
         ]
-        self.plan = min((lanes.pieces() for lanes in self._starts), key=makespan)
+        self.plan = min((timelines.pieces() for timelines in self._starts), key=makespan)
         self.by = "search"
 
     @property
     def done(self) -> bool:
         """Whether the plan is good enough or the time is over."""
-        return makespan(self.plan) <= self.bound * (1 + GOOD_GAP) or self._left() <= 0
+        return makespan(self.plan) <= self.bound * (1 + GOOD_GAP) or self._time_left() <= 0
 
     def improve(self, effort: float, *, refine: bool = False) -> None:
         """Local search from every start; the next begins at the best plan."""
-        for lanes in self._starts:
+        for timelines in self._starts:
             other = anneal(
-                lanes,
+                timelines,
                 goal=self.bound * (1 + GOOD_GAP),
                 seed=self._seed,
                 effort=effort / len(self._starts),
                 refine=refine,
-                left=self._left,
+                time_left=self._time_left,
             )
             self.plan = min(self.plan, other, key=makespan)
             self._seed += 1
-        self._starts = [Lanes(self._problem, {}, placed(self.plan))]
+        self._starts = [Timelines(self._problem, {}, placed(self.plan))]
 
     def relax(self, effort: float) -> None:
         """Solve the relaxation, and search meanwhile."""
         with solver_process(
             self._problem,
-            known=makespan(self.plan),
+            known_s=makespan(self.plan),
             seed=self._seed,
             effort=effort,
-            seconds=self._left() / 2,
+            seconds=self._time_left() / 2,
         ) as result:
             self.improve(_MEANWHILE_EFFORT * effort)
-            found = result(self._left())
-        if found is None:
+            relaxation = result(self._time_left())
+        if relaxation is None:
             return
         self.by = "SCIP and search"
-        self.bound = max(self.bound, found.bound)
-        if found.counts:
-            self._starts.append(Lanes(self._problem, found.counts))
+        self.bound = max(self.bound, relaxation.bound)
+        if relaxation.counts:
+            self._starts.append(Timelines(self._problem, relaxation.counts))
 
 
 def _counts(pieces: Sequence[Piece]) -> Counts:

@@ -38,8 +38,8 @@ def solver_process(
             answer, _ = process.communicate(timeout=max(0.0, seconds))
         except subprocess.TimeoutExpired:
             return None
-        found: Relaxation | None = pickle.loads(answer) if answer else None  # noqa: S301 - our own
-        return found
+        relaxation: Relaxation | None = pickle.loads(answer) if answer else None  # noqa: S301 - our own
+        return relaxation
 
     with process:
         try:
@@ -50,7 +50,7 @@ def solver_process(
 
 def main() -> None:
     """Solve what standard input asks."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asked kills this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent kills this process
     problem, options = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own parent
     pickle.dump(relax(problem, **options), sys.stdout.buffer)
 

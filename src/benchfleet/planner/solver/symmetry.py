@@ -12,18 +12,18 @@ def merge(problem: Problem) -> tuple[Problem, list[list[int]]]:
     """The problem with identical groups merged, and the numbers of the groups in each. Groups of
     blocks with several forms stay apart."""
     bound = {number for numbers in problem.blocks.values() for number in numbers}
-    found: dict[object, list[int]] = {}
+    groups_of: dict[object, list[int]] = {}
     for number, group in enumerate(problem.groups):
-        found.setdefault(number if number in bound else group.kind, []).append(number)
+        groups_of.setdefault(number if number in bound else group.kind, []).append(number)
     groups = tuple(
         Group(
             count=sum(problem.groups[number].count for number in numbers),
             ways=problem.groups[numbers[0]].ways,
             block=problem.groups[numbers[0]].block if numbers[0] in bound else "",
         )
-        for numbers in found.values()
+        for numbers in groups_of.values()
     )
-    return replace(problem, groups=groups), list(found.values())
+    return replace(problem, groups=groups), list(groups_of.values())
 
 
 def expand(
@@ -35,8 +35,8 @@ def expand(
         for number in numbers:
             yield from [number] * problem.groups[number].count
 
-    left = [cells(numbers) for numbers in members]
+    numbers_left = [cells(numbers) for numbers in members]
     return [
-        piece if piece.group is None else replace(piece, group=next(left[piece.group]))
+        piece if piece.group is None else replace(piece, group=next(numbers_left[piece.group]))
         for piece in pieces
     ]

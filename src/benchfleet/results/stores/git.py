@@ -48,9 +48,9 @@ class GitStore(ResultStore):
     Nothing is uploaded here: the ledger commits each result together with its finish.
     """
 
-    def __init__(self, campaign: str, remote: Remote, objects: Objects, shown: str) -> None:
+    def __init__(self, campaign: str, remote: Remote, objects: Objects, display_url: str) -> None:
         self._campaign, self._remote, self._objects = campaign, remote, objects
-        self.display_url = shown
+        self.display_url = display_url
         self._trees: list[str] | None = None
 
     def put(self, folder: Path, path: str, digest: str) -> None:
