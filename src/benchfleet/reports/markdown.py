@@ -47,16 +47,13 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
         yield "## Scores"
         yield _table(comparison, _score)
         yield (
-            "Mean ± standard error over all samples of all repeats; where it says 1 of 2, so many "
-            "repeats have a result."
+            "Mean ± standard error over all samples of all repeats; 1 of 2: only so many repeats "
+            "have a result."
         )
     if any(entry.difference for entry in comparison.entries):
         yield f"## Differences to {base}"
         yield _table(comparison, wording.difference)
-        yield (
-            f"{wording.HIGHER} surely higher, {wording.LOWER} surely lower, "
-            f"{wording.NOT_SURE} not told apart."
-        )
+        yield f"{wording.MARKS}."
     if any(entry.density is not None or entry.tokens_per_second for entry in comparison.entries):
         yield "## Density and speed"
         yield _table(comparison, _cost)

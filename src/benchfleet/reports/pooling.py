@@ -33,10 +33,12 @@ class Pool:
     outcomes: list[Outcome] = field(default_factory=list)  # of the repeats that have a score
     values: Mapping[Key, float] = field(default_factory=dict)
     scored: list[tuple[int, float, Mapping[str, float]]] = field(default_factory=list)
+    sparse: bool = False  # the config has attention steps
 
     def add(self, cell: Cell, record: CellRecord | None, scores: Scores) -> None:
         """Count a repeat in, with its score where it has one."""
         self.states[record.state if record else "pending"] += 1
+        self.sparse = bool(cell.config.attention)
         outcome = record.outcome if record and record.state == "success" else None
         if record and outcome and "overall_score" in outcome.metrics:
             headline = float(outcome.metrics["overall_score"])

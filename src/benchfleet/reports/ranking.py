@@ -1,9 +1,8 @@
-"""Which config leads each model × benchmark, and which differences are sure.
+"""The leading config of each model × benchmark, and which differences are significant.
 
-Two families of comparisons are made, each with Holm's correction over the whole report. Every
-config against the baseline is planned beforehand, so it stays right whichever of them are then
-spoken of. Who leads is known only afterwards: a leader other than the baseline is compared to
-the rest as the one pick among all pairs of them that it is.
+There are two families of comparisons, each with Holm's correction over the whole report. The
+comparisons with the baseline are planned in advance. The leader is known only afterwards, so a
+leader other than the baseline is corrected for all pairs of the other configs.
 """
 
 from __future__ import annotations

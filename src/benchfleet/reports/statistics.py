@@ -104,10 +104,9 @@ def paired_difference(ours: Mapping[_Key, float], baseline: Mapping[_Key, float]
 def holm(p_values: Sequence[float], *, family: int | None = None) -> list[float]:
     """Each p-value adjusted for the others (Holm 1979, Scand. J. Statist. 6, 65-70).
 
-    Below 5 % after it are those that are told apart with a chance of at most 5 % that any of
-    them is told apart wrongly. `family` counts the comparisons that could have been made where
-    not all of them were: the others are taken as not told apart.
-    Raises ValueError where it is less than there are.
+    Calling those below 5 % significant has a family-wise error rate of at most 5 %. `family` is the
+    number of comparisons if not all of them are given: the others count as not significant.
+    Raises ValueError if it is less than the number given.
     """
     size = len(p_values) if family is None else family
     if size < len(p_values):

@@ -1,5 +1,4 @@
-"""The comparison that every report shows: what each config scored, what won, and whether it is
-sure."""
+"""The comparison that every report shows: scores, differences, winners and what it all took."""
 
 from __future__ import annotations
 
@@ -23,6 +22,8 @@ from .ranking import Winner, against_baseline, winners
 from .spending import Spent, spending, spent_on, total
 from .statistics import Difference, mean, standard_error
 
+_MAX_LISTED_NAMES, _EXAMPLES = 5, 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -36,7 +37,7 @@ class Entry:
     stderr: float | None  # None below two values
     samples: int
     density: float | None  # of the attention, averaged over the samples
-    tokens_per_second: float | None  # generated, over the time that the answers took
+    tokens_per_second: float | None  # generated; None if measuring the density slowed it down
     difference: Difference | None  # to the baseline; None for the baseline itself
     spent: Spent  # by all attempts of its cells
 
@@ -181,12 +182,19 @@ def _entry(row: Row, config: str, pool: Pool, difference: Difference | None, spe
         stderr=standard_error(values),
         samples=round(math.fsum(weights)),
         density=_density(pool.outcomes, weights),
-        tokens_per_second=_ratio(
-            _total(pool.outcomes, "completion_tokens"), _total(pool.outcomes, "seconds")
-        ),
+        tokens_per_second=None if _is_slowed(pool) else _tokens_per_second(pool),
         difference=difference,
         spent=spent,
     )
+
+
+def _is_slowed(pool: Pool) -> bool:
+    """Whether a sparse config's density was measured, which computes dense attention as well."""
+    return pool.sparse and any("density" in outcome.metrics for outcome in pool.outcomes)
+
+
+def _tokens_per_second(pool: Pool) -> float | None:
+    return _ratio(_total(pool.outcomes, "completion_tokens"), _total(pool.outcomes, "seconds"))
 
 
 def _density(outcomes: Sequence[Outcome], weights: Sequence[float]) -> float | None:
@@ -224,30 +232,34 @@ def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, .
 
 
 def _notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
-    """What keeps the numbers from meaning what they seem to."""
+    """What a reader must know to read the numbers correctly."""
     incomplete = [row for row in rows if row.lacks_samples]
     if bare := dict.fromkeys(row.benchmark for row in incomplete if row.has_none):
-        yield f"{', '.join(bare)}: without samples of its own, each repeat counts as one value."
+        yield f"Without samples, each repeat counts as one value: {_examples(bare)}."
     if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
-        yield (
-            f"Not all samples of {', '.join(absent)} are here: each repeat counts as one value "
-            "there."
-        )
+        yield f"Some samples are not here, so each repeat counts as one value: {_examples(absent)}."
     whole = (row for row in rows if not row.by_sample and not row.lacks_samples)
     if headlines := dict.fromkeys(row.benchmark for row in whole):
         yield (
-            f"The score of {', '.join(headlines)} is not the mean of its samples' scores: each "
-            "repeat counts as one value there."
+            "The score is not the mean of its samples' scores, so each repeat counts as one value: "
+            f"{_examples(headlines)}."
         )
     if any(map(_has_uneven_samples, rows)):
         yield (
-            "Some configs have fewer samples than others so far: means are over what each has, "
-            "differences and ranking over the samples that both sides have."
+            "Some configs have fewer samples than others so far: means use all of a config's "
+            "samples, differences and ranking only the shared ones."
+        )
+    if any(
+        _is_slowed(pool) and _tokens_per_second(pool) for row in rows for pool in row.pools.values()
+    ):
+        yield (
+            "No speed is shown for sparse configs whose density was measured: measuring it "
+            "computes dense attention as well."
         )
     if len(hosts := _hosts(records)) > 1:
         yield (
-            f"Results come from different machines, which may move scores a little and speed a "
-            f"lot: {', '.join(hosts)}."
+            f"Results come from {len(hosts)} machines, which can change scores slightly and speed "
+            f"a lot: {_examples(hosts)}."
         )
 
 
@@ -257,11 +269,19 @@ def _has_uneven_samples(row: Row) -> bool:
 
 
 def _hosts(records: Iterable[CellRecord]) -> list[str]:
-    """The hosts and kinds of device that results come from."""
+    """The hosts of the results, each with its kind of device if known."""
     outcomes = [record.outcome for record in records if record.state == "success"]
-    return sorted(
-        {f"{one.host} ({one.device.partition(':')[0]})" for one in outcomes if one and one.host}
-    )
+    hosts = {(one.host, one.device.partition(":")[0]) for one in outcomes if one and one.host}
+    return [f"{host} ({device})" if device else host for host, device in sorted(hosts)]
+
+
+def _examples(names: Iterable[str]) -> str:
+    """The names; of many the first three, and where the others are."""
+    names = list(names)
+    if len(names) <= _MAX_LISTED_NAMES:
+        return ", ".join(names)
+    first = ", ".join(names[:_EXAMPLES])
+    return f"{first} and {len(names) - _EXAMPLES} more"
 
 
 def _plain(value: Any) -> dict[str, Any]:

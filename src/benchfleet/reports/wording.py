@@ -13,6 +13,10 @@ from .ranking import Winner
 from .tables import Comparison, Entry, TimeSpent
 
 HIGHER, LOWER, NOT_SURE = "▲", "▼", "≈"
+MARKS = (
+    f"{HIGHER} significantly higher, {LOWER} significantly lower, {NOT_SURE} no significant "
+    "difference (p < 0.05 after Holm's correction)"
+)
 UNMEASURED = "–"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that may mislead
 _MAX_LISTED_NAMES = 8  # names in a list before the rest is counted
@@ -104,7 +108,7 @@ def density(entry: Entry) -> str:
 
 
 def speed(entry: Entry) -> str:
-    """``412 tok/s``, or empty where no tokens were counted."""
+    """``412 tok/s``, or empty if it is unknown."""
     if not entry.tokens_per_second:
         return ""
     rate = entry.tokens_per_second
@@ -119,7 +123,7 @@ def counts(comparison: Comparison) -> str:
 
 
 def verdicts(comparison: Comparison, escape: Escape) -> Iterator[str]:
-    """A sentence or two for each model: what leads where, and whether that is sure."""
+    """A sentence or two for each model: what leads where, and whether that is significant."""
     groups: dict[tuple[object, ...], list[Winner]] = {}
     for winner in comparison.winners:
         key = (
@@ -143,40 +147,38 @@ def _verdict(winner: Winner, escape: Escape) -> str:
     def names(configs: Sequence[str]) -> str:
         return listed([escape(config) for config in configs])
 
-    config, better, alike = escape(winner.config), winner.better_than, winner.not_different_from
-    if better and alike:
-        said = (
-            f"{config} has the highest mean, surely better than {names(better)}; "
-            f"not told apart from {names(alike)}."
+    config, better, equal = escape(winner.config), winner.better_than, winner.not_different_from
+    if better and equal:
+        text = (
+            f"{config} has the highest mean, significantly higher than {names(better)}; "
+            f"no significant difference from {names(equal)}."
         )
     elif better:
-        said = f"{config} is surely better than {names(better)}."
+        text = f"{config} is significantly higher than {names(better)}."
     elif winner.ties:
-        alike = (winner.config, *alike, *winner.not_compared_with)
-        said = f"nothing is sure. {names(alike)} have the same mean."
-    elif alike:
-        said = (
-            f"nothing is sure. {config} has the highest mean, not told apart from {names(alike)}."
-        )
+        equal = (winner.config, *equal, *winner.not_compared_with)
+        text = f"{names(equal)} have the same mean."
+    elif equal:
+        text = f"{config} has the highest mean; no significant difference from {names(equal)}."
     elif winner.not_compared_with:
-        said = f"nothing is sure. {config} has the highest mean."
+        text = f"{config} has the highest mean."
     else:
-        said = f"{config} is the only config with a result."
+        text = f"{config} is the only config with a result."
     if winner.not_compared_with:
-        said += f" Too few samples shared to compare with {names(winner.not_compared_with)}."
+        text += f" Too few shared samples to compare with {names(winner.not_compared_with)}."
     if winner.without_result:
-        said += f" No result: {names(winner.without_result)}."
-    return said
+        text += f" No result: {names(winner.without_result)}."
+    return text
 
 
 def led(comparison: Comparison, escape: Escape) -> str:
-    """``dense leads 12 of 20, 3 of them surely; top_k leads 8 of 20.``, the most first."""
+    """``dense leads 12 of 20, 3 significantly; top_k leads 8 of 20.``, the most first."""
     leads = Counter(winner.config for winner in comparison.winners if not winner.ties)
     sure = Counter(winner.config for winner in comparison.winners if winner.is_sure)
     total = len(comparison.winners)
     parts = [
         f"{escape(config)} leads {count} of {total}"
-        + (f", {sure[config]} of them surely ahead of all others" if sure[config] else "")
+        + (f", {sure[config]} significantly ahead of all others" if sure[config] else "")
         for config, count in leads.most_common(_MAX_LISTED_NAMES)
     ]
     if len(leads) > _MAX_LISTED_NAMES:
@@ -191,8 +193,7 @@ def legend(comparison: Comparison, escape: Escape) -> str:
     text = "Mean ± standard error of all repeats."
     if any(difference(entry, 0) for entry in comparison.entries):
         text += (
-            f" Below: the difference to {escape(comparison.baseline)} on the same samples, "
-            f"{HIGHER} surely higher, {LOWER} surely lower, {NOT_SURE} not told apart."
+            f" Below: the difference to {escape(comparison.baseline)} on the same samples, {MARKS}."
         )
     if any(shortfall(entry) for entry in comparison.entries):
         text += " 1 of 2: that many repeats have a result so far."
@@ -205,15 +206,14 @@ def legend(comparison: Comparison, escape: Escape) -> str:
 
 
 METHOD = (
-    "The standard error is s/√n over the different samples of all repeats, taken as independent; "
-    "a sample that several repeats asked is one value, its mean. "
-    "Differences are paired by sample; their standard error is that of the paired "
-    "differences (arXiv 2411.00640). Sure means: p below 5 % by Student's t after Holm's "
-    "correction over all differences to the baseline in this report and, where another config "
-    "leads, over all pairs of the others: in each of the two, the chance that any sure difference "
-    "is none is at most 5 %. Of a config whose samples all scored "
-    "alike, ± 0 says that nothing varied here, not that the score is exact. A score ± ? rests on "
-    "one value."
+    "The standard error is s/√n over the distinct samples of all repeats, treated as independent; "
+    "a sample that several repeats share is one value, its mean. "
+    "Differences are paired by sample (arXiv 2411.00640). "
+    "Significant means p < 0.05 in a two-sided paired t-test with Holm's correction. "
+    "The correction covers all differences to the baseline; if another config leads, a second one "
+    "covers all pairs of the other configs. Each keeps the family-wise error rate at 5 % or less. "
+    "± 0 means that all samples have the same score, not that the score is exact. "
+    "± ? means that there is only one value."
 )
 
 

@@ -95,7 +95,7 @@ def test_the_tables_hold_scores_differences_cost_and_time(demo):
 def test_the_page_says_what_won_and_how_it_was_computed(demo):
     found = re.sub(r"</?bdi>", "", text(demo))
     assert "30 cells: 30 success." in found
-    assert "dense has the highest mean, surely better than window_32" in found
+    assert "dense has the highest mean, significantly higher than window_32" in found
     assert "Holm" in found
     assert "Failures" not in found
 

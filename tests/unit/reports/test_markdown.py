@@ -119,7 +119,7 @@ def test_code_reads_as_it_was(text):
 def test_notes_are_in_the_report(study):
     study.done("dense", [1, 0], host="<lab1>", device="gpu:0")
     study.done("window", [1, 0], host="lab2", device="cpu:0")
-    assert "- Results come from different machines" in markdown.render(study.compared(), title="t")
+    assert "- Results come from 2 machines" in markdown.render(study.compared(), title="t")
     assert "&lt;lab1&gt; (gpu), lab2 (cpu)." in markdown.render(study.compared(), title="t")
 
 

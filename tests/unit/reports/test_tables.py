@@ -130,7 +130,7 @@ def test_samples_that_are_not_here_are_told_apart_from_a_score_that_is_no_mean(s
     study.done("window", [1, 1])
     study.samples.update({key: {} for key in study.samples})
     assert [note for note in study.compared().notes if "samples" in note] == [
-        "Not all samples of recall_512 are here: each repeat counts as one value there."
+        "Some samples are not here, so each repeat counts as one value: recall_512."
     ]
 
 
@@ -138,7 +138,7 @@ def test_a_script_that_tells_of_no_samples_lacks_none(study):
     study.done("dense", [], headline=0.5)
     study.done("window", [], headline=0.25)
     assert study.compared().notes == (
-        "recall_512: without samples of its own, each repeat counts as one value.",
+        "Without samples, each repeat counts as one value: recall_512.",
     )
 
 
@@ -225,3 +225,21 @@ def test_the_comparison_is_json_without_loss(demo):
     assert found["entries"][1]["difference"]["sure"] is True
     assert found["failures"][0]["cells"] == ["tiny/window_32/recall_128/r2"]
     assert found["time"][0]["seconds"] == {"load": 6.0, "benchmark": 24.0}
+
+
+def test_no_speed_is_shown_where_density_was_measured_beside_dense_attention(study):
+    timed = {"completion_tokens": 100, "seconds": 2.0}
+    study.done("dense", [1.0, 0.0], metrics={**timed, "density": 1.0})
+    study.done("window", [1.0, 0.0], metrics={**timed, "density": 0.1})
+    study.done("bare", [1.0, 0.0], metrics=timed)
+    compared = study.compared()
+    speeds = {entry.config: entry.tokens_per_second for entry in compared.entries}
+    assert speeds == {"dense": 50.0, "window": None, "bare": 50.0}
+    assert [note for note in compared.notes if note.startswith("No speed is shown")]
+
+
+def test_notes_list_a_handful_of_names_and_no_empty_brackets(study):
+    for number in range(10):
+        study.done("dense", [1.0, 0.0], subset=str(number), host=f"h{number}")
+    [note] = study.compared().notes
+    assert note.endswith("h0, h1, h2 and 7 more.")

@@ -88,8 +88,8 @@ def test_one_state_needs_no_number(study):
 
 def test_benchmarks_with_one_verdict_share_a_sentence(demo):
     assert said(demo) == [
-        "recall_128, recall_512 and recall_1024: dense has the highest mean, surely better than "
-        "window_32, window_128 and window_256; not told apart from top_k."
+        "recall_128, recall_512 and recall_1024: dense has the highest mean, significantly "
+        "higher than window_32, window_128 and window_256; no significant difference from top_k."
     ]
 
 
@@ -97,14 +97,16 @@ def test_a_verdict_says_when_all_are_beaten(study):
     study.done("dense", [1.0] * 20)
     study.done("window", [0.0] * 20)
     study.failed("sink")
-    assert said(study) == ["recall_512: dense is surely better than window. No result: sink."]
+    assert said(study) == [
+        "recall_512: dense is significantly higher than window. No result: sink."
+    ]
 
 
 def test_a_verdict_says_when_nothing_is_sure(study):
     study.done("dense", [1.0, 0.0])
     study.done("window", [0.0, 0.0])
     assert said(study) == [
-        "recall_512: nothing is sure. dense has the highest mean, not told apart from window."
+        "recall_512: dense has the highest mean; no significant difference from window."
     ]
 
 
@@ -115,7 +117,7 @@ def test_nobody_leads_where_all_have_the_same_mean(study):
     study.done("dense", [1.0, 0.0], subset="64")
     study.done("window", [0.0, 0.0], subset="64")
     tie, *_ = said(study)
-    assert tie == "recall_128 and recall_512: nothing is sure. dense and window have the same mean."
+    assert tie == "recall_128 and recall_512: dense and window have the same mean."
     assert wording.led(study.compared(), str) == "dense leads 1 of 3; 2 of 3 are ties."
 
 
@@ -128,8 +130,7 @@ def test_a_verdict_says_when_there_is_nothing_to_compare(study):
     study.done("dense", [1.0, 1.0], repeat=0)
     study.done("window", [0.0, 0.0], repeat=1)
     assert said(study) == [
-        "recall_512: nothing is sure. dense has the highest mean. "
-        "Too few samples shared to compare with window."
+        "recall_512: dense has the highest mean. Too few shared samples to compare with window."
     ]
 
 
@@ -184,8 +185,8 @@ def test_who_leads_most_is_said_first_with_how_often_it_is_sure(study):
         study.done("dense", [dense] * 30 + [0, 1], model=f"m{model}")
         study.done("window", [window] * 30 + [1, 0], model=f"m{model}")
     assert wording.led(study.compared(), plain) == (
-        "window leads 2 of 3, 2 of them surely ahead of all others; "
-        "dense leads 1 of 3, 1 of them surely ahead of all others."
+        "window leads 2 of 3, 2 significantly ahead of all others; "
+        "dense leads 1 of 3, 1 significantly ahead of all others."
     )
 
 
