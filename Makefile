@@ -9,6 +9,8 @@ PYTEST := $(BIN)/pytest -n auto --dist worksteal --max-worker-restart 0
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/benchfleet run examples/recall/campaign.yaml
+	@echo 'Open this file in a browser:'
+	@$(BIN)/benchfleet report examples/recall/campaign.yaml --format html
 
 test: check
 
@@ -71,7 +73,7 @@ $(VENV)/torch.stamp: constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/demo.stamp: pyproject.toml $(VENV)/torch.stamp
-	$(PIP) --editable '.[lm-eval]'
+	$(PIP) --editable '.[lm-eval,report]'
 	touch $@
 
 $(VENV)/dev.stamp: pyproject.toml $(VENV)/torch.stamp
