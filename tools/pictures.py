@@ -19,15 +19,16 @@ import time
 from pathlib import Path
 
 from rich.console import Console
+from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 CAMPAIGN = ROOT / "examples/recall/campaign.yaml"
 PICTURES = ROOT / "docs/pictures"
-COLUMNS, ROWS = 96, 9
-LIVE_AFTER_CELLS = 16
+COLUMNS, ROWS = 100, 9
+LIVE_AFTER_CELLS = 2
 PAGE = """<!DOCTYPE html><meta charset="utf-8"><style>
-body {{ margin: 0; background: #14171c; color: #e4e4e4 }}
+body {{ margin: 0; background: #0c0c0c; color: #d9d9d9 }}
 pre {{ margin: 0; padding: 16px 20px; font: 15px/1.45 "DejaVu Sans Mono", Menlo, monospace }}
 </style><pre>{}</pre>"""
 
@@ -43,12 +44,12 @@ def main() -> int:
         page = Path(folder, "live.html")
         page.write_text(PAGE.format(to_html(screen)), encoding="utf-8")
         screenshot(
-            page, PICTURES / "live.png", width=930, height=len(screen.splitlines()) * 22 + 32
+            page, PICTURES / "live.png", width=980, height=len(screen.splitlines()) * 22 + 32
         )
         report = Path(folder, "report.html")
         command = ["report", str(CAMPAIGN), "--results", str(results), "--output", str(report)]
         subprocess.run([sys.executable, "-m", "benchfleet", *command], check=True)
-        screenshot(report, PICTURES / "report.png", width=1000, height=1150)
+        screenshot(report, PICTURES / "report.png", width=1250, height=920)
     return 0
 
 
@@ -67,27 +68,30 @@ def live_view(results: Path, socket: Path) -> str:
             screen = subprocess.run(capture, capture_output=True, text=True).stdout
             if not chosen and is_telling(Text.from_ansi(screen).plain):
                 chosen = screen.rstrip()
-            time.sleep(0.1)
+            time.sleep(0.05)
     finally:
         subprocess.run([*tmux, "kill-server"], capture_output=True)
     if not chosen:
-        raise SystemExit(f"the live view never had two busy slots; its last screen:\n{screen}")
+        raise SystemExit(
+            f"the live view never had two busy dense slots; its last screen:\n{screen}"
+        )
     return chosen
 
 
 def is_telling(screen: str) -> bool:
-    """Whether enough cells are done and both slots are in the middle of a cell."""
+    """Whether a few cells are done and both slots are in the middle of a dense cell."""
     done = re.search(r"(\d+) done", screen)
     count = int(done.group(1)) if done else 0
-    busy = [int(a) for a, b in re.findall(r" (\d+)/(\d+) ", screen) if 0 < int(a) < int(b)]
-    return count >= LIVE_AFTER_CELLS and len(busy) >= 2
+    dense = re.findall(r"cpu:\d .*/dense/.* (\d+)/(\d+) ", screen)
+    busy = [now for now, total in dense if 0 < int(now) < int(total)]
+    return count >= LIVE_AFTER_CELLS and len(busy) == 2
 
 
 def to_html(screen: str) -> str:
     """Terminal output as HTML text with coloured spans."""
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(screen), soft_wrap=True)
-    return console.export_html(inline_styles=True, code_format="{code}")
+    console.print(Text.from_ansi(re.sub("\x1b\\[[34]9m", "\x1b[0m", screen)), soft_wrap=True)
+    return console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
 
 
 def screenshot(page: Path, picture: Path, *, width: int, height: int) -> None:
@@ -98,7 +102,7 @@ def screenshot(page: Path, picture: Path, *, width: int, height: int) -> None:
     options = [
         "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
         f"--user-data-dir={page.parent / 'browser'}", "--virtual-time-budget=5000",
-        "--force-device-scale-factor=1.5", f"--window-size={width},{height}",
+        "--force-device-scale-factor=1.25", f"--window-size={width},{height}",
         f"--screenshot={picture}",
     ]  # fmt: skip
     subprocess.run([browser, *options, page.as_uri()], check=True, capture_output=True)
