@@ -136,7 +136,7 @@ def test_each_way_to_fail_has_its_name_and_the_others_go_on(study: Study) -> Non
     found = study.failures()
     assert {name: (f["stage"], f["kind"]) for name, f in found.items()} == {
         "exits": ("benchmark", "error"),
-        "dies": ("benchmark", "error"),
+        "dies": ("benchmark", "killed"),
         "slow": ("benchmark", "timeout"),
         "silent": ("collect", "bad_result"),
         "torn": ("collect", "bad_result"),

@@ -101,3 +101,24 @@ def test_a_command_that_cannot_start_is_the_users_to_mend(tmp_path: Path) -> Non
     with pytest.raises(CellFailure, match=r"cannot be started: No such file") as caught:
         _run(["no-such-command-here"], tmp_path)
     assert caught.value.kind == "user_error"
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "killed"),
+        ("import os; os.kill(os.getpid(), 15)", "killed"),
+        ("raise SystemExit(129)", "killed"),  # as a shell reports SIGHUP
+        ("raise KeyboardInterrupt", "killed"),
+        ("raise SystemExit(75)", "try_again"),
+        ("import socket; socket.create_connection(('127.0.0.1', 1))", "connection"),
+        ("raise RuntimeError('HTTP Error 503: Service Unavailable')", "connection"),
+        ("raise ValueError('HTTP Error 404: Not Found')", "error"),
+        ("import sys; print('Connection refused', file=sys.stderr); 1 / 0", "error"),
+    ],
+)
+def test_the_end_of_a_script_has_a_kind(tmp_path: Path, script: str, kind: str) -> None:
+    with pytest.raises(CellFailure) as failure:
+        _run([sys.executable, "-c", script], tmp_path)
+    assert failure.value.kind == kind
+    assert failure.value.is_retryable == (kind != "error")

@@ -11,6 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchfleet.domain.error_signatures import (
+    RETRYABLE_KINDS,
+    is_connection_failure,
+    kind_of_exit,
+)
+from benchfleet.domain.failure import Kind
 from benchfleet.errors import CellFailure
 
 GRACE_S = 5.0  # seconds between being asked to end and being killed
@@ -42,21 +48,25 @@ def run_process(
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
     except OSError as error:
         raise _failed("user_error", f"{argv[0]!r} cannot be started: {error.strerror}") from None
     ends = None if timeout is None else clock() + timeout
+    oom_kills = _oom_kills()
     with process:
         try:
-            tail = _follow(process, check_stop, ends, clock)
+            tails = _follow(process, check_stop, ends, clock)
         finally:
             _end_group(process, grace if process.poll() is None else 0.0)
-    if tail is None:
+    if tails is None:
         raise _failed("timeout", f"it ran longer than its timeout of {timeout:g} s", again=True)
     if process.returncode:
-        raise _failed("error", f"{argv[0]} {_ended(process.returncode)}")
-    return tail
+        code, (_, errors) = process.returncode, tails
+        kind = _exit_kind(code, errors, was_oom=_oom_kills() > oom_kills)
+        raise _failed(kind, f"{argv[0]} {_ended(code)}", again=kind in RETRYABLE_KINDS)
+    return tails[0]
 
 
 def _follow(
@@ -64,25 +74,44 @@ def _follow(
     check_stop: Callable[[], None],
     ends: float | None,
     clock: Callable[[], float],
-) -> bytes | None:
-    """Copy its output until it ends; None where its time ran out."""
-    tail, output = bytearray(), process.stdout
+) -> tuple[bytes, bytes] | None:
+    """Copy its outputs until it ends and return the end of both; None where its time ran out."""
+    tails = bytearray(), bytearray()
+    outputs = {pipe.fileno(): n for n, pipe in enumerate((process.stdout, process.stderr)) if pipe}
     while ends is None or clock() < ends:
         check_stop()
         ended = process.poll() is not None
-        if output is None:
+        if not outputs:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
-        elif select.select([output], [], [], 0 if ended else _POLL_S)[0]:
-            if piece := os.read(output.fileno(), _READ_BYTES):
-                _write(piece)
-                tail += piece
-                del tail[:-_MAX_OUTPUT_BYTES]
-                continue
-            output = None  # closed, mostly because it is about to end
-        if ended:
-            return bytes(tail)
+        ready = select.select(list(outputs), [], [], 0 if ended else _POLL_S)[0] if outputs else []
+        for handle in ready:
+            number = outputs[handle]
+            if piece := os.read(handle, _READ_BYTES):
+                _write(piece, number + 1)
+                tails[number].extend(piece)
+                del tails[number][:-_MAX_OUTPUT_BYTES]
+            else:
+                del outputs[handle]  # closed, mostly because it is about to end
+        if ended and not ready:
+            return bytes(tails[0]), bytes(tails[1])
     return None
+
+
+def _exit_kind(code: int, errors: bytes, *, was_oom: bool) -> Kind:
+    """The kind of failure, by exit code and the last line of stderr."""
+    kind = kind_of_exit(code)
+    if kind == "killed" and code in (-signal.SIGKILL, 128 + signal.SIGKILL) and was_oom:
+        return "oom"
+    last = errors.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+    return "connection" if kind == "error" and is_connection_failure(last) else kind
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel killed for want of memory since it booted."""
+    with contextlib.suppress(OSError), open("/proc/vmstat", encoding="ascii") as file:
+        return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
+    return 0
 
 
 def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
@@ -99,13 +128,15 @@ def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _write(piece: bytes) -> None:
+def _write(piece: bytes, handle: int) -> None:
     remaining = memoryview(piece)
     while remaining:
-        remaining = remaining[os.write(1, remaining) :]
+        remaining = remaining[os.write(handle, remaining) :]
 
 
 def _ended(code: int) -> str:
+    if code == os.EX_TEMPFAIL:
+        return f"asks to try again (exit code {code})"
     if code > 0:
         return f"ended with exit code {code}; the log has its last words"
     try:
@@ -114,5 +145,5 @@ def _ended(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
-def _failed(kind: str, message: str, *, again: bool = False) -> CellFailure:
+def _failed(kind: Kind, message: str, *, again: bool = False) -> CellFailure:
     return CellFailure(stage="benchmark", kind=kind, message=message, retryable=again)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 from dataclasses import dataclass
 
 from .failure import Kind
+
+_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_KILLED = frozenset(code for one in _OUTSIDE for code in (-one, 128 + one))  # also of a shell
+_CONNECTION = re.compile(
+    r"connection ?(error|refused|reset|aborted)|connecterror|remote end closed connection"
+    r"|\bhttp(?: error| status)?[ :]*5\d\d\b|\b5\d\d server error",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +71,19 @@ ERROR_SIGNATURES = (
     ErrorSignature(kind="disk_full", words="disk quota exceeded"),
 )
 RETRYABLE_KINDS: frozenset[Kind] = frozenset(
-    {"oom", "gpu_fault", "stuck", "timeout", "disk_full", "slot_lost", "host_lost", "crash"}
+    {
+        "oom",
+        "gpu_fault",
+        "stuck",
+        "timeout",
+        "disk_full",
+        "slot_lost",
+        "host_lost",
+        "crash",
+        "killed",
+        "connection",
+        "try_again",
+    }
 )  # kinds that may be gone the next time
 
 
@@ -82,3 +105,15 @@ def find_error_signature(text: str) -> SignatureMatch | None:
             ):
                 return SignatureMatch(kind=sign.kind, line=line.strip())
     return None
+
+
+def is_connection_failure(line: str) -> bool:
+    """Whether an error message is of a server that is away, or that answers HTTP 5xx."""
+    return _CONNECTION.search(line) is not None
+
+
+def kind_of_exit(code: int) -> Kind:
+    """The kind of failure of a process by its exit code; a negative one is its signal."""
+    if code == os.EX_TEMPFAIL:
+        return "try_again"
+    return "killed" if code in _KILLED else "error"

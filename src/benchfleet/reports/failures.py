@@ -22,6 +22,11 @@ WAYS_OUT: Mapping[str, str] = {
     "where it was killed for memory, says why. Fewer --max-concurrent-runs leave more memory.",
     "crash": "A library brought the process down: the end of the log shows which; another version "
     "of it, or another machine, may do.",
+    "killed": "A signal from outside ended the process: the system's own log may say who sent it.",
+    "connection": "A server that it needs refused the connection or answered HTTP 5xx: start or "
+    "repair it, then `benchfleet retry`.",
+    "try_again": "The script ended with exit code 75 (try again) each time: its log says what it "
+    "waits for.",
     "host_lost": "Bring the host back or go on without it: its cells are run again elsewhere and "
     "lose no try.",
     "gpu_fault": "Look at the GPU with nvidia-smi, and leave it out with --gpus until it is well.",

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from benchfleet.domain.error_signatures import RETRYABLE_KINDS, find_error_signature
+from subprocess import CalledProcessError
+
+from benchfleet.domain.error_signatures import (
+    RETRYABLE_KINDS,
+    find_error_signature,
+    is_connection_failure,
+    kind_of_exit,
+)
 from benchfleet.domain.failure import KINDS, STAGES, Failure, Kind, Stage
 from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure, MissingExtra, PluginError
 
+_CONNECTION_ERRORS = frozenset({"ConnectionError", "APIConnectionError", "ConnectError"})
 MAX_TEXT_CHARS = 2**16  # of a message or a trace; both ends of a longer one are kept
 
 
@@ -39,7 +47,23 @@ def _kind(error: BaseException, message: str) -> Kind:
         return "oom"
     if sign := find_error_signature(message):
         return sign.kind
-    return "timeout" if isinstance(error, TimeoutError) else "error"
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, CalledProcessError):
+        return kind_of_exit(error.returncode)
+    return "connection" if _is_connection_failure(error, message) else "error"
+
+
+def _is_connection_failure(error: BaseException, message: str) -> bool:
+    """By type name too: clients such as requests and httpx have errors of their own."""
+    names = {base.__name__ for base in type(error).__mro__}
+    if not names.isdisjoint(_CONNECTION_ERRORS):
+        return True
+    answers = (error, getattr(error, "response", None))
+    statuses = [getattr(one, key, None) for one in answers for key in ("status_code", "code")]
+    if any(isinstance(status, int) and 500 <= status < 600 for status in statuses):
+        return True
+    return isinstance(error, (OSError, RuntimeError)) and is_connection_failure(message)
 
 
 def _bounded(text: str) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+from email.message import Message
+from subprocess import CalledProcessError
+from urllib.error import HTTPError, URLError
 
 import pytest
 
@@ -24,6 +27,15 @@ from benchfleet.slot.classify import classify
         (UnknownName("no benchmark 'x'"), "user_error", False),
         (ValueError("anything else"), "error", False),
         (SystemExit(3), "error", False),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "connection", True),
+        (ConnectionResetError(), "connection", True),
+        (HTTPError("http://x", 503, "busy", Message(), None), "connection", True),
+        (HTTPError("http://x", 404, "none", Message(), None), "error", False),
+        (URLError(ConnectionRefusedError(111, "Connection refused")), "connection", True),
+        (ValueError("the answer was 'connection refused'"), "error", False),
+        (CalledProcessError(-9, ["tool"]), "killed", True),
+        (CalledProcessError(75, ["tool"]), "try_again", True),
+        (CalledProcessError(1, ["tool"]), "error", False),
     ],
 )
 def test_every_kind_is_known_by_its_signs(error: BaseException, kind: str, retryable: bool) -> None:
