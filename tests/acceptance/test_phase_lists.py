@@ -94,3 +94,29 @@ def test_a_plain_folder_gets_files_and_two_results_of_one_name_are_refused(user:
                                 '["a_b", "a"], ["c", "b_c"]'), "study.py")  # fmt: skip
     said = user.run("phase", "generate", "study.py", "--repo", "plain", code=2).stderr
     assert "would both be called a_b_c_base_line_0.json" in said
+
+
+def test_a_dry_run_writes_nothing_anywhere(user: User) -> None:
+    repo = prepared(user)
+    remote = user.folder / "remote.git"
+    before = git(remote, "for-each-ref"), git(repo, "for-each-ref")
+    words = ("phase", "generate", "study.py", "--repo", "repo", "--ledger", "sqlite:l.db")
+    said = user.json(*words, "--dry-run")
+    assert (len(said["lists"]["phase1"]), said["commit"]) == (4, "")
+    assert (git(remote, "for-each-ref"), git(repo, "for-each-ref")) == before
+    assert not (user.folder / "l.db").exists()
+
+
+def test_unknown_lines_of_a_list_stay_as_comments_and_are_named(user: User) -> None:
+    repo = prepared(user)
+    (repo / "data" / "phase").mkdir()
+    (repo / "data" / "phase" / "phase2.txt").write_text("# mine\nsomething_else_0.json\n")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "by hand")
+    git(repo, "push", "-q", "origin", "main")
+    words = ("phase", "generate", "study.py", "--repo", "repo", "--branch", "main")
+    said = user.json(*words)
+    assert said["unknown"] == {"phase2": ["something_else_0.json"]}
+    lines = git(user.folder / "remote.git", "show", "main:data/phase/phase2.txt").splitlines()
+    assert lines[-2:] == ["# mine", "# something_else_0.json"]
+    assert user.json(*words)["commit"] == ""

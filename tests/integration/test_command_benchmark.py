@@ -162,6 +162,7 @@ def test_a_script_that_changed_meanwhile_is_refused(study: Study) -> None:
     failure = json.loads(file.read_text())
     assert (failure["stage"], failure["kind"]) == ("setup", "user_error")
     assert "mine has changed since the campaign was read" in failure["message"]
+    assert f"{study.folder / 'eval.py'} was written last" in failure["message"]
 
 
 def test_rules_call_a_command_by_its_name(study: Study) -> None:
@@ -183,3 +184,16 @@ def test_a_loaded_model_is_let_go_before_a_command_runs(study: Study) -> None:
     study.run()
     assert study.result("mock_benchmark/cell.json")["provenance"]["model"] == {"adapter": "mock"}
     assert study.result("mine/cell.json")["provenance"]["model"] == {}
+
+
+def test_outputs_of_a_script_are_no_inputs(study: Study) -> None:
+    study.script("eval.sh", "echo more >> run.log; echo '{\"score\": 1}'")
+    study.script("run.log", "")
+    study.write(
+        """\
+        - command: {name: one, argv: [sh, eval.sh, run.log], outputs: ["*.log"]}
+        - command: {name: two, argv: [sh, eval.sh, run.log], inputs: [eval.sh]}
+        """
+    )
+    study.run()
+    assert not list(study.folder.rglob("failure.json"))

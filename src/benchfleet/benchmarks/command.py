@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +28,8 @@ _DEFAULTS: dict[str, Any] = {
     "metric": None,
     "timeout": None,
     "files": (),
+    "inputs": None,
+    "outputs": (),
     "folder": ".",
     "experiment": None,
     "config": None,
@@ -39,7 +42,8 @@ class Command(Benchmark):
 
     Parameters: `name` (how results call it), `argv`, `environment`, `cwd` (from the campaign's
     folder), `metric` (the headline's name), `timeout`, and `files`: patterns of further source
-    files, whose content is part of the identity beside that of the files named in `argv`. As task
+    files, whose content is part of the identity beside that of the files named in `argv`. The
+    patterns in `inputs` replace the files named in `argv`; `outputs` never count. As task
     files of experiments have them: `experiment` (another word for `name`), `config` (a file that
     `{config}` then stands for, at the end after ``--config`` where `argv` does not name it) and
     `output` (a file of the campaign's folder that the report is left in too).
@@ -63,6 +67,8 @@ class Command(Benchmark):
         self._declared_timeout = values["timeout"]
         self._timeout = None if values["timeout"] is None else seconds("timeout", values["timeout"])
         self._files = texts("files", values["files"])
+        self._inputs = None if values["inputs"] is None else texts("inputs", values["inputs"])
+        self._outputs = texts("outputs", values["outputs"])
         self._folder = Path(values["folder"]).absolute()
         self._config = None if values["config"] is None else text("config", values["config"])
         self._output = None if values["output"] is None else text("output", values["output"])
@@ -93,6 +99,8 @@ class Command(Benchmark):
             "folder": str(self._folder),
             "timeout": self._declared_timeout,
             "files": self._files,
+            **({} if self._inputs is None else {"inputs": self._inputs}),
+            **({"outputs": self._outputs} if self._outputs else {}),
             **({"output": self._output} if self._output else {}),
         }
 
@@ -194,7 +202,18 @@ class Command(Benchmark):
             raise ValueError(f"argv: there is no command {command!r} that could be run here")
 
     def _own_files(self) -> list[Path]:
-        return [*matching_files(self._folder, self._files), *self._named_files()]
+        inputs = (
+            self._named_files()
+            if self._inputs is None
+            else matching_files(self._folder, self._inputs)
+        )
+        files = [*matching_files(self._folder, self._files), *inputs]
+        return [file for file in files if not self._is_output(file)]
+
+    def _is_output(self, file: Path) -> bool:
+        name = Path(os.path.relpath(file, self._folder)).as_posix()
+        patterns = [*self._outputs, *([self._output] if self._output else [])]
+        return any(fnmatchcase(name, pattern) for pattern in patterns)
 
     def _named_files(self) -> list[Path]:
         """The files of the campaign's folder that `argv` names, as ``eval.py`` or ``--x=y.py``."""

@@ -41,6 +41,7 @@ def check_pairs(
     refusals: dict[tuple[KeyPath, str], _Refusal] = {}
     for declared in models:
         if declared.model is None:
+            _check_generation(declared, configs, workloads, defaults)
             continue
         adapter = adapter_class(declared.model.model.adapter)
         if message := adapter.check(declared.model.model, DENSE):
@@ -82,9 +83,39 @@ def _configs(
     for declared in configs:
         if declared.config is None:
             continue
-        message = adapter.check(entry.model, declared.config)
-        if message and leaves_cells(replace(matrix, models=(entry,), configs=(declared.config,))):
+        model = declared.overrides.apply_to_model(entry.model)
+        message = adapter.check(model, declared.config)
+        problems = adapter.check_generation(declared.overrides.generation)
+        if not (message or problems):
+            continue
+        if not leaves_cells(replace(matrix, models=(entry,), configs=(declared.config,))):
+            continue
+        if message:
             yield _Refusal(entry=declared.entry, message=message, pair=True)
+        generation = declared.entry.inside("generation")
+        for name, problem in problems.items():
+            yield _Refusal(entry=generation.inside(name), message=problem, pair=False)
+
+
+def _check_generation(
+    declared: DeclaredModel,
+    configs: Sequence[DeclaredConfig],
+    workloads: Sequence[DeclaredWorkload],
+    defaults: Entry,
+) -> None:
+    """Refuse generation settings of a model that is wrong otherwise, so that one reading of the
+    file finds both."""
+    benchmarks = [benchmark_class(one.workload.benchmark) for one in workloads if one.workload]
+    if declared.adapter is None or not any(
+        one.needs_model and not one.reads_generation for one in benchmarks
+    ):
+        return
+    generation = {**defaults.inside("generation").kwargs(), **declared.generation}
+    for name, message in declared.adapter.check_generation(generation).items():
+        (_where(name, (declared.entry, defaults)) or declared.entry).wrong(message)
+    for config in configs:
+        for name, message in declared.adapter.check_generation(config.overrides.generation).items():
+            config.entry.inside("generation").inside(name).wrong(message)
 
 
 def _benchmarks(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchfleet import registry
 from benchfleet.domain.cell import AttentionStep, Config
+from benchfleet.domain.matrix import ConfigOverrides
 from benchfleet.domain.units import with_fractions
+from benchfleet.hints import hint
 
 from .defaults import Defaults
 from .entry import Entry
@@ -28,10 +30,19 @@ from .schema_types import (
 from .schema_types import plugin as plugin_name
 
 _STEP = either(plugin_name("attention"), named({}, plugin_name("attention"), single=True))
+QUANTIZATIONS: Mapping[str, Mapping[str, bool]] = {
+    "bitsandbytes-int8": {"load_in_8bit": True},
+    "bitsandbytes-int4": {"load_in_4bit": True},
+}
 KEYS: Mapping[str, Shape] = {
     "attention": doc(one_or_list(_STEP), "which keys each query may look at; steps add up"),
     "settings": doc(MAPPING, "passed on to benchmarks that are scripts"),
     "everywhere": doc(TRUTH, "sparse in the context's prefill too (defaults.everywhere)"),
+    "generation": doc(MAPPING, "over all other generation kwargs"),
+    "model_kwargs": doc(MAPPING, "over those of the model"),
+    "quantization": doc(
+        either(MAPPING, {"enum": [*QUANTIZATIONS]}), "a name, or the model's quantization_config"
+    ),
 }
 SHAPE = doc(
     named(nullable(mapping(KEYS)), NAME),
@@ -46,6 +57,7 @@ class DeclaredConfig:
     name: str
     entry: Entry
     config: Config | None
+    overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
 
 
 def read_configs(entry: Entry, defaults: Defaults) -> list[DeclaredConfig]:
@@ -71,7 +83,24 @@ def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
         everywhere=fields["everywhere"].truth(defaults.everywhere),
         settings=fields["settings"].kwargs(),
     )
-    return DeclaredConfig(name=name, entry=entry, config=config if entry.right else None)
+    model_kwargs = fields["model_kwargs"].kwargs()
+    if not fields["quantization"].absent:
+        model_kwargs["quantization_config"] = _quantization(fields["quantization"], model_kwargs)
+    overrides = ConfigOverrides(model_kwargs=model_kwargs, generation=fields["generation"].kwargs())
+    return DeclaredConfig(
+        name=name, entry=entry, config=config if entry.right else None, overrides=overrides
+    )
+
+
+def _quantization(entry: Entry, model_kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ``quantization_config`` that a name stands for, or the mapping itself."""
+    if "quantization_config" in model_kwargs:
+        entry.wrong("stands beside model_kwargs.quantization_config; remove one")
+    if isinstance(entry.value, str):
+        if entry.value not in QUANTIZATIONS:
+            entry.wrong(f"no quantization {entry.value!r}; {hint(entry.value, QUANTIZATIONS)}")
+        return QUANTIZATIONS.get(entry.value, {})
+    return entry.kwargs()
 
 
 def _without_bare_steps(entry: Entry) -> Entry:

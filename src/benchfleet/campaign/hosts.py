@@ -111,7 +111,7 @@ def read_host(
             merged["python"], _PROGRAM, "an interpreter there: python3, /… or ~/…"
         ),
         folder=_matched_text(merged["folder"], _FAR, "a folder there: /… or ~/…") or Host.folder,
-        gpus=_gpus(gpus),
+        gpus=read_gpus(gpus),
         cpu_slots=None if cpu_slots.absent else cpu_slots.slots(AUTO),
         slots_per_gpu=1 if per_gpu.absent else per_gpu.slots(AUTO),
         price=merged["price"].price(),
@@ -154,7 +154,8 @@ def _identity(entry: Entry, folder: Path) -> str:
     return str(file)
 
 
-def _gpus(entry: Entry) -> tuple[int, ...] | None:
+def read_gpus(entry: Entry) -> tuple[int, ...] | None:
+    """The GPU ids; None without any."""
     ids = [item.whole(0, least=0) for item in entry.items()]
     if not ids and not entry.absent and entry.right:
         entry.wrong("names no GPU; leave it out for all, or write cpu_slots for none")

@@ -19,6 +19,7 @@ from .base import RESULTS, Campaign, Machine, results_folder
 from .defaults import read_defaults
 from .eligibility import read_eligibility
 from .entry import Entry, Mistakes
+from .hosts import read_gpus
 from .matrices import BELONG, MATRIX, MatrixReader
 from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
@@ -186,9 +187,8 @@ def read_machine(
     gpus: Entry, cpu_slots: Entry, max_concurrent_runs: Entry, price: Entry, slots_per_gpu: Entry
 ) -> Machine:
     """What is asked of this machine, under the keys of `MACHINE`."""
-    ids = [one.whole(0, least=0) for one in gpus.items()]
     return Machine(
-        gpus=tuple(ids) if ids else None,
+        gpus=read_gpus(gpus),
         cpu_slots=None if cpu_slots.absent else cpu_slots.slots(AUTO),
         max_concurrent_runs=None if max_concurrent_runs.absent else max_concurrent_runs.whole(1),
         price=price.price(),

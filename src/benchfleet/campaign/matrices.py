@@ -65,6 +65,7 @@ class MatrixReader:
             ),
             configs=tuple(one.config for one in settings if one.config),
             workloads=tuple(one.workload for one in workloads if one.workload),
+            overrides={one.name: one.overrides for one in settings if one.config},
             repeats=preset.repeats,
             limits=preset.limits,
             exclude=read_exclude(fields["exclude"], axes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.names import path_part
@@ -69,7 +70,14 @@ def check_contents(models: Sequence[DeclaredModel], configs: Sequence[DeclaredCo
             if m.model
         ],
     )
-    _differ("configs", [(c.name, c.entry, c.config.identity()) for c in configs if c.config])
+    _differ(
+        "configs",
+        [
+            (c.name, c.entry, [c.config.identity(), asdict(c.overrides)])
+            for c in configs
+            if c.config
+        ],
+    )
 
 
 def _differ(axis: str, declared: Iterable[tuple[str, Entry, object]]) -> None:

@@ -75,6 +75,7 @@ class DeclaredModel:
     entry: Entry
     generation: Mapping[str, Any]  # its own, over the defaults
     model: ModelEntry | None
+    adapter: type[Adapter] | None = None
     variants: tuple[DeclaredModel, ...] = ()
 
 
@@ -136,6 +137,7 @@ def _read(
         entry=entry,
         generation=generation,
         model=model if digest and entry.right else None,
+        adapter=opened,
         variants=tuple(_read(item, defaults, folder, _OWN) for item in variants),
     )
 

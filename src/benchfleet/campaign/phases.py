@@ -204,6 +204,6 @@ def _contents(matrix: Matrix) -> Iterable[tuple[str, str, object]]:
     for model in matrix.models:
         yield "model", model.model.name, model.model.canonical
     for config in matrix.configs:
-        yield "config", config.name, config.canonical
+        yield "config", config.name, [config.canonical, matrix.overrides.get(config.name)]
     for workload in matrix.workloads:
         yield "benchmark", workload.label, workload.canonical

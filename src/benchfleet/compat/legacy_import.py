@@ -27,6 +27,7 @@ from .legacy_repository import Entry, Repository, number
 
 _RUNNER = RunnerId("import")
 _FILE = "imported.json"  # the result as it was
+_MAX_OPEN_QUESTIONS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +102,30 @@ def summarize(repository: Repository) -> dict[str, Any]:
     entries = repository.entries
     return {
         "root": str(repository.root),
+        "entries": len(entries),
         "phases": {p: sum(p in entry.phases for entry in entries) for p in repository.phases},
         "results": sum(entry.done for entry in entries),
-        "to do": [e.name for e in entries if e.phases and not e.done and e.content is None],
+        "empty phase lists": list(repository.empty_lists),
+        "lines that are no result names": [
+            e.name for e in entries if e.phases and not e.is_result_name
+        ],
+        "to do": [
+            e.name
+            for e in entries
+            if e.phases and e.is_result_name and not e.done and e.content is None
+        ],
+        "results whose content disagrees with their name": [
+            e.name for e in entries if e.contradicts_name
+        ],
         "in no list": [e.name for e in entries if e.content is not None and not e.phases],
         "done, and still in a list": [e.name for e in entries if e.done and e.phases],
         "errors that counted as done": [f"{e.name}: {e.error}" for e in entries if e.error],
         "claimed and never finished": [
             f"{e.name} by {', '.join(e.claims)}" for e in entries if e.claims and not e.done
         ],
-        "names without a unique reading": [e.name for e in entries if e.parts is None],
+        "names without a unique reading": [
+            e.name for e in entries if e.parts is None and e.is_result_name
+        ],
         "could not be read": [f"{file}: {why}" for file, why in repository.unreadable],
     }
 
@@ -143,6 +158,15 @@ def campaign_draft(repository: Repository) -> str:
             f"        reruns={reruns},",
             "    ),",
         ]
-    lines += ["]", "", "# How one of them is run: its last line of output is its result as JSON."]
+    lines += ["]", ""]
+    open_names = [e.name for e in repository.entries if e.parts is None and e.is_result_name]
+    if open_names:
+        names = counted(len(open_names), "name")
+        lines.append(f"# Open question: which level, model and config is meant? ({names})")
+        lines += [f"#   {name!a}" for name in open_names[:_MAX_OPEN_QUESTIONS]]
+        if len(open_names) > _MAX_OPEN_QUESTIONS:
+            lines.append("#   … (`benchfleet phase import --details` lists all)")
+        lines.append("")
+    lines += ["# How one of them is run: its last line of output is its result as JSON."]
     lines += ["# RUN = ['python', 'run.py', '{benchmark}', '{model}', '{config_name}', '{repeat}']"]
     return "\n".join(lines) + "\n"

@@ -38,6 +38,11 @@ class Entry:
     host: str = ""  # that its result names
     raw: Path | None = None  # its log
     claims: tuple[str, ...] = ()  # hosts that claimed it and left the claim there
+    contradicts_name: bool = False  # its result names another level, model or config
+
+    @property
+    def is_result_name(self) -> bool:
+        return _RERUN.search(self.name) is not None
 
     @property
     def done(self) -> bool:
@@ -50,6 +55,7 @@ class Repository:
 
     root: Path  # what phase/ and runs/ lie in
     entries: tuple[Entry, ...]
+    empty_lists: tuple[str, ...]  # phases
     unreadable: tuple[tuple[str, str], ...]  # file and reason
 
     @property
@@ -68,13 +74,23 @@ class _Draft:
 def read_repository(folder: Path) -> Repository | None:
     """What the repository holds; None where it has neither lists nor results."""
     folders = [folder / root for root in _ROOTS]
-    root = next((p for p in folders if (p / "phase").is_dir() or (p / "runs").is_dir()), None)
-    if root is None:
+    files = {
+        one: len(_files(one / "phase", ".txt")) + len(_files(one / "runs", ".json"))
+        for one in folders
+        if (one / "phase").is_dir() or (one / "runs").is_dir()
+    }
+    if not files:
         return None
+    root = max(files, key=files.__getitem__)  # `merge` makes a runs/ beside data/
     bad: list[tuple[str, str]] = []
     drafts: dict[str, _Draft] = {}
+    empty: list[str] = []
     for file in _files(root / "phase", ".txt"):
-        for line in _lines(file, root, bad):
+        if not (lines := _lines(file, root, bad)):
+            empty.append(file.stem)
+        for line in lines:
+            if line.startswith("#"):
+                continue
             draft = drafts.setdefault(line, _Draft())
             if file.stem not in draft.phases:
                 draft.phases.append(file.stem)
@@ -93,7 +109,9 @@ def read_repository(folder: Path) -> Repository | None:
                 (_relative(file, root), f"has conflict markers; it names {', '.join(hosts)}")
             )
         drafts.setdefault(file.name.removesuffix(".claim"), _Draft()).claims += hosts
-    return Repository(root=root, entries=tuple(_entries(drafts)), unreadable=tuple(bad))
+    return Repository(
+        root=root, entries=tuple(_entries(drafts)), empty_lists=tuple(empty), unreadable=tuple(bad)
+    )
 
 
 def _entries(drafts: Mapping[str, _Draft]) -> Iterator[Entry]:
@@ -116,6 +134,8 @@ def _entries(drafts: Mapping[str, _Draft]) -> Iterator[Entry]:
             host=str((draft.content or {}).get("hostname") or ""),
             raw=draft.raw,
             claims=tuple(dict.fromkeys(draft.claims)),
+            contradicts_name=name not in declared
+            and isinstance((draft.content or {}).get("run"), Mapping),
         )
 
 
@@ -126,8 +146,14 @@ def _declared_parts(
     run, rerun = (content or {}).get("run"), _RERUN.search(name)
     if not isinstance(run, Mapping) or rerun is None:
         return None
-    level, model, config = (_name(run.get(key)) for key in ("level", "model", "configuration"))
-    if f"{level}_{model}_{config}_{rerun[1]}.json" != name:
+    level, config = (_name(run.get(key)) for key in ("level", "configuration"))
+    start, end = f"{level}_", f"_{config}_{rerun[1]}.json"
+    if not (level and config and name.startswith(start) and name.endswith(end)):
+        return None
+    model = name[len(start) : -len(end)]
+    named = [_name(value) for key, value in run.items() if str(key).startswith("model")]
+    # Names add where a model ran: phi-local, phi-remote.
+    if not any(one and (model == one or model.startswith(f"{one}-")) for one in named):
         return None
     return level, model, config, int(rerun[1])
 

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from .cell import Cell, Config, Fingerprint, Limits, Model, Workload
+from .cell import Cell, Config, Fingerprint, Kwargs, Limits, Model, Workload
 from .resource import Need
 
 AXES = ("models", "configs", "benchmarks", "subsets", "repeats")
@@ -63,6 +63,26 @@ class ModelEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ConfigOverrides:
+    """What a config changes of every model and workload, beside its attention."""
+
+    model_kwargs: Kwargs = field(default_factory=dict)
+    generation: Kwargs = field(default_factory=dict)
+
+    def apply_to_model(self, model: Model) -> Model:
+        """The model with these kwargs over its own."""
+        if not self.model_kwargs:
+            return model
+        return replace(model, model_kwargs={**model.model_kwargs, **self.model_kwargs})
+
+    def apply_to_workload(self, workload: Workload) -> Workload:
+        """The workload with these generation kwargs over its own."""
+        if not self.generation:
+            return workload
+        return replace(workload, generation={**workload.generation, **self.generation})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Include:
     """Cells added to the product (or given other repeats): those that the rule matches."""
 
@@ -78,6 +98,7 @@ class Matrix:
     models: tuple[ModelEntry, ...]
     configs: tuple[Config, ...]
     workloads: tuple[Workload, ...]
+    overrides: Mapping[str, ConfigOverrides] = field(default_factory=dict)  # by config
     repeats: int = 1
     limits: Limits = field(default_factory=Limits)
     exclude: tuple[Rule, ...] = ()
@@ -125,18 +146,20 @@ class Matrix:
         entry = next(one for one in self.models if one.model.name == cell.model.name)
         if not entry.variants:
             return [(entry, cell)]
-        whole = replace(cell.workload, limit=None)
-        index = [replace(work, limit=None) for work in entry.workloads or self.workloads].index(
-            whole
-        )
+        overrides = self._overrides(cell.config)
+        index = [
+            replace(overrides.apply_to_workload(work), limit=None)
+            for work in entry.workloads or self.workloads
+        ].index(replace(cell.workload, limit=None))
         forms = [(entry, cell)]
         for variant in entry.variants:
-            workload = (variant.workloads or self.workloads)[index]
+            declared = (variant.workloads or self.workloads)[index]
+            workload = overrides.apply_to_workload(declared)
             if cell.workload.limit is not None:
                 workload = replace(workload, limit=cell.workload.limit)
             other = replace(
                 cell,
-                model=variant.model,
+                model=overrides.apply_to_model(variant.model),
                 workload=workload,
                 need=variant.need,
                 limits=variant.limits or self.limits,
@@ -169,15 +192,21 @@ class Matrix:
             cells.append(next((form for form in forms if form.fingerprint == fingerprint), cell))
         return cells
 
+    def _overrides(self, config: Config) -> ConfigOverrides:
+        return self.overrides.get(config.name) or ConfigOverrides()
+
     def product(self, repeats: int) -> Iterator[Cell]:
         """models × configs × workloads × `repeats`, no rule applied."""
         repeated = max(repeats, self.repeats) > 1
         for entry in self.models:
             for config in self.configs:
-                for workload in entry.workloads or self.workloads:
+                overrides = self._overrides(config)
+                model = overrides.apply_to_model(entry.model)
+                for declared in entry.workloads or self.workloads:
+                    workload = overrides.apply_to_workload(declared)
                     for repeat in range(repeats):
                         yield Cell(
-                            model=entry.model,
+                            model=model,
                             config=config,
                             workload=workload,
                             repeat=repeat,

@@ -203,9 +203,19 @@ def _build_benchmark(work: Workload) -> Benchmark:
         raise CellFailure(
             stage="setup",
             kind="user_error",
-            message=f"{work.name} has changed since the campaign was read; run it again",
+            message=_change_message(work, benchmark),
         )
     return benchmark
+
+
+def _change_message(work: Workload, benchmark: Benchmark) -> str:
+    files = [file for file in benchmark.files(work.subset) if file.is_file()]
+    newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+    which = f": {newest} was written last" if newest else ""
+    return (
+        f"{work.name} has changed since the campaign was read{which}; run it again, or name files "
+        "that a command writes under its 'outputs'"
+    )
 
 
 def _asked_once(adapter: Adapter | None, cell: Cell) -> Score:

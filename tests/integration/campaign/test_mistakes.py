@@ -12,6 +12,7 @@ import pytest
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.errors import CampaignError
+from benchfleet.results.stores import object_store
 
 from .conftest import GOOD, mistakes_in, write
 
@@ -163,3 +164,67 @@ def test_a_missing_model_folder_is_a_mistake_at_its_path(tmp_path: Path) -> None
     assert mistake.key == "matrix.models[0].path"
     assert str(tmp_path / "modle") in mistake.message
     assert mistake.line == 9
+
+
+def test_wrong_generation_and_gpus_are_reported_beside_a_wrong_model(tmp_path: Path) -> None:
+    text = """\
+    campaign: study
+    gpus: [0, 0]
+    defaults: {adapter: transformers, generation: {temprature: 1}}
+    matrix:
+      models: [{name: a, path: ./missing}]
+      benchmarks: [recall: [128]]
+    """
+    mistakes = {one.key: one.line for one in mistakes_in(write(tmp_path, text))}
+    assert mistakes == {
+        "gpus": 2,
+        "defaults.generation.temprature": 3,
+        "matrix.models[0].path": 5,
+    }
+
+
+def test_a_configs_generation_is_checked_by_the_adapter(tmp_path: Path) -> None:
+    text = """\
+    campaign: study
+    defaults: {adapter: transformers}
+    matrix:
+      models: [{name: a, path: ./a}]
+      configs:
+        warm: {generation: {temprature: 1}}
+      benchmarks: [recall: [128]]
+    """
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.json").write_text("{}")
+    (tmp_path / "a" / "model.safetensors").write_bytes(b"")
+    keys = {one.key: one.line for one in mistakes_in(write(tmp_path, text))}
+    assert keys["matrix.configs.warm.generation.temprature"] == 6
+
+
+def test_cells_have_the_settings_of_their_config(tmp_path: Path) -> None:
+    text = """\
+    campaign: study
+    defaults: {adapter: mock, generation: {max_new_tokens: 8, temperature: 0.1}}
+    matrix:
+      models: [{name: a, variants: [{name: b, model_kwargs: {answer: "7"}}]}]
+      configs: {dense: null, warm: {generation: {temperature: 0.7}, model_kwargs: {answer: "9"}}}
+      benchmarks: [mock_benchmark]
+    """
+    matrix = load_campaign(write(tmp_path, text)).matrix
+    dense, warm = matrix.expand()
+    assert dense.workload.generation["temperature"] == 0.1
+    assert warm.workload.generation == {**dense.workload.generation, "temperature": 0.7}
+    assert (dict(dense.model.kwargs), dict(warm.model.kwargs)) == ({}, {"answer": "9"})
+    assert dense.config.identity() == warm.config.identity()
+    _, (_, variant) = matrix.forms(warm)
+    assert (variant.model.name, variant.model.kwargs["answer"]) == ("b", "9")
+    assert variant.workload.generation["temperature"] == 0.7
+
+
+def test_a_store_whose_package_is_missing_is_a_mistake_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "find_spec", lambda name: None)
+    file = write(tmp_path, GOOD.replace("defaults:", "results: gs://lab/x\ndefaults:", 1))
+    (mistake,) = mistakes_in(file)
+    assert (mistake.key, mistake.line) == ("results", 2)
+    assert mistake.message == "gs:// needs gcsfs; pip install gcsfs"

@@ -51,7 +51,7 @@ def test_generation_settings_that_no_adapter_takes_are_named_where_they_stand(
         "6 matrix.models[0].generation.temperature: temperature must be a number from 0 up, "
         "not 'hot' (model 'a')",
         "13 matrix.benchmarks[2].recall.generation.beams: no generation setting 'beams'; there are "
-        "max_new_tokens, temperature, top_p, top_k, seed, stop",
+        "max_new_tokens, temperature, top_p, top_k, seed, stop, repetition_penalty",
     ]
 
 

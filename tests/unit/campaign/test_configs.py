@@ -5,6 +5,7 @@ import pytest
 from benchfleet.campaign.configs import read_configs
 from benchfleet.campaign.defaults import read_defaults
 from benchfleet.domain.cell import AttentionStep, Config
+from benchfleet.domain.matrix import ConfigOverrides
 
 from .reading import mock_defaults, read, said
 
@@ -74,7 +75,11 @@ def test_everywhere_follows_the_defaults_where_a_config_is_silent() -> None:
         ("c: {attention: []}", "c.attention", "names no step; leave it out"),
         ("c: {sink: 4}", "c.sink", "is a step; a config has its steps below 'attention': {att"),
         ("c: {atention: {sink: 4}}", "c.atention", "no key 'atention' here; did you mean"),
-        ("c: [{sink: 4}]", "c", "must be a mapping of attention, settings, everywhere, not a list"),
+        (
+            "c: [{sink: 4}]",
+            "c",
+            "must be a mapping of attention, settings, everywhere, …, not a list",
+        ),
         ("c: {everywhere: yes}", "c.everywhere", "must be true or false, not 'yes'"),
         ("..: null", "'..'", "'..' may not start with a dot"),
         ("{}", "", "name at least one config"),
@@ -88,3 +93,29 @@ def test_what_is_wrong_with_a_config_is_told_at_its_key(text: str, key: str, mes
     assert list(found) == [key]
     assert found[key].startswith(message)
     assert [declared.config for declared in configs] in ([], [None])
+
+
+def test_a_config_overrides_model_and_generation_settings() -> None:
+    entry = read(
+        """\
+        warm: {generation: {temperature: 0.7}, model_kwargs: {dtype: bfloat16}}
+        int8: {quantization: bitsandbytes-int8}
+        own: {quantization: {quant_method: gptq, bits: 4}}
+        """
+    )
+    warm, int8, own = read_configs(entry, mock_defaults())
+    assert said(entry) == {}
+    assert warm.overrides == ConfigOverrides(
+        generation={"temperature": 0.7}, model_kwargs={"dtype": "bfloat16"}
+    )
+    assert int8.overrides.model_kwargs == {"quantization_config": {"load_in_8bit": True}}
+    assert own.overrides.model_kwargs["quantization_config"]["quant_method"] == "gptq"
+
+
+def test_a_wrong_quantization_is_named_with_the_near_one() -> None:
+    entry = read("a: {quantization: bitsandbytes-in8}")
+    read_configs(entry, mock_defaults())
+    assert said(entry) == {
+        "a.quantization": "no quantization 'bitsandbytes-in8'; did you mean 'bitsandbytes-int8' "
+        "or 'bitsandbytes-int4'?"
+    }

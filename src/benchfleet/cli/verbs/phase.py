@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 
 from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
-from benchfleet.compat.phase_lists import lists
+from benchfleet.compat.phase_lists import by_result_name, lists
 from benchfleet.errors import BenchfleetError, wrong_option
-from benchfleet.git.branch import Branch, find_repository
+from benchfleet.git.branch import Branch, Read, find_repository
 from benchfleet.study import Study
 
 BRANCH = "benchfleet/phases"
@@ -47,7 +48,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="with `import`: only say what would be done",
+        help="write and push nothing; print what would be done",
+    )
+    parser.add_argument(
+        "--details", action="store_true", help="with `import`: list every name of the summary"
     )
     parser.epilog = _ACTS + (parser.epilog or "")
 
@@ -59,13 +63,17 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _generate(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
-    if arguments.ledger:  # others are to find the cells there
+    if arguments.ledger and not arguments.dry_run:  # others are to find the cells there
         with closing(study.open_ledger()) as ledger:
             study.record_campaign(ledger)
             ledger.enroll(cells)
     records = study.records(cells)
     done = {str(record.fingerprint) for record in records if record.state == "success"}
+    if not records:
+        where = f"{study.ledger_text} records no cell of {study.campaign.name}"
+        say(f"benchfleet: {where}, so all are listed; name its ledger by --ledger", to=sys.stderr)
     try:
+        unknown = _UnknownLines(by_result_name(study.cells()))
         listed = lists(cells, done, rest=study.campaign.name)
     except ValueError as error:
         raise BenchfleetError(str(error)) from error
@@ -74,18 +82,41 @@ def _generate(arguments: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise wrong_option("--repo", f"no folder {folder}")
     repository = find_repository(folder)
-    if repository is None:
-        where, commit = _written(folder, root, listed), ""
+    if arguments.dry_run:
+        where, commit = "nothing is written (--dry-run)", ""
+    elif repository is None:
+        where, commit = _written(folder, root, listed, unknown), ""
     else:
-        where, commit = _committed(arguments, study, repository, root, listed)
+        where, commit = _committed(arguments, study, repository, root, listed, unknown)
     if arguments.json:
         told = {"campaign": study.campaign.name, "where": where, "commit": commit, "lists": listed}
-        print_json(told)
+        print_json({**told, "unknown": unknown.by_file})
         return 0
     for name, entries in listed.items():
         say(f"  phase/{name}.txt  {len(entries)} to do")
+    for name, lines in unknown.by_file.items():
+        say(f"  phase/{name}.txt  unknown, kept as comments: {', '.join(lines)}")
     say(where)
     return 0
+
+
+class _UnknownLines:
+    """Lines of earlier lists that name no cell of the campaign; they stay as comments."""
+
+    def __init__(self, known_names: Collection[str]) -> None:
+        self._known_names = known_names
+        self.by_file: dict[str, list[str]] = {}
+
+    def text(self, name: str, entries: list[str], earlier: bytes | None) -> bytes:
+        """The list `name` with these entries, and with comments and unknown lines of before."""
+        lines = [line.strip() for line in (earlier or b"").decode("utf-8", "replace").splitlines()]
+        comments = [line for line in lines if line.startswith("#")]
+        others = [line for line in lines if line and not line.startswith("#")]
+        unknown = [line for line in others if line not in self._known_names]
+        if unknown:
+            self.by_file[name] = unknown
+        kept = dict.fromkeys([*comments, *(f"# {line}" for line in unknown)])
+        return "".join(f"{line}\n" for line in (*entries, *kept)).encode()
 
 
 def _root(arguments: argparse.Namespace) -> str | None:
@@ -98,15 +129,18 @@ def _root(arguments: argparse.Namespace) -> str | None:
     return "/".join(parts).strip(".")
 
 
-def _written(folder: Path, root: str | None, listed: Mapping[str, list[str]]) -> str:
+def _written(
+    folder: Path, root: str | None, listed: Mapping[str, list[str]], unknown: _UnknownLines
+) -> str:
     """Write the lists as files, each whole or not at all."""
     root = _chosen(root, lambda path: (folder / path).is_dir())
     place = folder / root / "phase"
     place.mkdir(parents=True, exist_ok=True)
     for name, entries in listed.items():
         draft = place / f".{name}.{os.getpid()}"
-        draft.write_bytes(_text(entries))
-        os.replace(draft, place / f"{name}.txt")
+        file = place / f"{name}.txt"
+        draft.write_bytes(unknown.text(name, entries, file.read_bytes() if file.exists() else None))
+        os.replace(draft, file)
     return f"written to {display_path(place)}"
 
 
@@ -116,14 +150,16 @@ def _committed(
     repository: Path,
     root: str | None,
     listed: Mapping[str, list[str]],
+    unknown: _UnknownLines,
 ) -> tuple[str, str]:
     """Commit the lists to the branch, and push; what was done, and the commit."""
     branch = Branch(repository, arguments.branch)
 
-    def files(there: Callable[[str], bool]) -> dict[str, bytes]:
-        folder = _chosen(root, there)
+    def files(read: Read) -> dict[str, bytes]:
+        folder = _chosen(root, lambda path: read(path) is not None)
         above = f"{folder}/" if folder else ""
-        return {f"{above}phase/{name}.txt": _text(entries) for name, entries in listed.items()}
+        paths = {name: f"{above}phase/{name}.txt" for name in listed}
+        return {path: unknown.text(name, listed[name], read(path)) for name, path in paths.items()}
 
     counts = ", ".join(f"{name} {len(entries)} to do" for name, entries in listed.items())
     commit = branch.put(files, f"phase {study.campaign.name}: {counts}", by=study.host)
@@ -139,10 +175,6 @@ def _chosen(root: str | None, there: Callable[[str], bool]) -> str:
         return root
     below = [one for one in _ROOTS if one and (there(f"{one}/phase") or there(f"{one}/runs"))]
     return below[0] if below else ""
-
-
-def _text(entries: list[str]) -> bytes:
-    return "".join(f"{entry}\n" for entry in entries).encode()
 
 
 def _import(arguments: argparse.Namespace) -> int:

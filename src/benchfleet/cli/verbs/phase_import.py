@@ -18,7 +18,6 @@ from benchfleet.domain.cell import Cell
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.study import Study, open_study
 
-_SHOWN = 5  # names of a kind that are shown
 _DRAFT = "phase_settings.py"
 
 
@@ -38,7 +37,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(told)
     else:
-        _show(told)
+        _show(told, details=arguments.details)
     return 0
 
 
@@ -94,15 +93,14 @@ def _entered(
     }
 
 
-def _show(told: dict[str, Any]) -> None:
+def _show(told: dict[str, Any], *, details: bool) -> None:
     for what, value in told.items():
         if isinstance(value, list):
-            if value:
-                say(f"{what}: {len(value)}")
-            for one in value[:_SHOWN]:
-                say(f"  {one}")
-            if len(value) > _SHOWN:
-                print(f"  … and {len(value) - _SHOWN} more (--json has all)")
+            if details and value:
+                say(f"{what}: {len(value)}", *(f"  {one}" for one in value))
+            elif value:
+                more = ", such as" if len(value) > 1 else ":"
+                say(f"{what}: {len(value)}{more} {value[0]}")
         elif isinstance(value, dict):
             counts = ", ".join(f"{name} {count}" for name, count in value.items())
             say(f"{what}: {counts or 'none'}")

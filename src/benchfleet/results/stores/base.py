@@ -31,6 +31,11 @@ class ResultStore(registry.Plugin, ABC):
 
     display_url: str  # without credentials
 
+    @classmethod
+    def missing_module(cls, scheme: str) -> str:
+        """The module that URLs of this scheme need and that is not installed; ``""`` for none."""
+        return ""
+
     @abstractmethod
     def put(self, folder: Path, path: str, digest: str) -> None:
         """Upload a sealed folder to its public path. A repetition changes nothing; another result

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Collection, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +25,13 @@ class ObjectStore(ResultStore):
 
     requires: ClassVar[tuple[str, ...]] = ("fsspec",)
     extra: ClassVar[str] = "storage"
+
+    @classmethod
+    def missing_module(cls, scheme: str) -> str:
+        from fsspec.registry import known_implementations
+
+        module = known_implementations.get(scheme, {}).get("class", "").partition(".")[0]
+        return module if module and find_spec(module) is None else ""
 
     def __init__(self, url: str, campaign: str) -> None:
         self.display_url = url
