@@ -13,23 +13,33 @@ from benchfleet.benchmarks.base import loads_model
 from benchfleet.campaign.base import Machine
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO, Host
-from benchfleet.domain.resource import GpuChecks
+from benchfleet.domain.resource import Device, GpuChecks
 from benchfleet.engines.base import Engine, Post
+from benchfleet.errors import DeviceError
 from benchfleet.ledger.base import DEFAULT_LEASE_S
 from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU, cores, select_devices
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.resources.shapes import Pool
 
 
+def _devices(machine: Machine) -> tuple[Device, ...]:
+    most = machine.max_concurrent_runs
+    try:
+        if machine.cpu_slots == AUTO:
+            return select_devices(machine.gpus, most or cores())
+        if machine.cpu_slots is None and not machine.gpus:
+            return select_devices(machine.gpus, None, cpu_default=most)
+        return select_devices(machine.gpus, machine.cpu_slots)
+    except DeviceError as error:
+        if not (machine.gpus and machine.gpus_origin):
+            raise
+        raise DeviceError(f"{machine.gpus_origin}: {error}") from None
+
+
 def choose_pool(machine: Machine) -> Pool:
     """The devices of a run and how many slots share them. Raises DeviceError."""
     most, per_gpu = machine.max_concurrent_runs, machine.slots_per_gpu
-    if machine.cpu_slots == AUTO:
-        devices = select_devices(machine.gpus, most or cores())
-    elif machine.cpu_slots is None and not machine.gpus:
-        devices = select_devices(machine.gpus, None, cpu_default=most)
-    else:
-        devices = select_devices(machine.gpus, machine.cpu_slots)
+    devices = _devices(machine)
     begin = 0
     if devices[0].kind == "cpu":
         devices = devices[:most]

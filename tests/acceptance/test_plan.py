@@ -116,6 +116,7 @@ def test_gpus_that_are_not_here_bar_every_cell_and_the_plan_still_stands(user: U
     user.write(MOCK + "gpus: [77]\n")
     plan = user.json("plan", "study.yaml")
     assert plan["counts"]["to_run"] == 0
+    assert "study.yaml, line " in plan["cells"][0]["impossible"]
     assert "77" in plan["cells"][0]["impossible"]
     assert plan["suggestion"] is None
     assert "cannot run here" in user.run("plan", "study.yaml").stdout

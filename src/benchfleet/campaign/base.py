@@ -25,6 +25,7 @@ class Machine:
     """What the campaign asks of the machine that runs it; None leaves it to the command line."""
 
     gpus: tuple[int, ...] | None = None
+    gpus_origin: str = field(default="", compare=False)  # where the file names them
     cpu_slots: int | None = None  # or AUTO
     max_concurrent_runs: int | None = None
     price: Price | None = None  # of it, or of each of its GPUs

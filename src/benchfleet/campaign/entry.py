@@ -31,6 +31,10 @@ class Mistakes:
         """Note a mistake under the key `path`; `at` is whose line is shown, where another's."""
         self._lines.setdefault((path, message), self._source.line(path if at is None else at))
 
+    def line(self, path: KeyPath) -> int | None:
+        """The line of what stands at `path`."""
+        return self._source.line(path)
+
     def within(self, path: KeyPath) -> bool:
         """Whether something at `path` or inside it is wrong."""
         return any(wrong_path[: len(path)] == path for wrong_path, _ in self._lines)
@@ -61,6 +65,10 @@ class Entry:
     @property
     def absent(self) -> bool:
         return self.value is None
+
+    @property
+    def line(self) -> int | None:
+        return self.mistakes.line(self.path)
 
     def wrong(self, message: str, *, at: Entry | None = None) -> None:
         """Note a mistake here; `at` is whose line is shown, where another's."""

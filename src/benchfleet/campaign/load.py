@@ -189,6 +189,7 @@ def read_machine(
     """What is asked of this machine, under the keys of `MACHINE`."""
     return Machine(
         gpus=read_gpus(gpus),
+        gpus_origin=f"line {gpus.line}, gpus" if gpus.line else "gpus",
         cpu_slots=None if cpu_slots.absent else cpu_slots.slots(AUTO),
         max_concurrent_runs=None if max_concurrent_runs.absent else max_concurrent_runs.whole(1),
         price=price.price(),
@@ -210,7 +211,10 @@ def _results(entry: Entry) -> tuple[str, str]:
         entry.wrong(registry.no_such("stores", scheme))
     else:
         try:
-            registry.load("stores", scheme)(base, "")
+            store = registry.load("stores", scheme)
+            store(base, "")
+            if module := store.missing_module(scheme):
+                entry.wrong(f"{scheme}:// needs {module}; pip install {module}")
         except (PluginError, ResultsError, ValueError) as error:
             entry.wrong(str(error))
     return RESULTS, base

@@ -13,7 +13,7 @@ from benchfleet.git.process import Git
 from benchfleet.git.remote import RefUpdate, Remote
 
 ORIGIN = "origin"
-Asks = Callable[[str], bool]  # whether a path is there
+Read = Callable[[str], bytes | None]  # what a path holds; None where it does not exist
 MAX_PUSHES = 5  # conflicting pushes
 
 
@@ -46,22 +46,22 @@ class Branch:
 
     def put(
         self,
-        change: Callable[[Callable[[str], bool]], Mapping[str, bytes]],
+        change: Callable[[Read], Mapping[str, bytes]],
         message: str,
         *,
         by: str,
     ) -> str:
         """Commit the files that `change` returns, by path, and push. Returns the commit, or "" if
-        nothing changed. `change` gets a function that tests whether a path is on the branch, and is
+        nothing changed. `change` gets a function that reads a path of the branch, and is
         called again after a conflicting push. Raises GitError."""
         objects = Objects(self._git)
         try:
             for _ in range(MAX_PUSHES):
                 tip = self._tip()
                 tree = objects.commit_of(tip).tree if tip else EMPTY_TREE
-                is_on_branch = self._paths(tree)
+                read = self._reader(tree)
                 new = tree
-                for path, content in sorted(change(is_on_branch).items()):
+                for path, content in sorted(change(read).items()):
                     new = objects.with_file(new, path, objects.blob(content))
                 if new == tree:
                     return ""
@@ -100,8 +100,12 @@ class Branch:
             raise GitError(f"{self.name} is checked out; name another branch, or add a remote")
         return not self._git.run("update-ref", self._ref, new, old or "0" * 40).code
 
-    def _paths(self, tree: str) -> Asks:
-        return lambda path: not self._git.run("cat-file", "-e", f"{tree}:{path}").code
+    def _reader(self, tree: str) -> Read:
+        def read(path: str) -> bytes | None:
+            answer = self._git.run("cat-file", "-p", f"{tree}:{path}")
+            return None if answer.code else answer.out
+
+        return read
 
 
 def _user() -> str:

@@ -170,6 +170,7 @@ def requested_devices(arguments: argparse.Namespace, found: Campaign) -> Request
     if None not in given:
         message = "a run takes GPUs or slots of the CPU, not both; leave one of the two out"
         raise wrong_option("--gpus --cpu-slots", message)
+    origin = f"{found.cli_name}, {asked.gpus_origin}" if given == (None, None) else ""
     gpus, cpu_slots = given if given != (None, None) else (asked.gpus, asked.cpu_slots)
     per_gpu = arguments.slots_per_gpu
     if per_gpu is not None and cpu_slots is not None:
@@ -177,6 +178,7 @@ def requested_devices(arguments: argparse.Namespace, found: Campaign) -> Request
         raise wrong_option("--slots-per-gpu", message)
     return Machine(
         gpus=gpus,
+        gpus_origin=origin,
         cpu_slots=cpu_slots,
         max_concurrent_runs=arguments.max_concurrent_runs or asked.max_concurrent_runs,
         slots_per_gpu=asked.slots_per_gpu if per_gpu is None else per_gpu,
