@@ -30,7 +30,7 @@ def test_each_parameter_has_its_row(page: str, title: str, kind: type[Command] |
     example = {"name": "x", "argv": ["x"]} if kind is Command else {"name": "x", "call": "m:x"}
     made = kind(example)
     rows = re.findall(r"^\| `(\w+)` \|", _part(page, title), re.MULTILINE)
-    others = {"experiment", "config", "output"} if kind is Command else set()
+    others = {"experiment", "config", "output", "inputs", "outputs"} if kind is Command else set()
     assert sorted(rows) == sorted({*made.params(), *made.outside(), *others} - {"folder"})
 
 
