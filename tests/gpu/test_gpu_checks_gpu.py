@@ -11,7 +11,7 @@ import torch
 
 from benchfleet.domain.gpu import GpuState
 from benchfleet.machines.nvml import open_nvml
-from benchfleet.slot.gpu_checks import Rules, run_trial, unfit, unfit_now
+from benchfleet.slot.gpu_checks import Rules, check_gpus, run_trial, unfit
 
 pytestmark = [
     pytest.mark.gpu,
@@ -61,4 +61,4 @@ def test_what_others_hold_makes_a_gpu_busy(holder: subprocess.Popen[str]) -> Non
 
 def test_a_gpu_that_works_passes_its_trial() -> None:
     assert run_trial() == ""
-    assert unfit_now(Rules(gpus=(0,), share=True, trial=True)) is None
+    assert check_gpus(Rules(gpus=(0,), share=True, trial=True)) is None

@@ -190,8 +190,8 @@ def test_offline_the_way_out_is_told(hub: ModelHub, environ: dict[str, str]) -> 
     ("endpoint", "said"),
     [
         ("http://127.0.0.1:9", "Connection refused"),
-        ("ftp://127.0.0.1", "HF_ENDPOINT is no web address: ftp://127.0.0.1"),
-        ("nonsense", "HF_ENDPOINT is no web address: nonsense"),
+        ("ftp://127.0.0.1", "HF_ENDPOINT is not a web address: ftp://127.0.0.1"),
+        ("nonsense", "HF_ENDPOINT is not a web address: nonsense"),
     ],
 )
 def test_without_a_network_the_way_out_is_told(

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Benchmark, Score, Session
-from benchfleet.benchmarks.output_files import make_keepable
-from benchfleet.benchmarks.parameters import seconds, text, texts, with_defaults, worded
+from benchfleet.benchmarks.output_files import rename_reserved_files
+from benchfleet.benchmarks.parameters import seconds, text, text_or_number, texts, with_defaults
 from benchfleet.benchmarks.process import run_process
 from benchfleet.benchmarks.reported_scores import METRICS, bad_result, read_file, read_report
 from benchfleet.benchmarks.source_files import matching_files, source_digest
@@ -158,8 +158,8 @@ class Command(Benchmark):
             if output is not None and _stamp(output) == before:
                 _leave(reported, output)
         finally:
-            make_keepable(scratch)
-        return report.hand_over(session)
+            rename_reserved_files(scratch)
+        return report.record(session)
 
     def _request(self, session: Session, scratch: Path, result: Path) -> dict[str, Any]:
         """The content of ``request.json``: the script's cell."""
@@ -235,7 +235,7 @@ def _environment(value: Any) -> dict[str, str]:
     for name in value:
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
             raise ValueError(f"environment: {name!r} cannot name a variable")
-    return {name: worded(f"environment.{name}", item) for name, item in value.items()}
+    return {name: text_or_number(f"environment.{name}", item) for name, item in value.items()}
 
 
 def _stamp(file: Path | None) -> tuple[int, ...]:

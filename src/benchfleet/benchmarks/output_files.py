@@ -13,7 +13,7 @@ _RESERVED_NAMES = frozenset(
 )
 
 
-def make_keepable(folder: Path) -> None:
+def rename_reserved_files(folder: Path) -> None:
     """Rename what could not be kept as it is called: ``.state`` to ``own_.state``."""
     for current, folders, files in os.walk(folder, topdown=False):
         for name in (*files, *folders):

@@ -56,10 +56,10 @@ def texts(name: str, value: Any) -> list[str]:
     """`value` where it is a list of texts; numbers among them become text. Or ValueError."""
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"{name} must be a list, not {value!r}; write [ ] around it")
-    return [worded(f"each of {name}", item) for item in value]
+    return [text_or_number(f"each of {name}", item) for item in value]
 
 
-def worded(name: str, value: Any) -> str:
+def text_or_number(name: str, value: Any) -> str:
     """`value` as text where it is text or a number, or ValueError."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)

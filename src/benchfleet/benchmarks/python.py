@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Benchmark, Score, Session
 from benchfleet.benchmarks.model_client import ModelClient
-from benchfleet.benchmarks.output_files import make_keepable
+from benchfleet.benchmarks.output_files import rename_reserved_files
 from benchfleet.benchmarks.parameters import text, texts, with_defaults
 from benchfleet.benchmarks.reported_scores import METRICS, bad_result, plain, read_file, read_report
 from benchfleet.benchmarks.source_files import is_source, matching_files, source_digest
@@ -121,8 +121,8 @@ class Python(Benchmark):
                 raise bad_result(f"{self._call} returned nothing and wrote no {METRICS}")
             report = read_report(value, metric=self._metric)
         finally:
-            make_keepable(scratch)
-        return report.hand_over(session)
+            rename_reserved_files(scratch)
+        return report.record(session)
 
     def _answer(self, target: Any, session: Session, result_dir: str) -> Any:
         adapter = ModelClient(session)

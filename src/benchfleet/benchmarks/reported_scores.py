@@ -33,7 +33,7 @@ class Report:
     score: Score
     records: Sequence[Record]
 
-    def hand_over(self, session: Session) -> Score:
+    def record(self, session: Session) -> Score:
         """Record the samples, and give the score back."""
         session.expect(len(self.records))
         withdraw(session, (r for r in session.recorded if r.index >= len(self.records)))

@@ -75,7 +75,7 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
     if frame.type == "started":
         stage = _field(frame, "stage", str)
         if stage not in STAGES:
-            raise ProtocolError(f"frame 'started': there is no stage {stage!r}")
+            raise ProtocolError(f"frame 'started': unknown stage {stage!r}")
         return Started(slot=slot, attempt=attempt, stage=stage)
     if frame.type == "progress":
         return Progressed(
@@ -125,7 +125,7 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
             reason=_field(frame, "reason", str),
             fit=_field(frame, "fit", bool),
         )
-    raise ProtocolError(f"there is no frame {frame.type!r}")
+    raise ProtocolError(f"unknown frame {frame.type!r}")
 
 
 def to_unfit(frame: Frame) -> tuple[str, tuple[int, ...], bool]:
@@ -190,5 +190,5 @@ def _failure(frame: Frame) -> Failure:
         or type(failure.retryable) is not bool
         or not all(isinstance(text, str) for text in texts)
     ):
-        raise ProtocolError(f"frame 'failed': {value!r:.300} is no failure")
+        raise ProtocolError(f"frame 'failed': invalid failure {value!r:.300}")
     return failure

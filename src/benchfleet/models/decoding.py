@@ -75,7 +75,7 @@ class Decoder:
         """Drop the contexts in memory."""
         self._contexts = None
 
-    def continue_all(
+    def generate_batch(
         self,
         batch: Sequence[Encoded],
         generation: Generation,
@@ -87,7 +87,7 @@ class Decoder:
 
         if len(batch) > 1 and not self._batches:
             return [
-                self.continue_all([prompt], generation, generators[row : row + 1], ended)[0]
+                self.generate_batch([prompt], generation, generators[row : row + 1], ended)[0]
                 for row, prompt in enumerate(batch)
             ]
         if self.recurrent:  # a state takes up many tokens at once only where it is empty

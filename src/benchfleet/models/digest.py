@@ -209,7 +209,7 @@ def _snapshot(source: str, environ: Mapping[str, str]) -> Path:
     repository = cache / f"models--{name.replace('/', '--')}"
     reference = revision or "main"
     if ".." in reference.split("/"):
-        raise ValueError(f"{reference!r} is no revision; name a branch, a tag or a commit")
+        raise ValueError(f"invalid revision {reference!r}; name a branch, a tag or a commit")
     with suppress(OSError):
         reference = (repository / "refs" / reference).read_text("utf-8").strip()
     folder = repository / "snapshots" / reference

@@ -52,7 +52,7 @@ class Encoder:
         if not question:
             raise ValueError("the prompt is empty, and this model's texts begin with no token")
         whole = len(context)
-        context = self._fitted(context, len(question) + max_new_tokens)
+        context = self._truncate_context(context, len(question) + max_new_tokens)
         return Encoded(
             context=tuple(context), question=tuple(question), truncated=len(context) < whole
         )
@@ -75,7 +75,7 @@ class Encoder:
 
         return stopped if stops else lambda ids: False
 
-    def _fitted(self, context: list[int], others: int) -> list[int]:
+    def _truncate_context(self, context: list[int], others: int) -> list[int]:
         if self._max_length is None or len(context) + others <= self._max_length:
             return context
         room = self._max_length - others

@@ -32,7 +32,7 @@ def commit_of(name: str, revision: str, *, environ: Mapping[str, str]) -> str:
         raise HubUnreachable(f"{variable} is set")
     base = environ.get("HF_ENDPOINT", "").rstrip("/") or _ENDPOINT
     if not base.startswith(("http://", "https://")):
-        raise HubUnreachable(f"HF_ENDPOINT is no web address: {base}")
+        raise HubUnreachable(f"HF_ENDPOINT is not a web address: {base}")
     what = f"{name}@{revision}"
     about = f"{base}/api/models/{quote(name)}/revision/{quote(revision, safe='')}"
     try:

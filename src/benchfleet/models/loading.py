@@ -52,7 +52,7 @@ def check_tokenizer_kwargs(kwargs: Mapping[str, Any]) -> str | None:
     return None
 
 
-def code_in(kwargs: Mapping[str, Any]) -> str:
+def code_kwargs(kwargs: Mapping[str, Any]) -> str:
     """Those of the kwargs of `from_pretrained` that may have code run; ``""`` where none does.
 
     What is not known to be harmless counts, but for plain numbers and switches.
@@ -105,7 +105,7 @@ def load_checkpoint(
     return (model if "device_map" in kwargs else model.to(device)).eval(), tokenizer
 
 
-def ends_of(model: Any, tokenizer: Any) -> list[int]:
+def end_tokens(model: Any, tokenizer: Any) -> list[int]:
     """Every token that ends an answer, by the model's account and the tokenizer's."""
     ends = model.generation_config.eos_token_id if model.generation_config else None
     ids = list(ends) if isinstance(ends, (list, tuple)) else [ends]
@@ -119,7 +119,7 @@ def generation_settings(model: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def named_failures(stage: Stage) -> Iterator[None]:
+def classify_load_errors(stage: Stage) -> Iterator[None]:
     """Give what is raised while a model is loaded or switched its kind."""
     try:
         with out_of_memory(stage):

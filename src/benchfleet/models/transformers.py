@@ -27,11 +27,11 @@ from benchfleet.models.generation import Generation
 from benchfleet.models.loading import (
     check_kwargs,
     check_tokenizer_kwargs,
-    code_in,
-    ends_of,
+    classify_load_errors,
+    code_kwargs,
+    end_tokens,
     generation_settings,
     load_checkpoint,
-    named_failures,
     out_of_memory,
 )
 
@@ -110,7 +110,7 @@ class TransformersAdapter(Adapter):
     @classmethod
     def code(cls, model: Model) -> str:
         """The kwargs by which a checkpoint may bring code."""
-        return code_in(model.kwargs) or code_in(model.tokenizer_kwargs)
+        return code_kwargs(model.kwargs) or code_kwargs(model.tokenizer_kwargs)
 
     @classmethod
     def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
@@ -120,7 +120,7 @@ class TransformersAdapter(Adapter):
         """Bring the model into memory. Raises CellFailure of stage ``load``."""
         declared = self.model
         folder = self.fetch(declared)
-        with named_failures("load"):
+        with classify_load_errors("load"):
             if not is_current(declared.source, declared.digest):
                 raise ValueError(
                     f"{declared.source} has changed since the campaign was read; run it again"
@@ -134,7 +134,7 @@ class TransformersAdapter(Adapter):
                 model=model,
                 tokenizer=tokenizer,
                 encoder=Encoder(tokenizer, max_length=limit),
-                decoder=Decoder(model, self._attention, ends=ends_of(model, tokenizer)),
+                decoder=Decoder(model, self._attention, ends=end_tokens(model, tokenizer)),
                 own=model.config._attn_implementation,
             )
             register(self._name, self._attention)
@@ -145,7 +145,7 @@ class TransformersAdapter(Adapter):
         loaded.decoder.forget()
         loaded.decoder.everywhere = config.everywhere
         name = self._name if sparse else loaded.own
-        with named_failures("load"):
+        with classify_load_errors("load"):
             self._attention.steps = build_steps(config.attention) if sparse else ()
             if sparse and (why := refusal(loaded.model.config.to_dict(), config.name)):
                 raise ValueError(why)
@@ -173,7 +173,7 @@ class TransformersAdapter(Adapter):
         if not batch:
             return []
         with out_of_memory("benchmark"):
-            continuations = loaded.decoder.continue_all(
+            continuations = loaded.decoder.generate_batch(
                 batch,
                 settings,
                 settings.generators([p.context + p.question for p in prompts], device),

@@ -231,11 +231,11 @@ def _run(benchmark: Benchmark, session: SlotSession) -> Score:
         score = benchmark.run(session)
     except BaseException:
         try:
-            session.hand_over()
+            session.send_files()
         except Exception:  # noqa: BLE001 - what ended the benchmark is the reason to tell
             traceback.print_exc()
         raise
-    session.hand_over()
+    session.send_files()
     return score
 
 

@@ -53,13 +53,13 @@ class Unfit:
     ending: bool = False  # a slot that ends just now may be all that uses them
 
 
-def rules_of(opening: Mapping[str, Any]) -> Rules:
+def parse_rules(opening: Mapping[str, Any]) -> Rules:
     """The rules in a slot's first frame."""
     gpus = tuple(int(part) for part in opening["gpus"].split(","))
     return Rules(gpus=gpus, run=opening["slot"].rpartition("-")[0], **opening["gpu_checks"])
 
 
-def unfit_now(rules: Rules, trial: Callable[[], str] | None = None) -> Unfit | None:
+def check_gpus(rules: Rules, trial: Callable[[], str] | None = None) -> Unfit | None:
     """Check the GPUs of this machine; wait a little for memory that is about to come back."""
     try:
         with open_nvml() as nvml:

@@ -72,9 +72,9 @@ def _serve() -> None:
 
 def _is_fit(opening: dict[str, Any], channel: Channel) -> bool:
     """Whether its GPUs may be used; if not, the slot reports why."""
-    from benchfleet.slot.gpu_checks import rules_of, unfit_now
+    from benchfleet.slot.gpu_checks import check_gpus, parse_rules
 
-    unfit = unfit_now(rules_of(opening))
+    unfit = check_gpus(parse_rules(opening))
     if unfit is not None:
         channel.send("unfit", reason=unfit.reason, gpus=list(unfit.gpus), busy=unfit.busy)
     return unfit is None

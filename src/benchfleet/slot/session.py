@@ -108,7 +108,7 @@ class SlotSession:
             self._scratch.mkdir(parents=True)
         return self._scratch
 
-    def hand_over(self) -> None:
+    def send_files(self) -> None:
         """Send the files of the scratch folder, in pieces, and remove it."""
         if self._scratch is None:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchfleet.benchmarks.output_files import make_keepable
+from benchfleet.benchmarks.output_files import rename_reserved_files
 from benchfleet.domain.names import path_part
 
 
@@ -17,7 +17,7 @@ def test_good_names_stay_and_others_become_keepable(tmp_path: Path) -> None:
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(name)
-    make_keepable(tmp_path)
+    rename_reserved_files(tmp_path)
     assert _names(tmp_path) == [
         "a_b", "metrics.json", "own_", "own_.state/own_.x", "own_a_b", "own_log.txt", "own_n_l",
         "sub/log.txt",
@@ -29,12 +29,12 @@ def test_good_names_stay_and_others_become_keepable(tmp_path: Path) -> None:
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / ".x").write_text("hidden")
     (tmp_path / "own_.x").write_text("shown")
-    make_keepable(tmp_path)
+    rename_reserved_files(tmp_path)
     assert (tmp_path / "own_.x").read_text() == "shown"
     assert (tmp_path / "own_.x_2").read_text() == "hidden"
 
 
 def test_names_too_long_are_cut(tmp_path: Path) -> None:
     (tmp_path / ("é" * 120)).touch()
-    make_keepable(tmp_path)
+    rename_reserved_files(tmp_path)
     assert _names(tmp_path) == ["own_" + "é" * 40]

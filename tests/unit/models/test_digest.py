@@ -243,7 +243,7 @@ def test_a_revision_pins_the_snapshot(tmp_path):
         ("org/other", "org/other is not in the Hugging Face cache .*: hf download org/other$"),
         ("other", "hf download other$"),
         ("org/name@v2", "hf download org/name --revision v2$"),
-        ("org/name@a/../../x", "is no revision; name a branch, a tag or a commit"),
+        ("org/name@a/../../x", "invalid revision .*; name a branch, a tag or a commit"),
         ("../name", r"\.\./name is not there"),
         ("", r"is no|holds no"),
         ("a b", "a b is not there"),

@@ -10,7 +10,7 @@ import torch
 
 from benchfleet.domain.cell import AttentionStep, Config, Model
 from benchfleet.errors import CellFailure
-from benchfleet.models.loading import check_kwargs, named_failures, out_of_memory
+from benchfleet.models.loading import check_kwargs, classify_load_errors, out_of_memory
 from benchfleet.models.transformers import TransformersAdapter
 
 
@@ -77,7 +77,7 @@ def test_check_names_what_cannot_run():
     ],
 )
 def test_what_is_raised_while_loading_gets_its_kind(error, kind, retryable):
-    with pytest.raises(CellFailure) as caught, named_failures("load"):
+    with pytest.raises(CellFailure) as caught, classify_load_errors("load"):
         raise error
     assert (caught.value.stage, caught.value.kind) == ("load", kind)
     assert caught.value.is_retryable is retryable
@@ -103,7 +103,7 @@ def test_where_memory_ended_the_frames_that_failed_hold_nothing_more():
 
 
 def test_what_has_no_name_passes_as_it_is():
-    with pytest.raises(RuntimeError, match="shapes"), named_failures("load"):
+    with pytest.raises(RuntimeError, match="shapes"), classify_load_errors("load"):
         raise RuntimeError("shapes do not fit")
     with pytest.raises(ValueError, match="prompt"), out_of_memory("benchmark"):
         raise ValueError("the prompt is empty")

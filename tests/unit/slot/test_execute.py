@@ -126,7 +126,7 @@ def test_a_benchmarks_error_is_told_even_where_its_files_cannot_be_handed_over(
     tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MockAdapter, "answer", raises("the first reason"))
-    monkeypatch.setattr(SlotSession, "hand_over", raises("the second"))
+    monkeypatch.setattr(SlotSession, "send_files", raises("the second"))
     assert executor.run(order(tmp_path))
     assert "the first reason" in heard.failed["failure"]["message"]
 
@@ -134,7 +134,7 @@ def test_a_benchmarks_error_is_told_even_where_its_files_cannot_be_handed_over(
 def test_files_that_cannot_be_handed_over_are_a_failure_by_themselves(
     tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SlotSession, "hand_over", raises("the files are gone"))
+    monkeypatch.setattr(SlotSession, "send_files", raises("the files are gone"))
     executor.run(order(tmp_path))
     assert "the files are gone" in heard.failed["failure"]["message"]
 

@@ -12,7 +12,7 @@ import pytest
 from benchfleet.domain.gpu import GpuProcess, GpuState
 from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.slot import gpu_checks
-from benchfleet.slot.gpu_checks import Rules, Unfit, rules_of, unfit, unfit_now, wait_until_fit
+from benchfleet.slot.gpu_checks import Rules, Unfit, check_gpus, parse_rules, unfit, wait_until_fit
 
 GB = 10**9
 FREE = GpuState(index=0, name="H100", memory=80 * GB, free=79 * GB, uncorrected=0)
@@ -111,7 +111,7 @@ def test_memory_of_a_slot_that_just_ended_is_waited_for() -> None:
 
 def test_the_rules_are_those_of_the_opening_frame() -> None:
     asked = {"share": True, "trial": False, "memory": 5, "neighbours": 0}
-    found = rules_of({"gpus": "0,2", "slot": "run1-4", "gpu_checks": asked})
+    found = parse_rules({"gpus": "0,2", "slot": "run1-4", "gpu_checks": asked})
     assert found == Rules(gpus=(0, 2), share=True, memory=5, run="run1")
 
 
@@ -129,7 +129,7 @@ def asking(result: Any) -> Any:
 
 def test_gpus_that_cannot_be_asked_are_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_checks, "open_nvml", asking(DeviceError("NVML is of another version")))
-    found = unfit_now(RULES)
+    found = check_gpus(RULES)
     assert found is not None
     assert (found.reason, found.busy) == ("NVML is of another version", False)
 
@@ -138,14 +138,14 @@ def test_an_interpreter_that_cannot_ask_says_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(gpu_checks, "open_nvml", asking(MissingExtra("pip install nvidia-ml-py")))
-    assert unfit_now(RULES) is None
+    assert check_gpus(RULES) is None
     assert "GPUs are not checked: pip install nvidia-ml-py" in capsys.readouterr().err
 
 
 def test_a_trial_is_made_where_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_checks, "open_nvml", asking(Scripted(FREE)))
-    assert unfit_now(RULES, lambda: "it multiplies wrongly") is None
-    found = unfit_now(replace(RULES, trial=True), lambda: "it multiplies wrongly")
+    assert check_gpus(RULES, lambda: "it multiplies wrongly") is None
+    found = check_gpus(replace(RULES, trial=True), lambda: "it multiplies wrongly")
     assert found is not None
     assert found.reason == "its trial failed: it multiplies wrongly"
-    assert unfit_now(replace(RULES, trial=True), lambda: "") is None
+    assert check_gpus(replace(RULES, trial=True), lambda: "") is None

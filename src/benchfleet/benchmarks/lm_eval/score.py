@@ -30,20 +30,20 @@ def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) 
     """
     metrics = {key: float(v) for key, v in results["results"][task].items() if _is_metric(key, v)}
     better = results["higher_is_better"].get(task, {})
-    chosen = _chosen(metrics, better, metric)
+    chosen = _headline_key(metrics, better, metric)
     if chosen is None:
-        names = ", ".join(map(_called, metrics)) or "none"
+        names = ", ".join(map(_display_name, metrics)) or "none"
         raise _failure("user_error", f"{task} has no metric {metric or ''!r}; there are {names}")
     sign = -1.0 if better.get(_name(chosen)) is False else 1.0
     if not math.isfinite(metrics[chosen]):
-        raise _failure("bad_result", f"{_called(chosen)} of {task} is {metrics[chosen]}")
+        raise _failure("bad_result", f"{_display_name(chosen)} of {task} is {metrics[chosen]}")
     config = results["configs"][task]
     return Score(
         overall=sign * metrics[chosen],
         per_sample=_per_sample(results["samples"][task], chosen, sign),
-        tasks={_called(key): value for key, value in metrics.items() if math.isfinite(value)},
+        tasks={_display_name(key): value for key, value in metrics.items() if math.isfinite(value)},
         summary={
-            "metric": _called(chosen),
+            "metric": _display_name(chosen),
             "lm_eval": version("lm_eval"),
             "task_version": plain(results["versions"].get(task)),
             "num_fewshot": plain(results["n-shot"].get(task)),
@@ -59,7 +59,7 @@ def _is_metric(key: str, value: Any) -> bool:
     return number and "," in key and not _name(key).endswith("_stderr")
 
 
-def _chosen(
+def _headline_key(
     metrics: Mapping[str, float], better: Mapping[str, bool | None], metric: str | None
 ) -> str | None:
     """The headline's key in `found`."""
@@ -85,7 +85,7 @@ def _name(key: str) -> str:
     return key.partition(",")[0]
 
 
-def _called(key: str) -> str:
+def _display_name(key: str) -> str:
     """``acc,none`` without the filter that is none."""
     return key.removesuffix(",none")
 

@@ -226,7 +226,7 @@ def _yaml(file: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise ValueError(f"{file} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(settings, dict):
-        raise ValueError(f"{file} is no task of lm-eval; it must be a mapping")
+        raise ValueError(f"{file} is not a task of lm-eval; it must be a mapping")
     return settings
 
 
