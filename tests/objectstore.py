@@ -17,7 +17,7 @@ _BOUND = 60  # seconds for the server to answer
 
 
 class ObjectStoreServer:
-    """A server that takes any credentials. Whoever makes one calls `stop` in the end."""
+    """A server that takes any credentials. The caller must `stop` it."""
 
     def __init__(self, log: Path) -> None:
         pytest.importorskip("moto")

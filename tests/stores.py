@@ -34,8 +34,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 class StoreContract:
-    """The contract; whoever derives from it brings the fixture `make`, which opens one and the
-    same place anew with each call."""
+    """The contract. A subclass has the fixture `make`, each call of which opens the same store."""
 
     def test_what_is_put_comes_back_as_it_was(
         self, make: Callable[[], ResultStore], tmp_path: Path

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.event import STORED
+from benchfleet.domain.cell import Fingerprint
+from benchfleet.domain.event import STORED, Event
 from benchfleet.domain.slots import BEGAN
+from benchfleet.errors import StoreUnreachable
 from benchfleet.ledger.history import find_results_elsewhere
 from benchfleet.results.layout import CELL
 from benchfleet.results.read import is_published, sealed_attempts
@@ -37,6 +39,28 @@ class ResultLocator:
         elsewhere = self.elsewhere(absent)
         return [record for record in absent if record.fingerprint not in elsewhere]
 
+    def deleted(self, records: Iterable[CellRecord]) -> list[CellRecord]:
+        """The lost results that certainly were in this folder: whole folders, since what remains
+        of one would be in the way of the new result."""
+        root = self.study.layout.root
+        lost = [r for r in self.gone(records) if not os.path.lexists(root / r.path)]
+        if not lost or not self.study.url:
+            return lost
+        events, began = self._history({str(record.fingerprint) for record in lost})
+        folders = {event.data.get("runner"): event.data.get("folder") for event in began}
+        own = self.study.layout.own_id()
+        made_by = {e.fingerprint: e.data["runner"] for e in events if e.kind == "finished"}
+        return [r for r in lost if own and folders.get(made_by.get(r.fingerprint)) == own]
+
+    def _history(self, fingerprints: set[str]) -> tuple[list[Event], list[Event]]:
+        """The finishes and uploads of these cells, and the starts of all runners."""
+        ledger = self.study.open_existing_ledger() if fingerprints else None
+        if ledger is None:
+            return [], []
+        with closing(ledger):
+            events = ledger.events(fingerprints=fingerprints, kinds={"finished", STORED})
+            return list(events), list(ledger.events(fingerprints={""}, kinds={BEGAN}))
+
     def absent(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that the ledger has as done and whose results are not in this folder."""
         absent = [r for r in records if r.state == "success" and not self._has_results(r)]
@@ -44,17 +68,35 @@ class ResultLocator:
         # Asked again: another runner may have published one between the two looks.
         return [r for r in absent if r.fingerprint not in waiting and not self._has_results(r)]
 
-    def elsewhere(self, records: Iterable[CellRecord]) -> dict[str, str]:
-        """Where the results of these cells were seen last, by fingerprint: a place, or a host with
-        a folder of its own. Those that should be in this folder are not among them."""
+    def elsewhere(self, records: Sequence[CellRecord]) -> dict[str, str]:
+        """Where the results of these cells were seen last, by fingerprint: a store, the ledger's
+        repository, or a host with another folder. Results of this folder are not included."""
         digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
-        ledger = self.study.open_existing_ledger() if digests else None
-        if ledger is None:
+        if not digests:
             return {}
-        with closing(ledger):
-            events = ledger.events(fingerprints=set(digests), kinds={"finished", STORED})
-            began = ledger.events(fingerprints={""}, kinds={BEGAN})
-        return find_results_elsewhere(events, began, digests, own_folder=self.study.layout.own_id())
+        events, began = self._history(set(digests))
+        own_folder = self.study.layout.own_id()
+        locations = find_results_elsewhere(events, began, digests, own_folder=own_folder)
+        others = {r.path: r.fingerprint for r in records if r.fingerprint not in locations}
+        return locations | self._in_repository(others, digests)
+
+    def _in_repository(
+        self, paths: Mapping[str, Fingerprint], digests: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The results at these paths that the branches of a git ledger have, by fingerprint."""
+        if not paths or not self.study.url.startswith("git+"):
+            return {}
+        if (ledger := self.study.open_existing_ledger()) is None:
+            return {}
+        with closing(ledger), suppress(StoreUnreachable):
+            store = ledger.results_store()
+            found_digests = store.digests(list(paths))
+            return {
+                str(name): store.display_url
+                for path, name in paths.items()
+                if found_digests.get(path) == digests.get(name, "")
+            }
+        return {}
 
     def unpublished(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that are done and sealed, and that the next run puts at their public path."""
@@ -68,7 +110,7 @@ class ResultLocator:
         ]
 
     def unsent(self) -> bool:
-        """Whether results wait to be put to the campaign's place."""
+        """Whether results wait for their upload to the campaign's store."""
         store_url, queue = self.study.campaign.store_url, UploadQueue(self.study.layout)
         return bool(store_url) and (len(queue) > 0 or not queue.is_for(store_url))
 

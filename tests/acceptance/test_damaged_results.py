@@ -28,15 +28,21 @@ def test_a_result_deleted_by_hand_is_named_and_run_again(finished: User, how: st
     else:
         (folder / how).unlink()
     assert finished.json("status", "study.yaml")["gone"] == [PATH]
+    if how == "all of it":
+        told = finished.run("run", "study.yaml").stdout
+        assert f"1 result was deleted here and will be computed again: {PATH}" in told
+        assert finished_and_content(finished) == before
+        return
     told = finished.run("run", "study.yaml", code=1).stdout
     assert f"its results are not there: {PATH}" in told
     assert "retry study.yaml --gone" in told
-    finished.run("retry", "study.yaml", "--gone")
-    if how != "all of it":  # what is left there is never overwritten
-        assert "cannot be published" in finished.run("run", "study.yaml", code=1).stdout.replace(
-            "\n", ""
-        )
-        shutil.rmtree(folder)
+    refused = finished.run("retry", "study.yaml", "--gone", code=2).stderr
+    assert "this would run 1 finished cell again" in refused
+    finished.run("retry", "study.yaml", "--gone", "--yes")
+    # what is left there is never overwritten
+    ended = finished.run("run", "study.yaml", code=1).stdout.replace("\n", "")
+    assert "cannot be published" in ended
+    shutil.rmtree(folder)
     finished.run("run", "study.yaml")
     assert finished_and_content(finished) == before
 
@@ -61,7 +67,7 @@ def test_a_damaged_result_is_named_when_results_are_looked_through(user: User) -
     assert {path for path, _ in told["refused"]} == set(damaged)
     for path in damaged:
         shutil.rmtree(user.results / path)
-    user.run("retry", "study.yaml", "--gone")
+    user.run("retry", "study.yaml", "--gone", "--yes")
     user.run("run", "study.yaml", "--only", "models=m1")
     assert finished_and_content(user) == before
 

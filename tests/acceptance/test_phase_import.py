@@ -99,5 +99,23 @@ def test_a_field_like_repository_is_taken_over_once_and_nothing_is_invented(user
     assert after == before
 
 
+def test_imported_results_are_known_on_other_hosts_with_their_durations(user: User) -> None:
+    field_like(user.folder)
+    user.run("phase", "import", "repo")
+    settings = user.folder / "phase_settings.py"
+    user.write("print('{\"success_rate\": 1}')\n", "play.py")
+    settings.write_text(settings.read_text() + 'RUN = ["python", "play.py"]\n')
+    shared = ("--ledger", f"sqlite:///{user.folder}/shared.db")
+    user.run("phase", "import", "repo", "--settings", "phase_settings.py", *shared)
+    status = user.json("status", "phase_settings.py", *shared, "--results", "other_host")
+    assert status["gone"] == []
+    assert len(status["elsewhere"]) == status["success"] > 0
+    retried = user.json("retry", "phase_settings.py", "--gone", *shared, "--results", "other_host")
+    assert retried["pending_again"] == []
+    folder = user.folder / "benchmark_results/phase_settings/phi/rag/level_0-easy"
+    cell = json.loads((folder / "r0" / "cell.json").read_text())
+    assert cell["seconds"] == {"benchmark": 1.5}
+
+
 def test_what_is_no_such_repository_is_told(user: User) -> None:
     assert "has neither phase/ nor runs/" in user.run("phase", "import", ".", code=2).stderr

@@ -189,7 +189,7 @@ class Torment:
                 if path not in [place for place, _ in refused["refused"]]:
                     self._wrong("unnoticed", f"{path} was changed, and nothing says so")
             shutil.rmtree(root / path, ignore_errors=True)  # what is left is in the way
-            self._told("retry", results, ledger, "--gone")
+            self._told("retry", results, ledger, "--gone", "--yes")
             witness.forget(path)
 
     def _finish(self, results: Path, ledger: str, runners: Runners) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -45,6 +45,7 @@ def import_results(
     results: Iterable[tuple[Cell, Entry]],
     *,
     source: str,
+    runner: RunnerId = _RUNNER,
     pause: Callable[[float], None] = time.sleep,
     seen: ProgressCallback = ignore_progress,
 ) -> Imported:
@@ -66,7 +67,7 @@ def import_results(
         outcome = _sealed(folder, claim, *one, source)
         return outcome, partial(publish, folder.folder, layout.published(claim.path))
 
-    unfinished = finish_cells(ledger, _RUNNER, waiting, prepare, pause=pause, seen=seen)
+    unfinished = finish_cells(ledger, runner, waiting, prepare, pause=pause, seen=seen)
     busy = tuple(entry.name for _, entry in unfinished)
     return Imported(published=len(waiting) - len(busy), already_done=already_done, busy=busy)
 
@@ -80,10 +81,9 @@ def _sealed(folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, sourc
             log = read_plain(entry.raw)
     folder.log.write_bytes(log)
     numbers = {n: v for n, value in content.items() if (v := number(value)) is not None}
-    times = {n.removesuffix("_time_s"): v for n, v in numbers.items() if n.endswith("_time_s")}
     verdict = Verdict(
         score={"overall": entry.score, "per_sample": [], "tasks": {}, "summary": numbers},
-        seconds={name: float(value) for name, value in times.items()},
+        seconds=_stage_seconds(numbers),
         provenance={"imported_from": source, "entry": entry.name, "host": entry.host},
     )
     sealed = folder.seal(cell, claim.path, verdict)
@@ -95,6 +95,21 @@ def _sealed(folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, sourc
         seconds=verdict.seconds,
         host=entry.host,
     )
+
+
+def _stage_seconds(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Loading and computing, from ``time_s``, ``total_time_s`` or the sum of the ``…_time_s``."""
+    times = {n: float(v) for n, v in numbers.items() if n == "time_s" or n.endswith("_time_s")}
+    whole = times.pop("total_time_s", None)
+    whole = times.pop("time_s", None) if whole is None else whole
+    times.pop("time_s", None)
+    load = max(0.0, times.get("load_time_s", 0.0))
+    if whole is None:
+        whole = sum(times.values()) if times else None
+    if whole is None or whole < 0:
+        return {}
+    stages = {"load": load, "benchmark": max(0.0, whole - load)}
+    return {name: value for name, value in stages.items() if value or name == "benchmark"}
 
 
 def summarize(repository: Repository) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from benchfleet.runner.execution.outcomes import AttemptRecorder
 from benchfleet.runner.recovery.adopt import claims_of
 
 _CPU = Device(kind="cpu", index=0)
-_POLL_S = 0.5  # seconds that a wait lasts, so that Ctrl-C is heard
+_POLL_S = 0.5  # a wait is this short so that Ctrl-C is noticed
 
 
 @dataclass(frozen=True, kw_only=True)

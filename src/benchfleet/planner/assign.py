@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from benchfleet.benchmarks.base import loads_model
@@ -76,16 +77,16 @@ class Assigner:
         effort: float = 1.0,
         seconds: float = solver.TIME_LIMIT_S,
     ) -> Assignment:
-        """Share out what is neither done nor under way on one of the machines. The phases share the
-        planner's `limit` and `seconds` by their numbers of cells."""
+        """Assign the cells that are neither done nor running on one of the machines. Only a phase
+        that requires another waits for it. Such stages share `effort` and `seconds` by their
+        numbers of cells."""
         deadline = time.monotonic() + seconds
         running = [planned for cell in everything if (planned := self._running_on(cell))]
         running_ids = {one.declared.fingerprint for one in running}
         done = [cell for cell in everything if self._is_done(cell)]
         remaining = [cell for cell in everything if cell.fingerprint not in running_ids]
         remaining = [cell for cell in remaining if not self._is_done(cell)]
-        names = [phase.name for phase in self._campaign.phases]
-        order = [*sorted({cell.phase for cell in remaining} - set(names)), *names]
+        stages = self._stages({cell.phase for cell in remaining})
         cells: list[PlannedCell] = []
         setups: list[Piece] = []
         unplaceable: dict[str, str] = {}
@@ -93,12 +94,12 @@ class Assigner:
         begin = bound = 0.0
         found_by: dict[str, None] = {}
         transferred: set[tuple[str, str]] = set()  # models that earlier phases brought to a machine
-        for number, name in enumerate(order):
-            members = [cell for cell in remaining if cell.phase == name]
+        for number, names in enumerate(stages):
+            members = [cell for cell in remaining if cell.phase in names]
             lots, problem = self._problem(members, transferred, unplaceable)
             if not problem.groups:
                 continue
-            rest = sum(cell.phase in order[number:] for cell in remaining)
+            rest = sum(cell.phase in chain(*stages[number:]) for cell in remaining)
             solution = solver.solve(
                 problem,
                 seed=seed,
@@ -106,13 +107,17 @@ class Assigner:
                 seconds=(deadline - time.monotonic()) * max(_MIN_TIME_SHARE, len(members) / rest),
             )
             found_by[solution.by] = None
-            cells += _planned_cells(lots, problem, solution, begin)
+            planned_now = list(_planned_cells(lots, problem, solution, begin))
+            cells += planned_now
             for piece in solution.pieces:
                 transferred.add((piece.host, piece.model))
                 if piece.group is None:
                     shifted = replace(piece, begin=begin + piece.begin, end=begin + piece.end)
                     setups.append(shifted)
-            phases[name] = (begin, begin + solution.makespan)
+            for name in names:
+                if own := [one for one in planned_now if one.declared.phase == name]:
+                    first = begin if len(names) == 1 else min(one.begin for one in own)
+                    phases[name] = (first, max(one.end for one in own))
             begin, bound = begin + solution.makespan, bound + solution.bound
         return Assignment(
             cells=sorted(cells, key=lambda one: (one.host, one.begin, one.slots, one.cell.id)),
@@ -130,12 +135,23 @@ class Assigner:
             notes=list(self._notes()),
         )
 
+    def _stages(self, names: set[str]) -> list[list[str]]:
+        """The phases, grouped: each group needs only phases of the groups before it."""
+        level: dict[str, int] = {}
+        for phase in self._campaign.phases:  # a phase requires earlier ones only
+            level[phase.name] = 1 + max((level[name] for name in phase.requires), default=-1)
+        stages: list[list[str]] = [[] for _ in range(1 + max(level.values(), default=0))]
+        for name in [*sorted(names - level.keys()), *level]:
+            stages[level.get(name, 0)].append(name)
+        return stages
+
     def _notes(self) -> Iterator[str]:
         if not solver.available():
             yield "OR-Tools is not installed: found by search (pip install 'benchfleet[plan]')"
         if self._fitting.unknown:
-            names = ", ".join(sorted(self._fitting.unknown))
-            yield f"nothing tells how large these are, so they fit anywhere: {names}; add 'size:'"
+            names, count = sorted(self._fitting.unknown), len(self._fitting.unknown)
+            examples = ", ".join(names[:3]) + (f" and {count - 3} more" if count > 3 else "")
+            yield f"models of unknown size are assumed to fit anywhere: {examples}; add 'size:'"
 
     def _is_done(self, cell: Cell) -> bool:
         """Whether it has ended for good, in whatever form; as cancelled in the one that counts."""

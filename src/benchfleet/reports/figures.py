@@ -29,7 +29,7 @@ class Figure:
 
     Labels are in one line and tell apart what they stand for. Of each entry `row` and `column`
     are its labels, `mean` and `change` (to the baseline) are numbers where there are any,
-    `mean_text` and `change_text` are what its cell says, and the rest is told beside it.
+    `mean_text` and `change_text` are what its cell says, and the rest is in the tooltip.
     """
 
     title: str  # the benchmarks; not cleaned of what a name may hold

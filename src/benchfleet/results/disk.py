@@ -136,8 +136,8 @@ def plain_content(folder: Path) -> tuple[dict[str, bool], list[Path], list[str]]
 
 
 class SyncedFiles:
-    """Files that are written anew, and become durable, but for their names, when they are waited
-    for: the disk is given all of them first, so that it takes them together."""
+    """Files that are replaced, and are durable, except for their names, after `wait`. All of them
+    are written before the first is synced, so that the disk syncs them together."""
 
     def __init__(self) -> None:
         self._handles: list[int] = []
@@ -161,7 +161,7 @@ class SyncedFiles:
 
 
 def write_synced(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files of a folder anew; durable when this returns, but for their names."""
+    """Replace files of a folder; durable when this returns, except for their names."""
     files = SyncedFiles()
     try:
         files.write(folder, contents)

@@ -33,7 +33,7 @@ class ImportedSamples:
 
 
 def import_samples(
-    source: Path, layout: Layout, campaign: str, wanted_cells: Collection[str]
+    source: Path, layout: Layout, campaign: str, fingerprints: Collection[str]
 ) -> ImportedSamples:
     """Put the samples that `source` holds of the wanted cells (fingerprints) where their next
     attempt finds them.
@@ -53,8 +53,8 @@ def import_samples(
     left_out: list[str] = []
     for root in roots:
         for fingerprint, file in (
-            *_attempts(root, wanted_cells),
-            *_published(root, wanted_cells, left_out),
+            *_attempts(root, fingerprints),
+            *_published(root, fingerprints, left_out),
         ):
             lines, wrong = _well_formed(file)
             if wrong:

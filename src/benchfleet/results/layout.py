@@ -115,8 +115,7 @@ class Layout:
 
     def attempts_called(self, fingerprint: str, name: str) -> list[Path]:
         """The folders of attempts that are called ``<attempt>-<token>``, the last one first.
-        Several are, with a number behind, where a ledger was made anew or lost that one was
-        claimed."""
+        There are several, with a number behind, if a ledger was created again or lost a claim."""
         above = self.attempts_of(fingerprint)
         folders = [folder for folder in above.glob(f"{name}.*") if folder.suffix[1:].isdecimal()]
         folders.sort(key=lambda folder: int(folder.suffix[1:]), reverse=True)

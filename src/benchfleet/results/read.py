@@ -165,8 +165,8 @@ def sealed_attempts(layout: Layout, among: Collection[str] | None = None) -> dic
 
 
 def left_attempts(layout: Layout, among: Collection[str] | None = None) -> dict[str, list[Path]]:
-    """The attempts that did not fail, by fingerprint: at work, sealed, or left by whoever was
-    killed. What is being scored again is none."""
+    """The attempts that did not fail, by fingerprint: running, sealed, or left by a killed runner.
+    Folders of a rescoring are not attempts."""
     attempts: dict[str, list[Path]] = {}
     for folder in layout.attempts.glob("*/*"):
         fingerprint = folder.parent.name
@@ -179,8 +179,8 @@ def left_attempts(layout: Layout, among: Collection[str] | None = None) -> dict[
 def too_late(
     layout: Layout, attempts: Mapping[str, list[Path]], records: Iterable[CellRecord]
 ) -> list[Path]:
-    """Those attempts that are left of cells whose result is at its place. They were begun by
-    whoever did not know of it yet, and nothing comes of them any more."""
+    """The attempts of cells whose result is published already. A runner began them before it knew
+    of the result, so they are obsolete."""
     return [
         folder
         for record in records

@@ -188,7 +188,7 @@ class Verifier:
             try:
                 entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except OSError:
-                continue  # of a cell's place it is told there
+                continue  # `look` reports it for a cell's folder
             for entry in entries:
                 path = os.path.relpath(entry.path, root)
                 if entry.name.startswith(".") or path in self._records:

@@ -201,8 +201,8 @@ class AttemptFolder:
         )
 
     def _content(self) -> tuple[dict[str, bool], list[Path]]:
-        """What is there, as `plain_content` says. The log tells of what was no plain file; it is
-        made where nothing was said."""
+        """The content, as of `plain_content`. The log names what is not a plain file; an empty log
+        is created if there is none."""
         files, folders, dropped = plain_content(self.folder)
         if dropped or names.LOG not in files:
             lines = (
@@ -244,7 +244,7 @@ def seal_all(some: Sequence[Sealing]) -> Sequence[Sealed | Exception]:
 
 def _create_folder(folder: Path) -> tuple[Path, list[Path]]:
     """The folder, or one beside it where another attempt of that name has it: of a ledger that is
-    gone, since the tokens of a rebuilt one begin anew, or of a runner whose claim its server lost.
+    lost, since the tokens of a rebuilt one start again, or of a runner whose claim its server lost.
     That one may be at work there yet. Also the folders with a new name in them."""
     target, number, changed = folder, 0, make_folders(folder.parent)
     while True:

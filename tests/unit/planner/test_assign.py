@@ -105,6 +105,14 @@ def test_phases_follow_each_other(study: Campaign) -> None:
         assert begin <= one.begin < one.end <= end
 
 
+def test_phases_that_require_nothing_of_each_other_run_together(study: Campaign) -> None:
+    chained = _plan(study, SMALL)
+    free = replace(study, phases=tuple(replace(one, requires=()) for one in study.phases))
+    plan = _plan(free, SMALL)
+    assert set(plan.phases) == set(chained.phases)
+    assert plan.makespan < chained.makespan
+
+
 def test_with_variants_where_needed_a_strong_machine_does_all_that_it_can(study: Campaign) -> None:
     plan = _plan(study, SMALL, variants="needed")
     assert set(_where(plan)) == {"desktop"}

@@ -110,7 +110,7 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         for line in (*lines(study, plan, files), *_remarks(arguments, plan, failed)):
             say(line.rstrip())
-    return 1 if plan.unplaceable else 0
+    return 1 if plan.unplaceable and not files else 0
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
@@ -209,7 +209,7 @@ def _nowhere(plan: Assignment) -> Iterator[str]:
         alike.setdefault(why, []).append(cell)
     for why, cells in list(alike.items())[:_SHOWN]:
         others = f" and {counted(len(cells) - 1, 'other')}" if len(cells) > 1 else ""
-        yield f"fits nowhere: {cells[0]}{others}: {why}"
+        yield f"warning: fits nowhere: {cells[0]}{others}: {why}"
     if rest := sum(map(len, list(alike.values())[_SHOWN:])):
         yield f"… and {rest} more fit nowhere; --json names them"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import socket
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,13 @@ from benchfleet.cli.text.terminal import display_path
 from benchfleet.compat.legacy_import import campaign_draft, import_results, summarize
 from benchfleet.compat.legacy_repository import Entry, Repository, read_repository
 from benchfleet.compat.phase_lists import by_result_name
+from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.slots import BEGAN, ENDED
+from benchfleet.engines.processes import owner
 from benchfleet.errors import BenchfleetError, wrong_option
+from benchfleet.results.disk import make_folder
 from benchfleet.study import Study, open_study
 
 _DRAFT = "phase_settings.py"
@@ -83,8 +90,18 @@ def _entered(
         study.record_campaign(ledger)
         ledger.enroll(cells)
         source = str(found.root.resolve())
-        with progress_line("results taken over") as seen:
-            end = import_results(ledger, study.layout, pairs, source=source, seen=seen)
+        runner = RunnerId(f"import-{os.urandom(8).hex()}")
+        here = {"machine": socket.gethostname(), "process": owner(os.getpid()), "host": study.host}
+        make_folder(study.layout.root)
+        data = {"runner": runner, **here, "folder": study.layout.own_id()}
+        ledger.record(Event(kind=BEGAN, data=data))  # so that other hosts know where results are
+        try:
+            with progress_line("results taken over") as seen:
+                end = import_results(
+                    ledger, study.layout, pairs, source=source, runner=runner, seen=seen
+                )
+        finally:
+            ledger.record(Event(kind=ENDED, data={"runner": runner}))
     return {
         "published": end.published,
         "known already": end.already_done,

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from contextlib import closing
 
 from benchfleet.cli.shared import missing_ledger, options, selection
-from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.terminal import printable
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
-from benchfleet.domain.humanize import counted
+from benchfleet.domain.humanize import counted, duration
 from benchfleet.result_locations import ResultLocator
+
+_MAX_LISTED_CELLS = 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--gone", action="store_true", help="only done cells whose published results are gone"
     )
+    parser.add_argument("--yes", action="store_true", help="with --gone: do not ask")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -33,10 +39,13 @@ def main(arguments: argparse.Namespace) -> int:
     ledger = study.open_existing_ledger()
     if ledger is not None:
         found = ResultLocator(study).gone(records) if arguments.gone else ended
-        for record in selection.selected(arguments, found):
-            ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-            again.append(record.path)
-        ledger.close()
+        with closing(ledger):
+            chosen = list(selection.selected(arguments, found))
+            if arguments.gone and chosen and not _agreed(arguments, chosen):
+                return 1
+            for record in chosen:
+                ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+                again.append(record.path)
     if arguments.json:
         print_json({"campaign": study.campaign.name, "pending_again": again})
         return 0
@@ -45,6 +54,17 @@ def main(arguments: argparse.Namespace) -> int:
     go = f"{counted(len(again), 'cell', 'go')} again with: {options.same_choice(arguments, 'run')}"
     print(printable(go) if again else "nothing to retry")
     return 0
+
+
+def _agreed(arguments: argparse.Namespace, lost: Sequence[CellRecord]) -> bool:
+    """Whether the user wants to run these finished cells again."""
+    if arguments.yes:
+        return True
+    spent = sum(sum(record.outcome.seconds.values()) for record in lost if record.outcome)
+    took = f" ({duration(spent)} of work)" if spent else ""
+    what = f"run {counted(len(lost), 'finished cell')} again{took}"
+    question = "\n".join([*(f"  {record.path}" for record in lost[:_MAX_LISTED_CELLS]), f"{what}?"])
+    return confirm(question, otherwise=f"this would {what}; say --yes", ask=not arguments.json)
 
 
 def _states(arguments: argparse.Namespace) -> tuple[str, ...]:
