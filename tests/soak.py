@@ -1,4 +1,4 @@
-"""``make soak``: chaos, simulated fleets, and database servers that fail, in turns for N minutes.
+"""``make soak``: chaos, simulated fleets, and failing servers and git remotes, for N minutes.
 
 Each has at least one turn, and a turn that has begun is ended. ``python tests/soak.py --minutes N``
 ends with 1 as soon as one of them finds something wrong, after
@@ -23,10 +23,14 @@ SERVERS = [
     "tests/integration/test_postgres_settings.py",
     "tests/integration/postgres",
 ]
+REMOTES = [
+    "tests/integration/git/test_failing_remotes.py",
+    "tests/acceptance/test_failing_git_remotes.py",
+]
 
 
 def main() -> int:
-    """Run the three in turns; 1 where one of them found something wrong."""
+    """Run them in turns; 1 where one of them found something wrong."""
     parser = argparse.ArgumentParser(prog="make soak")
     parser.add_argument("--minutes", type=float, default=60.0)
     minutes = parser.parse_args().minutes
@@ -34,17 +38,20 @@ def main() -> int:
     turn = max(0.5, min(20.0, minutes / 3))
     while time.monotonic() < until:
         seed = random.randrange(10**6)
+        faults = {"GIT_FAULT_SEED": f"{seed}", "GIT_FAULT_SECONDS": f"{random.uniform(1, 20):.1f}"}
         for words in (
             ["-m", "chaos.torment", "--minutes", f"{turn:g}", "--seed", f"{seed}"],
             ["-m", "simulation.simulate", "--seed", f"{seed}", "--runs", f"{FLEETS}"],
             ["-m", "pytest", "-q", *SERVERS],
+            ["-m", "pytest", "-q", *REMOTES],
         ):
             command = [sys.executable, *words]
             left = max(0.0, until - time.monotonic()) / 60
             print(f"{left:.0f} min left:", shlex.join(words), flush=True)
-            env = {**os.environ, "PYTHONPATH": str(TESTS)}
+            env = {**os.environ, "PYTHONPATH": str(TESTS), **faults}
             if subprocess.run(command, cwd=TESTS.parent, env=env).returncode != 0:
-                print(f"again: PYTHONPATH=tests python {shlex.join(words)}", flush=True)
+                setting = " ".join(f"{name}={value}" for name, value in faults.items())
+                print(f"again: PYTHONPATH=tests {setting} python {shlex.join(words)}", flush=True)
                 return 1
     return 0
 

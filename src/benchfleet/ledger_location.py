@@ -53,6 +53,7 @@ class LedgerLocation:
         Raises LedgerError where results lie beside a ledger that is gone, unless they are known.
         """
         if not known_results and (ledger := self.open_existing()) is not None:
+            ledger.resend()
             return ledger
         if not self.url:
             make_folder(self.layout.root)

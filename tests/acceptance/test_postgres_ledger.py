@@ -50,7 +50,7 @@ def test_every_verb_works_through_it_and_never_shows_the_password(user: User, ur
     assert "put the right password" in attached.stderr
     assert attached.stdout.startswith("study: 2 cells · 2 done\n")
     told = user.run("status", "study.yaml", code=3).stderr  # of another ledger than the run's
-    assert "were they made with another ledger, name it by --ledger" in told
+    assert "pass the right ledger with --ledger" in told
     assert PASSWORD not in "".join(said)
     assert url.replace(f":{PASSWORD}", "") in "".join(said)
     for file in user.folder.rglob("*"):
@@ -114,7 +114,7 @@ def test_a_database_without_the_ledger_of_results_does_not_run_them_again(
     postgres.sql("drop schema benchfleet_study cascade", database=database)
     for verb in ("run", "status"):
         refused = user.run(verb, *at, code=3).stderr
-        assert "has no ledger of campaign 'study', but results are" in refused
+        assert "has no ledger of campaign 'study', but results exist" in refused
         assert PASSWORD not in refused
     assert user.json("ledger", "rebuild", *at)["taken"] == 2
     assert user.json("status", *at)["success"] == 2

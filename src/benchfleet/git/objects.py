@@ -8,6 +8,7 @@ import re
 import select
 import subprocess
 import threading
+import time
 import zlib
 from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -60,6 +61,7 @@ class _CatFile:
                 self._git.command("cat-file", "--batch"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                bufsize=0,
                 stderr=subprocess.DEVNULL,
                 env=self._git.environ,
                 start_new_session=True,
@@ -72,16 +74,25 @@ class _CatFile:
             raise GitError("git cat-file has no pipes")
         requests.write(f"{oid}\n".encode())
         requests.flush()
-        if not select.select([replies], [], [], self._git.timeout)[0]:
-            raise GitAway(f"git cat-file has not answered in {self._git.timeout:g} s")
-        head = replies.readline().split()
-        if not head:
-            raise GitError("git cat-file ended without an answer")
-        if len(head) != 3:
+        until, received = time.monotonic() + self._git.timeout, bytearray()
+        while b"\n" not in received:
+            received += self._receive(replies.fileno(), until)
+        head, _, rest = bytes(received).partition(b"\n")
+        fields = head.split()
+        if len(fields) != 3:
             return None
-        content = replies.read(int(head[2]))
-        replies.read(1)
-        return head[1].decode(), content
+        content, size = bytearray(rest), int(fields[2])
+        while len(content) <= size:  # a line feed follows
+            content += self._receive(replies.fileno(), until)
+        return fields[1].decode(), bytes(content[:size])
+
+    def _receive(self, replies: int, until: float) -> bytes:
+        """The next bytes. Raises GitAway if none come in time, GitError at the end."""
+        if not select.select([replies], [], [], max(0.0, until - time.monotonic()))[0]:
+            raise GitAway(f"git cat-file has not answered in {self._git.timeout:g} s")
+        if data := os.read(replies, 2**20):
+            return data
+        raise GitError("git cat-file ended without an answer")
 
     def _end(self) -> None:
         if self._process is not None:

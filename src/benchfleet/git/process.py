@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from pathlib import Path
 from benchfleet.errors import GitAway, GitError
 
 TIMEOUT_S = 300.0  # seconds for one command
+INTERRUPTED_TIMEOUT_S = 10.0  # for one command once the process was asked to end
+_POLL_S = 1.0  # between two looks whether it was
 TERM_GRACE_S = 2.0  # seconds between SIGTERM and SIGKILL
 OWN_CONFIG = (  # before what the user's own configuration says
     *("-c", "core.hooksPath=/dev/null"),
@@ -36,6 +39,31 @@ FOREIGN_VARIABLES = (
     *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_CONFIG_PARAMETERS"),
     *("GIT_QUARANTINE_PATH", "GIT_PUSH_OPTION_COUNT", "GIT_SHALLOW_FILE", "GIT_TRACE"),
 )
+
+
+class _Interrupt:
+    """Whether somebody asked this process to end: then a git command gets little time."""
+
+    def __init__(self) -> None:
+        self.at: float | None = None  # by time.monotonic
+
+    def deadline(self, started: float, timeout: float) -> float:
+        if self.at is None:
+            return started + timeout
+        return max(started, self.at) + min(timeout, INTERRUPTED_TIMEOUT_S)
+
+
+_interrupt = _Interrupt()
+
+
+def interrupt(interrupted: bool = True) -> None:
+    """Limit all git commands of this process to `INTERRUPTED_TIMEOUT_S` from now on."""
+    _interrupt.at = time.monotonic() if interrupted else None
+
+
+def is_interrupted() -> bool:
+    """Whether `interrupt` was called."""
+    return _interrupt.at is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +112,29 @@ class Git:
             )
         except FileNotFoundError as error:
             raise GitError("git is not installed here; install it and run again") from error
+        started = time.monotonic()
         try:
-            out, err = process.communicate(stdin, timeout=self.timeout)
+            out, err = self._communicate(process, stdin, started)
         except BaseException as error:
             _end(process)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise GitAway(f"git {arguments[0]} has not ended in {self.timeout:g} s") from error
+                seconds = time.monotonic() - started
+                raise GitAway(f"git {arguments[0]} has not ended in {seconds:.0f} s") from error
             raise
         return CommandResult(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
+
+    def _communicate(
+        self, process: subprocess.Popen[bytes], stdin: bytes, started: float
+    ) -> tuple[bytes, bytes]:
+        data: bytes | None = stdin
+        while True:
+            remaining = _interrupt.deadline(started, self.timeout) - time.monotonic()
+            try:
+                return process.communicate(data, timeout=max(0.0, min(remaining, _POLL_S)))
+            except subprocess.TimeoutExpired:
+                data = None  # it keeps what it has not sent
+                if remaining <= 0.0:
+                    raise
 
     def run_remote(self, *arguments: str) -> CommandResult:
         """The same for a command that talks to a remote."""

@@ -172,6 +172,12 @@ class Ledger(ABC):
         """The `benchfleet.results.stores.base.ResultStore` that is part of the ledger, or None."""
         return None
 
+    def keep(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:  # noqa: B027 - may do nothing
+        """Keep outcomes on disk that `finish_all` could not send, for a later `resend`."""
+
+    def resend(self) -> None:  # noqa: B027 - it may do nothing
+        """Send the outcomes that were kept. What the store does not take stays kept."""
+
     def compact(self) -> int:
         """Remove data that no reader needs; return how many entries."""
         return 0

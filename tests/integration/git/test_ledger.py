@@ -82,6 +82,8 @@ def test_what_could_not_be_told_waits_in_the_outbox_and_is_told_at_the_next_open
         other.release([second.lease], "taken away")  # as a person may
         assert [record.state for record in other.cells()] == ["running", "pending"]
     with closing(opened(bare)) as ledger:
+        assert claim_any(ledger, ME) == []  # the outcome of the second is not sent yet
+        ledger.resend()
         assert [record.state for record in ledger.cells()] == ["success", "pending"]
         assert not list(ledger.store.folder.glob("outbox/*"))
 

@@ -82,7 +82,8 @@ def test_a_remote_that_refuses_for_ever_what_was_just_seen_is_given_up(
         with pytest.raises(LedgerUnreachable, match=r"again and again: .*lock.*File exists"):
             ledger.finish(claim.lease, SUCCESS)
         lock.unlink()
-    with closing(opened(bare)) as ledger:  # which tells what waits in the outbox
+    with closing(opened(bare)) as ledger:
+        ledger.resend()
         assert [r.state for r in ledger.cells()].count("success") == 1
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -189,3 +190,17 @@ def test_no_setting_of_the_user_stands_in_the_way(
     assert remote.push([RefUpdate(ref="refs/heads/x", old="", new=new)])
     assert sorted(str(path) for path in checkout.rglob("*")) == before
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("answer", ["", "printf blob", "printf 'a blob 100\\n'"])
+def test_a_reader_that_hangs_is_given_up(bare: Path, tmp_path: Path, answer: str) -> None:
+    """Before its answer, in its first line, and in the content."""
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    git_that_hangs = bin / "git"
+    git_that_hangs.write_text(f"#!/bin/sh\nread line\n{answer or ':'}\nexec sleep 600\n")
+    git_that_hangs.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{bin}:{os.environ['PATH']}"}
+    objects = Objects(Git(bare, environ=environ, timeout=0.5))
+    with closing(objects), pytest.raises(GitAway, match="has not answered"):
+        objects.read("0" * 40)

@@ -25,6 +25,9 @@ LEASE = 1800.0
 
 
 class NoOutbox:
+    def fingerprints(self) -> set[str]:
+        return set()
+
     def hold(self, ended: object) -> AbstractContextManager[None]:
         return nullcontext()
 

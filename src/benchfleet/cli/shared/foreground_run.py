@@ -19,6 +19,7 @@ from benchfleet.cli.text.run_summary import compared, conclude, show_counts, wri
 from benchfleet.cli.text.watch import watch
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway, LedgerError, LedgerTooNew
+from benchfleet.git import process as git_process
 from benchfleet.metrics.collect import Collector
 from benchfleet.runner.events import EventQueue, Interrupted
 from benchfleet.runner.loop import RunEnd
@@ -126,11 +127,13 @@ def _answering_signals(inbox: EventQueue, serving: threading.Event) -> Iterator[
     stays so. Where it is not `serving`, nothing runs: who waits for a ledger's server gives up."""
 
     def heard(number: int, frame: FrameType | None) -> None:
+        git_process.interrupt()
         inbox.post(Interrupted(signal=signal.Signals(number).name))
         if not serving.is_set():
             serving.set()  # nothing waits from now on
             raise KeyboardInterrupt
 
+    git_process.interrupt(False)
     before = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -142,6 +142,8 @@ class BatchedLedger(CopyableLedger):
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         """Those of the candidates that were claimed ahead; the next push claims more."""
+        unsent = self.inside.outbox.fingerprints()
+        candidates = [name for name in candidates if name not in unsent]
         with self._lock:
             names = [name for name in candidates if name in self._ahead][:limit]
             claims = [self._ahead.pop(name) for name in names]
@@ -162,6 +164,12 @@ class BatchedLedger(CopyableLedger):
             for call in calls:
                 call.done.wait()
             return refusals(call.answer for call in calls)
+
+    def keep(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:
+        self.inside.keep(ended)
+
+    def resend(self) -> None:
+        self.inside.resend()
 
     def finish_later(self, lease: Lease, outcome: Outcome) -> PendingCall:
         """`finish` with the next push, without waiting for it."""

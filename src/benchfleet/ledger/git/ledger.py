@@ -89,10 +89,6 @@ class GitLedger(CopyableLedger):
         self._compaction = Compaction(self.store, self.sync)
         self._repacker = Repacker(self.store.git)
         self.outbox = Outbox(self.store.folder / "outbox")
-        if create:
-            for ended in self.outbox.waiting():
-                with suppress(LedgerUnreachable):
-                    self._finish([ended], timeout=0.0)
 
     @classmethod
     def campaigns(cls, url: str) -> Sequence[str]:
@@ -111,7 +107,9 @@ class GitLedger(CopyableLedger):
         return self._transactions.run_one(lambda tx: tx.enroll(declared, paths=paths))
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        """Nothing while the remote is away."""
+        """Claim no cell while the remote is away, and none whose outcome was not sent yet."""
+        unsent = self.outbox.fingerprints()
+        candidates = [name for name in candidates if name not in unsent]
         if not candidates or not limit:
             return []
         self._transactions.refresh(self._max_age)
@@ -129,9 +127,18 @@ class GitLedger(CopyableLedger):
         return renewed
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        """All of them in one push. An outcome that the remote did not take in time waits in the
-        outbox; opening the ledger to write delivers it."""
+        """End all of them in one push. The outbox keeps outcomes that the remote did not take."""
         return self._finish(ended)
+
+    def keep(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:
+        self.outbox.add(ended)
+
+    def resend(self) -> None:
+        for ended in self.outbox.waiting():
+            try:
+                self._finish([ended], timeout=0.0)
+            except LedgerUnreachable:
+                return
 
     def _finish(
         self, ended: Sequence[tuple[Lease, Outcome]], timeout: float | None = None
@@ -144,7 +151,8 @@ class GitLedger(CopyableLedger):
             self._transactions.run_one(lambda tx: tx.release(leases, reason))
 
     def reap(self) -> Sequence[Fingerprint]:
-        """Also compacts the repository: one of all installations at a time, on average."""
+        """Also resend kept outcomes, and compact: one installation at a time, on average."""
+        self.resend()
         self._transactions.refresh(self._max_age)
         expired = self._transactions.run_one(MirrorTransaction.reap)
         self._repacker.start()

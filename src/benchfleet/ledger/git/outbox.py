@@ -22,10 +22,18 @@ class Outbox:
     @contextmanager
     def hold(self, ended: Sequence[tuple[Lease, Outcome]]) -> Iterator[None]:
         """Hold the outcomes on disk until the block ends well."""
-        files = [self._write(lease, outcome) for lease, outcome in ended]
+        files = self.add(ended)
         yield
         for file in files:
             file.unlink(missing_ok=True)
+
+    def add(self, ended: Sequence[tuple[Lease, Outcome]]) -> list[Path]:
+        """Write a file for each outcome. Raises LedgerUnreachable."""
+        return [self._write(lease, outcome) for lease, outcome in ended]
+
+    def fingerprints(self) -> set[str]:
+        """The cells whose outcomes are held."""
+        return {file.name.partition("-")[0] for file in self._folder.glob("*.json")}
 
     def waiting(self) -> list[tuple[Lease, Outcome]]:
         """What is held, the oldest first; a file that cannot be read is left where it is."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from benchfleet.domain.attempt import Claim, Lease
 from benchfleet.errors import GitAway, GitDenied, GitError
 from benchfleet.git.objects import write_pin
+from benchfleet.git.process import is_interrupted
 from benchfleet.ledger.call_timeout import CallTimeout
 from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
@@ -63,7 +64,8 @@ class Transactions:
 
     def _may_pass(self, error: GitError, until: float, pause: float) -> bool:
         """Wait a little for a remote that is away; False when there is no time left for that."""
-        if not isinstance(error, (GitAway, GitDenied)) or time.monotonic() + pause > until:
+        late = is_interrupted() or time.monotonic() + pause > until
+        if late or not isinstance(error, (GitAway, GitDenied)):
             return False
         return not self._store.closing.wait(pause)
 
@@ -98,7 +100,13 @@ class Transactions:
             except StaleMirror:
                 attempt.push = Push()
                 refusals += 1
-                self._back_off(refusals)
+                if refusals >= MAX_REFUSALS:  # perhaps a lock file that somebody has to remove
+                    refused = self._refused()
+                    if not self._may_pass(refused, until, next(pauses)):
+                        raise refused from None
+                elif refusals > 1:  # the first pull may be enough
+                    limit = _BACKOFF_S * refusals
+                    self._store.closing.wait(random.uniform(0, limit))  # noqa: S311
             except GitError as error:
                 if not self._may_pass(error, until, next(pauses)):
                     if attempt.push.commit and (leases := _claimed(attempt.answers)):
@@ -137,13 +145,9 @@ class Transactions:
             raise StaleMirror
         self._unconfirmed.clear()
 
-    def _back_off(self, refusals: int) -> None:
-        """Wait while others are quicker, or while a push is incomplete. Raises GitDenied."""
-        if refusals >= MAX_REFUSALS:
-            label, why = self._store.label, self._store.remote.refused
-            raise GitDenied(f"{label} refuses what was just seen there, again and again: {why}")
-        if refusals > 1:  # the first pull may be enough
-            self._store.closing.wait(random.uniform(0, _BACKOFF_S * refusals))  # noqa: S311
+    def _refused(self) -> GitDenied:
+        label, why = self._store.label, self._store.remote.refused
+        return GitDenied(f"{label} refuses what was just seen there, again and again: {why}")
 
     def _release_unconfirmed(self, transaction: MirrorTransaction) -> None:
         """Give back the claims that reached the remote though nobody heard of it."""

@@ -53,12 +53,12 @@ class RetryingLedger(Ledger):
         self._waiter: threading.Thread | None = None
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
-        self._retry(lambda: self._ledger.finish(lease, outcome))
+        self._retry(lambda: self._ledger.finish(lease, outcome), [(lease, outcome)])
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        return self._retry(lambda: self._ledger.finish_all(ended))
+        return self._retry(lambda: self._ledger.finish_all(ended), ended)
 
-    def _retry(self, ask: Callable[[], T]) -> T:
+    def _retry(self, ask: Callable[[], T], ended: Sequence[tuple[Lease, Outcome]]) -> T:
         while True:
             try:
                 return self._at_once(ask)
@@ -67,6 +67,7 @@ class RetryingLedger(Ledger):
                 if self._ending.wait(self._pause):
                     raise
             except LedgerAway:
+                self._ledger.keep(ended)  # the call may not have reached the ledger
                 if self._ending.wait(self._pause):
                     raise
 

@@ -1,0 +1,83 @@
+"""Workers on a git remote that hangs, refuses pushes and comes back."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from repositories import git, make_bare
+
+from .conftest import User, samples_kept, until
+
+CELLS = """
+campaign: study
+matrix:
+  models: [{name: m1, adapter: mock}]
+  configs: {dense: null}
+  benchmarks: [{_hostile: {samples: 4, act: wait, at: 2, shared: GATE}}]
+"""
+AT = ("study.yaml", "--ledger", "git+file:lab.git")
+
+
+@pytest.fixture
+def bare(user: User) -> Path:
+    return make_bare(user.folder / "lab.git")
+
+
+@pytest.fixture
+def gate(user: User) -> Path:
+    """The file that holds the cell at its third sample while it exists."""
+    gate = user.write("", "gate")
+    user.write(CELLS.replace("GATE", str(gate)))
+    return gate
+
+
+def hook(bare: Path, script: str) -> Path:
+    """Install a hook that runs before each push is taken in."""
+    file = bare / "hooks" / "pre-receive"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
+def outbox(user: User) -> list[Path]:
+    return [*user.results.glob(".ledger/*/outbox/*.json")]
+
+
+def test_a_cell_that_ends_during_an_outage_is_on_disk_and_does_not_run_again(
+    user: User, bare: Path, gate: Path
+) -> None:
+    run = user.start("run", *AT, "--cpu-slots", "1")
+    until(lambda: samples_kept(user) == 2)
+    refusal = hook(bare, "echo no pushes now >&2; exit 1")
+    gate.unlink()
+    until(lambda: outbox(user))
+    run.kill()
+    run.communicate()
+    refusal.unlink()
+    user.run("run", *AT, "--cpu-slots", "1")
+    assert outbox(user) == []
+    assert len(user.published()) == 1
+    log = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
+    verbs = Counter(line.split()[0] for line in log)
+    assert (verbs["claim"], verbs["finish"]) == (1, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_run_whose_remote_hangs(
+    user: User, bare: Path, gate: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    run = user.start("run", *AT, "--cpu-slots", "1")
+    until(lambda: samples_kept(user) == 2)
+    hanging = tmp_path / "hanging"
+    refusal = hook(bare, f"touch {hanging}; exec sleep 120")
+    gate.unlink()
+    until(hanging.exists)
+    run.send_signal(number)
+    run.communicate(timeout=90)
+    refusal.unlink()
+    user.run("run", *AT, "--cpu-slots", "1")
+    assert len(user.published()) == 1
