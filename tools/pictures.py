@@ -49,12 +49,12 @@ def main() -> int:
         report = Path(folder, "report.html")
         command = ["report", str(CAMPAIGN), "--results", str(results), "--output", str(report)]
         subprocess.run([sys.executable, "-m", "benchfleet", *command], check=True)
-        screenshot(report, PICTURES / "report.png", width=1250, height=920)
+        screenshot(report, PICTURES / "report.png", width=1250, height=800)
     return 0
 
 
 def live_view(results: Path, socket: Path) -> str:
-    """What a terminal shows in the middle of a run, with its colours; the run then goes on."""
+    """What a terminal shows in the middle of a run, with its colours; the run then ends."""
     tmux = ["tmux", "-S", str(socket)]
     arguments = ["run", str(CAMPAIGN), "--results", str(results), "--cpu-slots", "2"]
     command = shlex.join([sys.executable, "-m", "benchfleet", *arguments])
@@ -66,7 +66,7 @@ def live_view(results: Path, socket: Path) -> str:
         while subprocess.run([*tmux, "has-session"], capture_output=True).returncode == 0:
             capture = [*tmux, "capture-pane", "-p", "-e"]
             screen = subprocess.run(capture, capture_output=True, text=True).stdout
-            if not chosen and is_telling(Text.from_ansi(screen).plain):
+            if is_telling(Text.from_ansi(screen).plain):
                 chosen = screen.rstrip()
             time.sleep(0.05)
     finally:
@@ -83,7 +83,7 @@ def is_telling(screen: str) -> bool:
     done = re.search(r"(\d+) done", screen)
     count = int(done.group(1)) if done else 0
     dense = re.findall(r"cpu:\d .*/dense/.* (\d+)/(\d+) ", screen)
-    busy = [now for now, total in dense if 0 < int(now) < int(total)]
+    busy = [now for now, total in dense if 20 <= int(now) < int(total)]
     return count >= LIVE_AFTER_CELLS and len(busy) == 2
 
 
