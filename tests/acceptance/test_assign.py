@@ -94,7 +94,7 @@ def test_wrong_input_is_told(user: User) -> None:
     )
     (user.folder / "capability_report_x.json").write_text("{}")
     assert (
-        "is no whole capability report"
+        "is an incomplete capability report"
         in user.run("assign", "study.yaml", "--reports", ".", code=2).stderr
     )
     for place in (".", "nowhere/plan.svg"):

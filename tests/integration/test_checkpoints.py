@@ -71,10 +71,10 @@ def test_pickled_weights_count_by_their_size(tmp_path: Path) -> None:
         (b"{}", None, "holds no weights"),
         (b"[]", None, "holds no mapping"),
         (b"{", b"", "Expecting"),
-        (b"{}", b"", "is no safetensors file"),
-        (b"{}", b"\xff" * 20, "is no safetensors file"),
-        (b"{}", (2).to_bytes(8, "little") + b"[]", "is no safetensors file"),
-        (b"{}", (8).to_bytes(8, "little") + b'{"a": 3}', "is no safetensors file"),
+        (b"{}", b"", "is not a safetensors file"),
+        (b"{}", b"\xff" * 20, "is not a safetensors file"),
+        (b"{}", (2).to_bytes(8, "little") + b"[]", "is not a safetensors file"),
+        (b"{}", (8).to_bytes(8, "little") + b'{"a": 3}', "is not a safetensors file"),
     ],
 )
 def test_files_that_are_no_checkpoint_are_refused(

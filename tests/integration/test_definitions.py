@@ -129,7 +129,7 @@ def test_a_host_without_a_name_of_its_own_is_any_host() -> None:
         ("configs=list(CONFIGURATIONS.values())", "configs=[]", "PHASES[1].configs is empty"),
         ('levels=["beet", "carrot-hard"]', "levels=[3.5]", "PHASES[1].levels: 3.5 has no name"),
         ('phase="phase2"', 'phase="phase1"', "stands twice"),
-        ("RunnerConfig(allowed_models", "dict(allowed_models", "is no RunnerConfig"),
+        ("RunnerConfig(allowed_models", "dict(allowed_models", "must be a RunnerConfig"),
         ('RunnerConfig(phase="phase1"', 'RunnerConfig(phase="phase3"', "did you mean"),
         ("--level", "--{levle}", "no field {levle}"),
     ],

@@ -93,7 +93,7 @@ def _phase(
 ) -> dict[str, Any]:
     where = f"{PHASES}[{number}]"
     if not isinstance(phase, PhaseDefinition):
-        raise ValueError(f"{where} is no PhaseDefinition; import it from benchfleet")
+        raise ValueError(f"{where} must be a PhaseDefinition; import it from benchfleet")
     named = {
         axis: _names(f"{where}.{axis}", getattr(phase, axis))
         for axis in ("configs", "levels", "models")
@@ -150,7 +150,9 @@ def _runners(configs: Any) -> dict[str, Any]:
     rules = {}
     for host, config in configs.items():
         if not isinstance(config, RunnerConfig):
-            raise ValueError(f"{RUNNERS}[{host!r}] is no RunnerConfig; import it from benchfleet")
+            raise ValueError(
+                f"{RUNNERS}[{host!r}] must be a RunnerConfig; import it from benchfleet"
+            )
         rule: dict[str, Any] = {}
         if config.phase:
             rule["phases"] = [config.phase]

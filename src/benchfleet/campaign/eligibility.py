@@ -56,7 +56,7 @@ def read_eligibility(entry: Entry) -> Eligibility:
         if name == TIERS:
             tiers = item
         elif not name.isidentifier() or name in KINDS:
-            why = "is a fact" if name in KINDS else "is no word of letters, digits and _"
+            why = "is a fact" if name in KINDS else "may hold only letters, digits and _"
             item.wrong(f"{name!r} {why}; call the rule otherwise")
         elif rule := _rule(name, item, usual_by_name.get(name)):
             rules.append(rule)

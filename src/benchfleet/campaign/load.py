@@ -121,9 +121,9 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
         elif not file.exists():
             problem = "there is no such file"
         elif reader is None:
-            problem = f"is no {kind}; its name must end in {', '.join(readers)}"
+            problem = f"is not a {kind}; its name must end in {', '.join(readers)}"
         elif not file.is_file():
-            problem = "is no ordinary file"
+            problem = "is not a regular file"
         elif file.stat().st_size > MAX_BYTES:
             problem = f"is larger than {MAX_BYTES // 1_000_000} MB; is it a {kind}?"
         else:

@@ -128,7 +128,7 @@ def _requires(entry: Entry, name: str, before: Sequence[str]) -> tuple[str, ...]
         other = item.text()
         if item.right and other not in before:
             own = "itself" if other == name else f"{other!r}"
-            item.wrong(f"requires {own}, which is no phase before this one; {hint(other, before)}")
+            item.wrong(f"requires {own}, which is not an earlier phase; {hint(other, before)}")
         required.append(other)
     return tuple(required)
 

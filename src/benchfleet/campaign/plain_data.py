@@ -74,7 +74,7 @@ class _Walk:
             text.encode()
             if "\0" not in text:
                 return text
-        self._wrong(path, f"{text[:40]!r} is no text that results can keep")
+        self._wrong(path, f"{text[:40]!r} is not text that results can store")
         return None
 
     def _number(self, value: Real, path: KeyPath) -> int | float | None:

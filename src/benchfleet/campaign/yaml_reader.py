@@ -110,7 +110,7 @@ class _Reading:
             try:
                 return _scalar(node.value, kind)
             except ValueError:
-                message = f"{node.value[:40]!r} is no text, number or truth that results can keep"
+                message = f"{node.value[:40]!r} is not a value that results can store"
         self.flaws.append(Flaw(message=message, path=path))
         return None
 

@@ -210,7 +210,7 @@ def _json(file: Path, root: Path, bad: list[tuple[str, str]]) -> Mapping[str, An
         content = json.loads(read_plain(file))
         if isinstance(content, dict):
             return content
-        raise ValueError("it is no mapping")
+        raise ValueError("it is not a mapping")
     except (OSError, ValueError, RecursionError) as error:
         bad.append((_relative(file, root), f"cannot be read: {error}"))
         return None

@@ -129,13 +129,8 @@ class Matrix:
                 if include.rule.matches(cell) and (cell.repeats or cell.fingerprint not in cells):
                     cells[cell.fingerprint] = cell
         order = {entry.model.name: index for index, entry in enumerate(self.models)}
-        cells_by_model = sorted(cells.values(), key=lambda cell: order[cell.model.name])
-        narrowed = self.only or self.without
-        return (
-            select_cells(cells_by_model, only=self.only, exclude=self.without)
-            if narrowed
-            else cells_by_model
-        )
+        ordered = sorted(cells.values(), key=lambda cell: order[cell.model.name])
+        return select_cells(ordered, only=self.only, exclude=self.without)
 
     def forms(self, cell: Cell) -> list[tuple[ModelEntry, Cell]]:
         """The ways to run a cell of this matrix, the best first: as it is, and with each variant
@@ -185,11 +180,9 @@ class Matrix:
         they are."""
         cells = []
         for cell in self.expand():
-            fingerprint = form_by_cell.get(cell.fingerprint, cell.fingerprint)
-            forms = (
-                (form for _, form in self.forms(cell)) if fingerprint != cell.fingerprint else ()
-            )
-            cells.append(next((form for form in forms if form.fingerprint == fingerprint), cell))
+            form_id = form_by_cell.get(cell.fingerprint)
+            forms = self.forms(cell) if form_id else []
+            cells.append(next((form for _, form in forms if form.fingerprint == form_id), cell))
         return cells
 
     def _overrides(self, config: Config) -> ConfigOverrides:

@@ -75,7 +75,7 @@ def _checked(kind: type[Reading | GpuReading], value: Mapping[str, Any]) -> dict
         measure = type(number) in (int, float) and 0 <= number < 1e18
         good = measure or number is None or type(number) is bool
         if name not in kind.__dataclass_fields__ or not good:
-            raise ValueError(f"{name} {number!r:.60} is no measure")
+            raise ValueError(f"invalid measurement {name} {number!r:.60}")
     return dict(value)
 
 

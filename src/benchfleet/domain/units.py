@@ -59,7 +59,7 @@ def price(value: Any) -> Price:
             return Price(amount=float(match[2]), currency=currency, per_gpu=bool(match[4]))
     number = _leading(value, "0.39")
     raise ValueError(
-        f"{value!r} is no price; write {number} EUR/h for the machine, or {number} EUR/gpu/h"
+        f"{value!r} is not a price; write {number} EUR/h for the machine, or {number} EUR/gpu/h"
     )
 
 

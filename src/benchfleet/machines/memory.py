@@ -150,7 +150,7 @@ def _elements(file: Path) -> list[tuple[str, int]]:
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if not 0 < length <= _MAX_HEADER_BYTES:
-            raise ValueError(f"{file} is no safetensors file")
+            raise ValueError(f"{file} is not a safetensors file")
         header = json.loads(stream.read(length))
     try:
         return [
@@ -159,7 +159,7 @@ def _elements(file: Path) -> list[tuple[str, int]]:
             if name != "__metadata__"
         ]
     except (AttributeError, KeyError, TypeError):
-        raise ValueError(f"{file} is no safetensors file") from None
+        raise ValueError(f"{file} is not a safetensors file") from None
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -168,7 +168,7 @@ def _weight_files(folder: Path) -> list[Path]:
         try:
             shards = json.loads(index.read_text("utf-8"))["weight_map"].values()
         except (AttributeError, KeyError, TypeError):
-            raise ValueError(f"{index} is no index of weights") from None
+            raise ValueError(f"{index} is not an index of weights") from None
         return sorted({folder / shard for shard in shards})
     whole = folder / "model.safetensors"
     return [whole] if whole.is_file() else sorted(folder.glob("*.safetensors"))

@@ -43,7 +43,7 @@ def test_rules_and_tiers_are_read() -> None:
         ("a: {wen: gpus > 0}", "a.wen", "did you mean 'when'"),
         ("a: null", "a", "says nothing"),
         ("gpus: gpus > 0", "gpus", "is a fact"),
-        ("e-2: gpus > 0", "e-2", "is no word"),
+        ("e-2: gpus > 0", "e-2", "letters, digits and _"),
         ("a: 7", "a", "must be a mapping"),
         (
             "{a: disk_free > 5GB, b: disk_free > 9GB, "

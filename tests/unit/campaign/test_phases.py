@@ -140,7 +140,7 @@ def test_phases_survive_the_way_to_those_without_the_file() -> None:
             "phases[1].name",
             "stands twice",
         ),
-        ("phases: [{name: e0, requires: e1}]", "phases[0].requires", "no phase before this one"),
+        ("phases: [{name: e0, requires: e1}]", "phases[0].requires", "not an earlier phase"),
         ("phases: [{name: e0, requires: [e0]}]", "phases[0].requires[0]", "requires itself"),
         (
             "phases: [{name: e0, only: {subsets: 128}, exclude: {benchmarks: recall}}]",

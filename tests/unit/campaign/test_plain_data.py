@@ -71,7 +71,7 @@ class Mine:
         ({"a": math.nan}, ("a",), "is infinite, no number"),
         ({"a": -math.inf}, ("a",), "is infinite, no number"),
         ({"a": 10**5000}, ("a",), "is infinite, no number"),
-        ({"a": "\ud800"}, ("a",), "'\\ud800' is no text that results can keep"),
+        ({"a": "\ud800"}, ("a",), "'\\ud800' is not text that results can store"),
         ({"a": {5: 1}}, ("a",), "a key must be text, not 5"),
     ],
 )

@@ -150,7 +150,7 @@ def test_what_is_not_toml_is_one_flaw_with_its_line(text: str, problem: str, lin
         ("inf", "is infinite, no number, or beyond 10**30; results cannot keep it"),
         ("nan", "is infinite, no number, or beyond 10**30; results cannot keep it"),
         ("1" * 40, "is infinite, no number, or beyond 10**30; results cannot keep it"),
-        ('"\\u0000"', "'\\x00' is no text that results can keep"),
+        ('"\\u0000"', "'\\x00' is not text that results can store"),
     ],
 )
 def test_what_results_cannot_keep_is_a_flaw_at_its_line(value: str, message: str) -> None:

@@ -118,5 +118,5 @@ def test_prices_are_read_as_people_write_them(text: object, price: Price) -> Non
     "text", ["cheap", "0.39", "-1/h", "0.39/day", "$1 EUR/h", "1 gpu/h", True, -1, None, [], 10**9]
 )
 def test_what_is_no_price_says_how_to_write_one(text: object) -> None:
-    with pytest.raises(ValueError, match=r"is no price; write .* EUR/h for the machine, or"):
+    with pytest.raises(ValueError, match=r"is not a price; write .* EUR/h for the machine, or"):
         units.price(text)

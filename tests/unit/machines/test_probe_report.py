@@ -44,10 +44,10 @@ def test_a_gpu_that_is_not_well_is_no_gpu() -> None:
     ("told", "wrong"),
     [
         ([], "holds no mapping"),
-        ({}, "is no whole capability report: it names no hostname"),
-        ({"hostname": "../etc", "system": {"cpu_count": 1, "ram_total_gb": 2}}, "is no whole"),
+        ({}, "is an incomplete capability report: it names no hostname"),
+        ({"hostname": "../etc", "system": {"cpu_count": 1, "ram_total_gb": 2}}, "is an incomplete"),
         ({"hostname": "a"}, "tells no memory or no cores"),
-        ({"hostname": "a", "system": {"cpu_count": 1, "ram_total_gb": "much"}}, "is no whole"),
+        ({"hostname": "a", "system": {"cpu_count": 1, "ram_total_gb": "much"}}, "is an incomplete"),
     ],
 )
 def test_what_is_no_report_is_refused_by_name(told: Any, wrong: str) -> None:

@@ -203,7 +203,7 @@ def ollama_url(environ: Mapping[str, str]) -> str:
 
 def _get_json(url: str) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
-        raise ValueError(f"{url} is no address of a web server")
+        raise ValueError(f"{url} is not a web address")
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(url, timeout=_SERVER_TIMEOUT_S) as response:
         value = json.loads(response.read(_MAX_ANSWER_BYTES))

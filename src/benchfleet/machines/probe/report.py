@@ -169,7 +169,7 @@ def read_files(paths: Sequence[Path]) -> list[tuple[Any, str]]:
         except OSError as error:
             raise BenchfleetError(f"{file} cannot be read: {error.strerror}") from None
         except ValueError as error:
-            raise BenchfleetError(f"{file} is no capability report: {error}") from None
+            raise BenchfleetError(f"{file} is not a capability report: {error}") from None
     return documents
 
 
@@ -191,7 +191,7 @@ def newest(documents: Sequence[tuple[Any, str]]) -> list[Capability]:
 def read(document: Any, origin: str) -> Capability:
     """A report of either form. Raises BenchfleetError, naming it as `origin`, where it is none."""
     if not isinstance(document, dict):
-        raise BenchfleetError(f"{origin} is no capability report: it holds no mapping")
+        raise BenchfleetError(f"{origin} is not a capability report: it holds no mapping")
     version = str(_part(document, "metadata").get("report_version") or REPORT_VERSION)
     if (form := version.partition(".")[0]).isdecimal() and int(form) > int(REPORT_VERSION[0]):
         raise BenchfleetError(
@@ -201,7 +201,7 @@ def read(document: Any, origin: str) -> Capability:
     results = dict(_part(document, "results")) or _rich(document)
     hostname = str(document.get("hostname") or _part(results, "system").get("hostname") or "")
     if not hostname:
-        raise BenchfleetError(f"{origin} is no whole capability report: it names no hostname")
+        raise BenchfleetError(f"{origin} is an incomplete capability report: it names no hostname")
     try:
         path_part(hostname)
         _in_bytes(results)
@@ -221,7 +221,7 @@ def read(document: Any, origin: str) -> Capability:
         models = {str(one["name"]): int(one["size"]) for one in listed}
         bandwidth = float(speed.get("gpu_bandwidth") or 0)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BenchfleetError(f"{origin} is no whole capability report: {error}") from None
+        raise BenchfleetError(f"{origin} is an incomplete capability report: {error}") from None
     if not facts["ram_total"] or not facts["cores"]:
         raise BenchfleetError(
             f"{origin} tells no memory or no cores; make it by `benchfleet probe`"
