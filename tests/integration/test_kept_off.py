@@ -84,7 +84,7 @@ def test_a_machine_probed_under_another_name_is_told_that_no_rule_binds_it(
     told = json.loads(say("doctor", "study.yaml", "--machines", "machines.yaml", "--json", code=1))[
         "checks"
     ]
-    assert [one["found"].partition(":")[0] for one in told if one["what"] == "reports"] == [
+    assert [one["finding"].partition(":")[0] for one in told if one["what"] == "reports"] == [
         "no report of far"
     ]
 
