@@ -1,5 +1,4 @@
-"""What the environment says of caches, leases, the hub and this host's name, and the token that
-it must not tell.
+"""Settings from the environment: caches, leases, the hub, this host's name, and the hub token.
 
 Reading it takes no third-party package, so that a campaign is checked at once.
 """
@@ -19,9 +18,9 @@ TRUST = "BENCHFLEET_TRUST"
 LEASE = "BENCHFLEET_LEASE_SECONDS"
 HOST = "BENCHFLEET_HOST"
 HOST_FILE = "runner_hostname.txt"
-_SHORTEST_LEASE, _LONGEST_LEASE = 2.0, 86400.0  # seconds
-_LONGEST_NAME = 100  # characters of a host's name, which stands in names of files
-_SHORTEST = 8  # characters of a secret; taking out less would tear words apart
+_MIN_LEASE_S, _MAX_LEASE_S = 2.0, 86400.0  # seconds
+_MAX_NAME_CHARACTERS = 100  # characters of a host's name, which stands in names of files
+_MIN_SECRET_CHARACTERS = 8  # characters of a secret; taking out less would tear words apart
 
 
 def own_cache(environ: Mapping[str, str]) -> Path:
@@ -56,28 +55,27 @@ def hub_token(environ: Mapping[str, str]) -> str:
         if token := _on_one_line(environ.get(variable, "")):
             return token
     with suppress(OSError, UnicodeDecodeError):
-        place = environ.get("HF_TOKEN_PATH")
-        file = _expanded(place) if place else _hub_home(environ) / "token"
+        configured = environ.get("HF_TOKEN_PATH")
+        file = _expanded(configured) if configured else _hub_home(environ) / "token"
         return _on_one_line(file.read_text("utf-8"))
     return ""
 
 
 def lease_seconds(environ: Mapping[str, str]) -> float | None:
-    """How long leases are to last here; None where nothing is said. For tests, and for runners
-    that are to be missed sooner or later than usual.
+    """The lease duration that the environment sets, in seconds; None without one.
 
-    Raises ValueError for what is no such time.
+    Raises ValueError for an invalid value.
     """
-    said = environ.get(LEASE, "").strip()
-    if not said:
+    text = environ.get(LEASE, "").strip()
+    if not text:
         return None
     try:
-        seconds = float(said)
+        seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not _SHORTEST_LEASE <= seconds <= _LONGEST_LEASE:
+    if not _MIN_LEASE_S <= seconds <= _MAX_LEASE_S:
         raise ValueError(
-            f"{LEASE} is {said!r}; write seconds from {_SHORTEST_LEASE:g} to {_LONGEST_LEASE:g}, "
+            f"invalid {LEASE} {text!r}: use seconds from {_MIN_LEASE_S:g} to {_MAX_LEASE_S:g}, "
             "or leave it out"
         )
     return seconds
@@ -89,24 +87,24 @@ def trusted(environ: Mapping[str, str]) -> list[str]:
 
 
 def host_name(folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
-    """What this host is called: by BENCHFLEET_HOST, else in a ``runner_hostname.txt`` of the
-    current folder or of `folder`, the campaign's; else by its system. One path part, which can
-    stand in a branch's name too. Raises ValueError for a name of which nothing is left so.
+    """This host's name: BENCHFLEET_HOST, else ``runner_hostname.txt`` in the current folder or in
+    `folder` (the campaign's), else the system's host name. It is one valid path part and part of
+    a branch name. Raises ValueError for an invalid name.
     """
     environ = os.environ if environ is None else environ
-    said, by = environ.get(HOST, "").strip(), HOST
-    for place in (Path.cwd(), folder):
-        if not said and place is not None:
+    name_text, by = environ.get(HOST, "").strip(), HOST
+    for folder_path in (Path.cwd(), folder):
+        if not name_text and folder_path is not None:
             with suppress(OSError, UnicodeDecodeError):
-                file = place / HOST_FILE
-                said, by = file.read_text("utf-8-sig").strip(), str(file)
-    if not said:
+                file = folder_path / HOST_FILE
+                name_text, by = file.read_text("utf-8-sig").strip(), str(file)
+    if not name_text:
         import socket  # takes longer than all the rest here
 
-        said, by = socket.gethostname(), "the system"
-    name = re.sub(r"\.{2,}", ".", re.sub(r"[^\w.-]+", "_", said)).strip(".-_")
-    if not name or len(name) > _LONGEST_NAME or name.endswith(".lock"):
-        raise ValueError(f"{by} calls this host {said[:80]!r}; name it by letters and digits")
+        name_text, by = socket.gethostname(), "the system"
+    name = re.sub(r"\.{2,}", ".", re.sub(r"[^\w.-]+", "_", name_text)).strip(".-_")
+    if not name or len(name) > _MAX_NAME_CHARACTERS or name.endswith(".lock"):
+        raise ValueError(f"invalid host name {name_text[:80]!r} from {by}: use letters and digits")
     return name
 
 
@@ -114,9 +112,9 @@ def without_token(text: str, environ: Mapping[str, str] | None = None) -> str:
     """`text` with the user's token taken out, also where it stands as Python quotes it: libraries
     tell a header that cannot be sent."""
     environ = os.environ if environ is None else environ
-    told = {environ.get(name, "").strip() for name in _TOKENS} | {hub_token(environ)}
-    for secret in sorted(told, key=len, reverse=True):
-        if len(secret) >= _SHORTEST:
+    tokens = {environ.get(name, "").strip() for name in _TOKENS} | {hub_token(environ)}
+    for secret in sorted(tokens, key=len, reverse=True):
+        if len(secret) >= _MIN_SECRET_CHARACTERS:
             for form in (secret, repr(secret)[1:-1], repr(secret.encode(errors="replace"))[2:-1]):
                 text = text.replace(form, "[token]")
     return text

@@ -63,10 +63,10 @@ class CampaignError(BenchfleetError):
             (f"line {m.line}" if m.line is not None else "", m.key, m.message)
             for m in self.mistakes
         ]
-        left = max((len(row[0]) for row in rows), default=0)
+        line_width = max((len(row[0]) for row in rows), default=0)
         middle = max((len(row[1]) for row in rows), default=0)
         for where, key, message in rows:
-            lead = f"  {where:<{left}}  {key:<{middle}}  "
+            lead = f"  {where:<{line_width}}  {key:<{middle}}  "
             lines.append(lead + message.replace("\n", "\n" + " " * len(lead)))
         return "\n".join(lines)
 

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 _MAX_LISTED = 20  # names in one message
 
 
-def hint(word: str, known: Iterable[str]) -> str:
+def hint(word: str, known_names: Iterable[str]) -> str:
     """The near names, or else all there are: for the end of a message."""
-    names = list(known)
+    names = list(known_names)
     if near := get_close_matches(word, names, n=2):
         return f"did you mean {' or '.join(map(repr, near))}?"
     if not names:

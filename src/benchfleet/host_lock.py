@@ -11,7 +11,7 @@ from typing import TextIO
 from benchfleet.environment import own_cache
 
 
-class Mark:
+class WorkMark:
     """What stands in a lock's file: whether its work was begun and not finished."""
 
     def __init__(self, state: TextIO) -> None:
@@ -38,13 +38,13 @@ def lock_file(name: str, environ: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def held(lock: Path) -> Iterator[Mark]:
+def locked(lock: Path) -> Iterator[WorkMark]:
     """The lock, waited for. The kernel frees it when its holder dies, however it dies; the mark
     then tells the next one that the work was not done."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "a", encoding="ascii") as state:
         fcntl.flock(state, fcntl.LOCK_EX)
-        yield Mark(state)
+        yield WorkMark(state)
 
 
 def unfinished(lock: Path) -> bool:

@@ -93,8 +93,8 @@ def _entry_points(family: str) -> dict[str, str]:
 
 def names(family: Family) -> list[str]:
     """Every name of a family, built-in or installed, sorted; ``_`` in front hides one."""
-    known = {*_BUILT_IN[family], *_entry_points(family)}
-    return sorted(name for name in known if not name.startswith("_"))
+    all_names = {*_BUILT_IN[family], *_entry_points(family)}
+    return sorted(name for name in all_names if not name.startswith("_"))
 
 
 def load(family: Family, name: str) -> Any:
@@ -103,11 +103,11 @@ def load(family: Family, name: str) -> Any:
     Raises `UnknownName` with the near ones, `MissingExtra` where the class says that packages are
     lacking here, and `PluginError` where it does not derive from the base class of its family.
     """
-    place = _BUILT_IN[family].get(name) or _entry_points(family).get(name)
-    if place is None:
+    location = _BUILT_IN[family].get(name) or _entry_points(family).get(name)
+    if location is None:
         raise UnknownName(no_such(family, name))
     try:
-        found = _imported(place)
+        plugin = _imported(location)
     except ModuleNotFoundError as error:
         extra = _EXTRA_OF.get(error.name or "")
         if extra is None:
@@ -116,33 +116,33 @@ def load(family: Family, name: str) -> Any:
             f"{_SINGULAR[family]} {name!r} needs {error.name}; pip install 'benchfleet[{extra}]'"
         ) from None
     base = _imported(_BASES[family]) if family in _BASES else None
-    if base and not (isinstance(found, type) and issubclass(found, base)):
+    if base and not (isinstance(plugin, type) and issubclass(plugin, base)):
         raise PluginError(
-            f"{_SINGULAR[family]} {name!r} ({place}) does not derive from the base class of its "
+            f"{_SINGULAR[family]} {name!r} ({location}) does not derive from the base class of its "
             f"family; make it a subclass of {_BASES[family].replace(':', '.')}"
         )
-    lacking = [need for need in found.requires if find_spec(need) is None] if base else []
-    if lacking:
+    missing = [need for need in plugin.requires if find_spec(need) is None] if base else []
+    if missing:
         raise MissingExtra(
-            f"{_SINGULAR[family]} {name!r} needs {', '.join(lacking)}; "
-            f"pip install 'benchfleet[{found.extra}]'"
+            f"{_SINGULAR[family]} {name!r} needs {', '.join(missing)}; "
+            f"pip install 'benchfleet[{plugin.extra}]'"
         )
-    return found
+    return plugin
 
 
 def version_mismatch(family: Family, name: str, version: int | str | None) -> str:
     """What is wrong where the plugin has another version here than `version`, which a cell was
     made with; ``""`` where nothing is, or the cell is older than versions."""
-    if version is None or version == (here := load(family, name).version):
+    if version is None or version == (installed := load(family, name).version):
         return ""
     return (
-        f"the {_SINGULAR[family]} {name!r} has version {here} here, and the cell needs {version}; "
+        f"{_SINGULAR[family]} {name!r} has version {installed} here, but the cell needs {version}; "
         "install the same release on all machines"
     )
 
 
-def _imported(place: str) -> Any:
-    module, _, attribute = place.partition(":")
+def _imported(location: str) -> Any:
+    module, _, attribute = location.partition(":")
     return getattr(import_module(module), attribute)
 
 

@@ -33,7 +33,7 @@ class ResultLocator:
 
     study: Study
 
-    def gone(self, records: Iterable[CellRecord]) -> list[CellRecord]:
+    def missing(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """The cells that the ledger has as done and whose results are nowhere."""
         absent = self.absent(records)
         elsewhere = self.elsewhere(absent)
@@ -43,7 +43,7 @@ class ResultLocator:
         """The lost results that certainly were in this folder: whole folders, since what remains
         of one would be in the way of the new result."""
         root = self.study.layout.root
-        lost = [r for r in self.gone(records) if not os.path.lexists(root / r.path)]
+        lost = [r for r in self.missing(records) if not os.path.lexists(root / r.path)]
         if not lost or not self.study.url:
             return lost
         events, began = self._history({str(record.fingerprint) for record in lost})
@@ -109,12 +109,12 @@ class ResultLocator:
             and not is_published(self.study.layout, record.path, digest)
         ]
 
-    def unsent(self) -> bool:
+    def has_unsent(self) -> bool:
         """Whether results wait for their upload to the campaign's store."""
         store_url, queue = self.study.campaign.store_url, UploadQueue(self.study.layout)
         return bool(store_url) and (len(queue) > 0 or not queue.is_for(store_url))
 
-    def kept_back(self, records: Iterable[CellRecord]) -> tuple[int, int]:
+    def oversized(self, records: Iterable[CellRecord]) -> tuple[int, int]:
         """How many results in this folder have files that are too large for the ledger's
         repository and go nowhere else, and how large a file may be, in bytes."""
         if self.study.campaign.store_url or not self.study.url.startswith("git+"):
@@ -132,9 +132,9 @@ class ResultLocator:
     def _waiting(self, records: Iterable[CellRecord]) -> dict[str, str]:
         """The digests of the sealed attempts that the ledger took, by fingerprint."""
         done = {str(record.fingerprint): record for record in records}
-        found = sealed_attempts(self.study.layout, done) if done else {}
+        sealed = sealed_attempts(self.study.layout, done) if done else {}
         waiting = {}
-        for folder, digest in found.items():
+        for folder, digest in sealed.items():
             outcome = done[folder.parent.name].outcome
             if outcome is not None and outcome.digest == digest:
                 waiting[folder.parent.name] = digest

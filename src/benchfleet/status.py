@@ -45,7 +45,7 @@ class Status:
     used: UsageTotal
     failed: Sequence[CellRecord]  # failed or partial
     elsewhere: Mapping[str, str]  # path of a cell → the host or store that has its result
-    gone: Sequence[str]  # paths of successful cells whose results are nowhere
+    missing: Sequence[str]  # paths of successful cells whose results are nowhere
     unpublished: Sequence[Unpublished]
     unsent: int  # results that wait for their upload
     store: str  # where they are uploaded to; "" for nowhere
@@ -61,7 +61,7 @@ class Status:
             "used": self.used.to_dict(),
             "elsewhere": dict(self.elsewhere),
             "unsent": self.unsent,
-            "gone": list(self.gone),
+            "gone": list(self.missing),
             "unpublished": [one.path for one in self.unpublished],
             "failures": [
                 {"cell": record.path, "state": record.state, "reason": record.outcome.why}
@@ -72,7 +72,7 @@ class Status:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Known:
+class _LedgerFacts:
     """What the ledger tells; the defaults are those of a campaign without one."""
 
     has_ledger: bool = False
@@ -86,41 +86,45 @@ class _Known:
 def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
     """The status of these cells of a campaign; of all where None are given."""
     chosen = study.cells() if cells is None else cells
-    known = study.query(
-        lambda ledger: _read_ledger(ledger, study.campaign, chosen), default=_Known()
+    ledger_facts = study.query(
+        lambda ledger: _read_ledger(ledger, study.campaign, chosen), default=_LedgerFacts()
     )
-    ended = {record.fingerprint for record in known.records if record.state != "pending"}
+    ended = {record.fingerprint for record in ledger_facts.records if record.state != "pending"}
     where = ResultLocator(study)
-    absent = where.absent(known.records)
+    absent = where.absent(ledger_facts.records)
     elsewhere = where.elsewhere(absent)
     return Status(
         campaign=study.campaign.name,
-        has_ledger=known.has_ledger,
-        counts=counts(known.records, total=len(chosen)),
-        phases=phase_statuses(study.campaign.phases, chosen, known.records, known.decisions),
-        kept_off=known.placement.kept_off(cell for cell in chosen if cell.fingerprint not in ended),
-        notes=known.placement.notes,
-        holders=known.holders,
-        used=known.used,
-        failed=[record for record in known.records if record.state in ("failed", "partial")],
+        has_ledger=ledger_facts.has_ledger,
+        counts=counts(ledger_facts.records, total=len(chosen)),
+        phases=phase_statuses(
+            study.campaign.phases, chosen, ledger_facts.records, ledger_facts.decisions
+        ),
+        kept_off=ledger_facts.placement.kept_off(
+            cell for cell in chosen if cell.fingerprint not in ended
+        ),
+        notes=ledger_facts.placement.notes,
+        holders=ledger_facts.holders,
+        used=ledger_facts.used,
+        failed=[record for record in ledger_facts.records if record.state in ("failed", "partial")],
         elsewhere={r.path: elsewhere[r.fingerprint] for r in absent if r.fingerprint in elsewhere},
-        gone=[record.path for record in absent if record.fingerprint not in elsewhere],
+        missing=[record.path for record in absent if record.fingerprint not in elsewhere],
         unpublished=[
             Unpublished(
                 path=record.path,
                 blocked=os.path.lexists(study.layout.published(record.path)),
             )
-            for record in where.unpublished(known.records)
+            for record in where.unpublished(ledger_facts.records)
         ],
         unsent=len(UploadQueue(study.layout)),
         store=study.campaign.store_url,
     )
 
 
-def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _Known:
+def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _LedgerFacts:
     among = {cell.fingerprint for cell in cells}
     records = list(ledger.cells(fingerprints=among))
-    return _Known(
+    return _LedgerFacts(
         has_ledger=True,
         records=records,
         decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},

@@ -1,4 +1,4 @@
-"""A campaign tied to its results folder and its ledger: all that looking at it needs."""
+"""A campaign with its results folder and its ledger."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Study:
 
     @property
     def host(self) -> str:
-        """How results call this host. Raises BenchfleetError where it has no fit name."""
+        """The name of this host in results. Raises BenchfleetError for an invalid name."""
         try:
             return host_name(self.campaign.folder)
         except ValueError as error:
@@ -58,7 +58,7 @@ class Study:
 
     @property
     def ledger_text(self) -> str:
-        """Where the ledger is, as people may see it."""
+        """The ledger's address without secrets."""
         return self.home.label
 
     def open_ledger(self, *, known_results: bool = False) -> Ledger:
@@ -66,7 +66,7 @@ class Study:
         return self.home.open(known_results=known_results)
 
     def open_existing_ledger(self) -> Ledger | None:
-        """Open the ledger to look at it; None where nothing was run yet."""
+        """Open the ledger if it exists; None before the first run."""
         return self.home.open_existing()
 
     def query(self, read: Callable[[Ledger], T], *, default: T) -> T:
@@ -83,7 +83,7 @@ class Study:
         return self.query(lambda ledger: list(ledger.cells(fingerprints=among)), default=[])
 
     def has_ledger(self) -> bool:
-        """Whether there is a ledger of it."""
+        """Whether the campaign has a ledger."""
         return self.query(lambda ledger: True, default=False)
 
     def bills(self) -> dict[str, UsageTotal]:
@@ -98,14 +98,14 @@ class Study:
         )
 
     def record_campaign(self, ledger: Ledger) -> None:
-        """Record what those without the campaign's file must know, where it is not told yet."""
-        told = self.campaign.record
-        if told is not None and newest_record(ledger.events(kinds={CAMPAIGN_RECORDED})) != told:
-            ledger.record(told.event())
+        """Record what workers without the campaign's file need, if it is not in the ledger yet."""
+        record = self.campaign.record
+        if record is not None and newest_record(ledger.events(kinds={CAMPAIGN_RECORDED})) != record:
+            ledger.record(record.event())
 
     def cells(self) -> list[Cell]:
-        """Every cell of the campaign: of its file, in the forms in which they were given to
-        machines; or else as the ledger has them."""
+        """Every cell of the campaign: from its file, in the planned variants, or else from the
+        ledger."""
         if self.campaign.file is not None:
             matrix = self.campaign.matrix
             return matrix.expand_as(self.forms()) if matrix.has_variants else matrix.expand()
@@ -115,8 +115,7 @@ class Study:
         )
 
     def forms(self) -> dict[str, str]:
-        """For each cell that was given to a machine the form in which it is run, both by
-        fingerprint; none where no ledger can be asked."""
+        """The planned variant of each assigned cell, both by fingerprint; {} without a ledger."""
         try:
             return self.query(
                 lambda ledger: forms(plans(ledger.events(kinds={ASSIGNED}))), default={}
@@ -125,16 +124,15 @@ class Study:
             return {}
 
     def record_forms(self, chosen: Mapping[str, str]) -> None:
-        """Record in which form each of these cells is run from now on, where that is another than
-        was recorded."""
+        """Record the variant of each of these cells if it changed."""
         if not self.campaign.matrix.has_variants:
             return
-        known = self.forms()
-        if all(known.get(one, one) == form for one, form in chosen.items()):
+        recorded = self.forms()
+        if all(recorded.get(one, one) == form for one, form in chosen.items()):
             return
         with closing(self.open_ledger()) as ledger:
-            told = plans(ledger.events(kinds={ASSIGNED}))
-            number = told[-1].number + 1 if told else 1
+            earlier = plans(ledger.events(kinds={ASSIGNED}))
+            number = earlier[-1].number + 1 if earlier else 1
             ledger.record(Plan(number=number, forms=chosen).event())
 
     def gates(self) -> dict[str, GateDecision]:
@@ -152,35 +150,33 @@ class Study:
         return phase_statuses(self.campaign.phases, cells, records, self.gates())
 
     def allowed_here(self, cells: Iterable[Cell]) -> list[Cell]:
-        """The cells that the campaign lets this host run."""
+        """The cells that the campaign allows on this host."""
         if not self.campaign.runners:
             return list(cells)
         allowed = filter_for_host(self.host, self.campaign.runners)
         return [cell for cell in cells if allowed.takes(cell)]
 
     def mark_reported(self) -> int:
-        """Record that all of it is told of from here, and return the event's number."""
+        """Record that this host reports the results; return the event's number."""
         with closing(self.open_ledger()) as ledger:
             return ledger.record(Event(kind="results_told"))
 
     def is_summary_current(self) -> bool:
-        """Whether summary and report are there and say how things stand: they were written after
-        the campaign's file, and nothing happened since. A run that was killed leaves older ones.
-        """
+        """Whether summary and report are newer than the campaign's file and the ledger's last
+        event. A run that was killed leaves older ones."""
         if self.campaign.file is None:
             return False
         try:
             if self.layout.report.stat().st_mtime <= self.campaign.file.stat().st_mtime:
                 return False
-            told = int(json.loads(self.layout.summary.read_bytes())["told"])
+            event_number = int(json.loads(self.layout.summary.read_bytes())["told"])
         except (OSError, ValueError, LookupError, TypeError):
             return False
-        return self.query(lambda ledger: not ledger.events(told), default=False)
+        return self.query(lambda ledger: not ledger.events(event_number), default=False)
 
     def finished_records(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
-        """The cells' records where a run would find all of them done, and no result of any cell
-        that waits for its rename, nor an attempt that came too late; None where it has something
-        to do."""
+        """The cells' records if all are done and no result waits to be published; None where a
+        run has something to do."""
         ledger = self.open_existing_ledger()
         if ledger is None:
             return None

@@ -21,8 +21,8 @@ from benchfleet.study import Study
 def summarised(
     study: Study, cells: Sequence[Cell], records: Sequence[CellRecord], end: RunEnd
 ) -> dict[str, Any]:
-    """What is to be said of the campaign at the end of a run; devices and failures are those of
-    all its runs, as the ledger has them."""
+    """The summary of a campaign at the end of a run; devices and failures are those of all its
+    runs in the ledger."""
     states = counts(records, total=len(cells))
     devices: dict[str, dict[str, float]] = {}
     for record in records:
@@ -77,7 +77,7 @@ def write_summaries_of_others(study: Study) -> None:
     for host, results in _ended(study).items():
         try:
             name = path_part(host)
-        except ValueError:  # whoever may write to the ledger may have named it so
+        except ValueError:  # any writer of the ledger could choose this name
             continue
         if host != study.host:
             _write_host_summary(study, name, {"results": results})
@@ -91,7 +91,7 @@ def _ended(study: Study) -> dict[str, list[dict[str, Any]]]:
     records = study.query(lambda ledger: list(ledger.cells(states=FINAL_STATES)), default=none)
     for record in records:
         if (outcome := record.outcome) is not None:
-            told = {
+            entry = {
                 "task": record.id,
                 "phase": phases.get(record.fingerprint, ""),
                 "success": record.state == "success",
@@ -102,7 +102,7 @@ def _ended(study: Study) -> dict[str, list[dict[str, Any]]]:
                 "device": outcome.device,
                 "why": outcome.why,
             }
-            ended.setdefault(outcome.host, []).append(told)
+            ended.setdefault(outcome.host, []).append(entry)
     return ended
 
 
@@ -135,7 +135,7 @@ def _phases(
 
 
 def write_summary(study: Study, summary: dict[str, Any]) -> None:
-    """Write ``execution_summary.json``; a run that ran nothing leaves the one before, unless it
-    says what it tells of (``told``)."""
+    """Write ``execution_summary.json``; a run that ran nothing keeps the previous one, unless the
+    new one has an event number (``told``)."""
     if summary["ran"] or "told" in summary or not study.layout.summary.exists():
         write_atomically(study.layout.summary, pretty(summary))

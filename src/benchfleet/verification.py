@@ -18,8 +18,8 @@ from benchfleet.runs.registry import runs_of
 from benchfleet.study import Study
 from benchfleet.wiring import rescore
 
-_PUBLISH_S = 1.0  # that a run takes at most from the ledger's commit to the rename
-_PASSING = frozenset({"gone", "unpublished", "occupied", "unknown"})  # while a run goes on
+_PUBLISH_TIMEOUT_S = 1.0  # that a run takes at most from the ledger's commit to the rename
+_TRANSIENT_KINDS = frozenset({"gone", "unpublished", "occupied", "unknown"})  # while a run goes on
 
 Progress = Callable[[int, int], None]  # is called with how many are done, of how many
 
@@ -59,22 +59,22 @@ class Verify:
         """Look at the results; without a ledger there are none."""
         if ledger is None:
             return self._summed_up([], [], {}, [])
-        known = list(ledger.cells())
+        all_records = list(ledger.cells())
         among = {str(cell.fingerprint) for cell in self.cells}
-        records = [one for one in known if self.whole or one.fingerprint in among]
-        verifier = Verifier(self.study.layout, known, quick=self.quick)
-        found = self._look(verifier, records, progress)
-        if moving := [path for path, one in found.items() if one.kind in _PASSING]:
-            if self._goes_on(known):
-                time.sleep(_PUBLISH_S)
+        records = [one for one in all_records if self.whole or one.fingerprint in among]
+        verifier = Verifier(self.study.layout, all_records, quick=self.quick)
+        findings = self._look(verifier, records, progress)
+        if moving := [path for path, one in findings.items() if one.kind in _TRANSIENT_KINDS]:
+            if self._run_active(all_records):
+                time.sleep(_PUBLISH_TIMEOUT_S)
             now = {record.path: record for record in ledger.cells()}
             again = Verifier(self.study.layout, now.values(), quick=self.quick)
             for path in moving:
-                del found[path]
-            found |= self._look(again, [now[path] for path in moving])
+                del findings[path]
+            findings |= self._look(again, [now[path] for path in moving])
             records = [now[record.path] for record in records]
-        elsewhere = self._elsewhere(records, found)
-        wrong = [one for path, one in found.items() if path not in elsewhere]
+        elsewhere = self._elsewhere(records, findings)
+        wrong = [one for path, one in findings.items() if path not in elsewhere]
         scores, notes = self._score_again(records, wrong, elsewhere) if self.deep else ([], [])
         wrong += scores
         if self.whole:
@@ -88,24 +88,24 @@ class Verify:
         progress: Progress = _no_progress,
     ) -> dict[str, Finding]:
         """What is wrong with the results of these, by path."""
-        found = {}
+        findings = {}
         for number, record in enumerate(records):
             progress(number, len(records))
             if (one := verifier.look(record)) is not None:
-                found[record.path] = one
-        return found
+                findings[record.path] = one
+        return findings
 
-    def _goes_on(self, records: Iterable[CellRecord]) -> bool:
+    def _run_active(self, records: Iterable[CellRecord]) -> bool:
         """Whether a run may be about to publish something."""
         running = any(record.state == "running" for record in records)
         return running or any(run.is_running for run in runs_of(self.study.layout))
 
     def _elsewhere(
-        self, records: Iterable[CellRecord], found: Mapping[str, Finding]
+        self, records: Iterable[CellRecord], findings: Mapping[str, Finding]
     ) -> dict[str, str]:
-        gone = [r for r in records if r.path in found and found[r.path].kind == "gone"]
-        places = ResultLocator(self.study).elsewhere(gone)
-        return {r.path: places[r.fingerprint] for r in gone if r.fingerprint in places}
+        missing = [r for r in records if r.path in findings and findings[r.path].kind == "gone"]
+        locations = ResultLocator(self.study).elsewhere(missing)
+        return {r.path: locations[r.fingerprint] for r in missing if r.fingerprint in locations}
 
     def _score_again(
         self,
@@ -116,18 +116,18 @@ class Verify:
         """The results that score otherwise now, and notes on those that were not scored again."""
         bad = {one.path for one in wrong if one.spoils} | set(elsewhere)
         sound = [one for one in records if one.state == "success" and one.path not in bad]
-        found, notes = [], []
+        findings, notes = [], []
         for one in rescore(self.study, sound):
             path, fingerprint = one.record.path, str(one.record.fingerprint)
             if one.differs:
                 message = f"scored again it has {one.score}, published is {one.published}"
                 message += f" ({counted(one.changed, 'sample', 'differ')})"
-                found.append(
+                findings.append(
                     Finding(kind="score", path=path, message=message, fingerprint=fingerprint)
                 )
             elif one.failure:
                 notes.append(f"{path} was not scored again: {one.failure.message}")
-        return found, notes
+        return findings, notes
 
     def _summed_up(
         self,
@@ -147,7 +147,7 @@ class Verify:
                 *notes,
                 f"{others} of these results are of cells that the campaign has no more",
             ]
-        lacking = Counter(states.get(cell, "pending") for cell in ours - good)
+        missing = Counter(states.get(cell, "pending") for cell in ours - good)
         return Verification(
             results=len(done) - len(elsewhere),
             wrong=sorted(wrong, key=lambda one: (KINDS.index(one.kind), one.path)),
@@ -155,9 +155,9 @@ class Verify:
             notes=notes,
             complete=_completeness(self.cells, good),
             missing={
-                "wrong" if state == "success" else state: lacking[state]
+                "wrong" if state == "success" else state: missing[state]
                 for state in STATES
-                if lacking[state]
+                if missing[state]
             },
         )
 
@@ -172,11 +172,11 @@ def _completeness(
         "configs": lambda cell: cell.config.name,
         "benchmarks": lambda cell: cell.workload.label,
     }
-    found: dict[str, dict[str, tuple[int, int]]] = {axis: {} for axis in axes}
+    counts: dict[str, dict[str, tuple[int, int]]] = {axis: {} for axis in axes}
     for cell in cells:
         for axis, name_of in axes.items():
-            has, all_ = found[axis].get(name_of(cell), (0, 0))
-            found[axis][name_of(cell)] = has + (cell.fingerprint in good), all_ + 1
-    if not set(found["phases"]) - {""}:
-        del found["phases"]
-    return found
+            has, all_ = counts[axis].get(name_of(cell), (0, 0))
+            counts[axis][name_of(cell)] = has + (cell.fingerprint in good), all_ + 1
+    if not set(counts["phases"]) - {""}:
+        del counts["phases"]
+    return counts

@@ -74,7 +74,7 @@ def test_slots_on_a_gpu_get_more_where_it_has_room(
     [
         (["--cpu-slots", "0"], "'0' is no count; write a whole number from 1"),
         (["--slots-per-gpu", "many"], "'many' is no count; write a whole number from 1, or auto"),
-        (["--cpu-slots", "2", "--slots-per-gpu", "2"], "a run on slots of the CPU has no GPU"),
+        (["--cpu-slots", "2", "--slots-per-gpu", "2"], "needs GPUs, but the run uses CPU slots"),
     ],
 )
 def test_a_number_of_slots_that_is_none_is_said(user: User, words: list[str], said: str) -> None:

@@ -77,6 +77,6 @@ def test_what_is_wrongly_asked_is_refused(user: User) -> None:
         (("--what", "results"), "invalid kind 'results': use some of attempts, raw, logs"),
         (("--older-than", "30"), "'30' is not a time; write 30h, 30m or 30s, or 30d"),
         (("--larger-than", "100"), "'100' is not a size; write 100GB"),
-        ((), "nothing of study was run yet, so nothing is old"),
+        ((), "study has not run yet, so nothing is old"),
     ):
         assert told in user.run("gc", "study.yaml", *words, code=2).stderr

@@ -38,8 +38,10 @@ def test_assign_plans_tells_and_writes_the_tasks_of_each_machine(user: User) -> 
     words = ("assign", "study.yaml", *REPORTS, "--gantt", "plan.svg")
     said = user.run(*words).stdout
     assert "instead of" in said
-    assert "no plan takes less than" in said
-    assert said.count("warning: fits nowhere: huge/dense/mock_benchmark/r0 and 3 others: ") == 1
+    assert "lower bound" in said
+    assert (
+        said.count("warning: fits on no machine: huge/dense/mock_benchmark/r0 and 3 others: ") == 1
+    )
     assert (user.folder / "plan.svg").read_text().startswith("<svg")
     plan = user.json(*words)
     assert plan["gap"] == plan["makespan"] / plan["lower_bound"] - 1
@@ -101,7 +103,7 @@ def test_wrong_input_is_told(user: User) -> None:
         said = user.run("assign", "study.yaml", *REPORTS, "--gantt", place, code=2).stderr
         assert "name a file to draw the plan in" in said
     assert not (user.folder / "tasks").exists()
-    assert "is no rate" in user.run("assign", "study.yaml", "--bandwidth", "fast", code=2).stderr
+    assert "is not a rate" in user.run("assign", "study.yaml", "--bandwidth", "fast", code=2).stderr
 
 
 PHASED = """\
@@ -152,7 +154,7 @@ def test_a_host_takes_only_what_it_was_given(user: User, monkeypatch: pytest.Mon
         assert len(user.published()) == sum(counts.values())
     assert sum(counts.values()) == 6
     monkeypatch.setenv("BENCHFLEET_HOST", "board")
-    assert "gives board nothing to run" in user.run("work", "study.yaml", "--assigned").stdout
+    assert "assigns nothing to board" in user.run("work", "study.yaml", "--assigned").stdout
     monkeypatch.setenv("BENCHFLEET_HOST", "laptop")
     wrong = ("work", "study.yaml", "--assigned", "tasks/desktop_tasks.json")
     assert "is for 'desktop', and this is 'laptop'" in user.run(*wrong, code=2).stderr

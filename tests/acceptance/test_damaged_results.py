@@ -34,7 +34,7 @@ def test_a_result_deleted_by_hand_is_named_and_run_again(finished: User, how: st
         assert finished_and_content(finished) == before
         return
     told = finished.run("run", "study.yaml", code=1).stdout
-    assert f"its results are not there: {PATH}" in told
+    assert f"its result is missing: {PATH}" in told
     assert "retry study.yaml --gone" in told
     refused = finished.run("retry", "study.yaml", "--gone", code=2).stderr
     assert "this would run 1 finished cell again" in refused
@@ -129,7 +129,7 @@ def test_what_a_runner_left_that_came_too_late_is_removed_where_all_is_done(
     (too_late / "log.txt").touch()
     assert "(2 reused)" in finished.run("run", "study.yaml").stdout
     assert not too_late.parent.exists()
-    assert "every cell is done already" in finished.run("run", "study.yaml").stdout
+    assert "all cells are done" in finished.run("run", "study.yaml").stdout
 
 
 def test_drafts_of_a_ledger_whose_maker_was_killed_are_removed(user: User) -> None:

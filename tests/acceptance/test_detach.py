@@ -88,7 +88,7 @@ def test_it_has_a_session_of_its_own_and_no_terminal_and_heeds_no_hang_up(user: 
     process.signal(signal.SIGHUP)
     until(lambda: samples_kept(user) > kept + 5)
     again = user.run("run", "study.yaml", "--detach", code=2).stderr
-    assert f"a run of study goes on already (pid {process.pid}, since " in again
+    assert f"a run of study is already running (pid {process.pid}, since " in again
     assert "benchfleet run study.yaml --detach --another" in again
     assert len(runs(user)) == 1
     view = user.start("attach")  # whatever runs
@@ -97,17 +97,17 @@ def test_it_has_a_session_of_its_own_and_no_terminal_and_heeds_no_hang_up(user: 
     view.send_signal(signal.SIGINT)
     _, err = view.communicate(timeout=60)
     assert view.returncode == 130
-    assert f"left the view; the run goes on (pid {process.pid}, since " in err
+    assert f"left the view; the run continues (pid {process.pid}, since " in err
     assert "stop it with: benchfleet stop study.yaml" in err
     assert process.lives()
     ended = user.run("stop", "study.yaml").stdout
     assert "1 running cell stops after the sample at hand" in ended
     assert "study: ended; 1 cell · 0 done\n" in ended
-    assert "nothing is lost; go on with: benchfleet run study.yaml" in ended
+    assert "nothing is lost; continue with: benchfleet run study.yaml" in ended
     until(lambda: not process.lives())
     assert user.json("status", "study.yaml")["pending"] == 1
     assert "nothing is lost" in user.run("attach", "study.yaml", code=130).stdout
-    assert "no run of study.yaml goes on" in user.run("stop", "study.yaml").stdout
+    assert "no run of study.yaml is active" in user.run("stop", "study.yaml").stdout
 
 
 def test_stop_now_waits_for_no_sample_and_several_are_asked_about(user: User) -> None:
@@ -115,7 +115,7 @@ def test_stop_now_waits_for_no_sample_and_several_are_asked_about(user: User) ->
     first = detached(user, "--cpu-slots", "1")
     second = detached(user, "--cpu-slots", "1", "--another")
     until(lambda: samples_kept(user) >= 10)
-    assert "say which" in user.run("attach", "study.yaml", code=2).stderr
+    assert "choose one" in user.run("attach", "study.yaml", code=2).stderr
     assert "this would stop 2 runs" in user.run("stop", code=2).stderr
     one = user.json("stop", "--now", "--pid", str(first.process.pid))
     assert one == {"stopped": [{"campaign": "study", "pid": first.process.pid}]}
@@ -152,7 +152,7 @@ def test_runs_that_failed_before_they_began_leave_no_more_than_the_last_one_s_wo
     good = detached(user)
     assert [run.file for run in runs(user)] == [good.file]
     refused = user.run("run", "study.yaml", *wrong, "--another", code=3).stderr
-    assert "a run goes on in" in refused  # which it tells before it writes anything down
+    assert "a run with another ledger" in refused  # which it tells before it writes anything down
     assert [*good.file.parent.glob("*.log")] == [Path(good.log)]
 
 
@@ -165,9 +165,9 @@ def test_a_run_that_was_killed_is_told_and_in_nobodys_way(user: User) -> None:
     killed.process.signal(signal.SIGKILL)
     _, err = view.communicate(timeout=60)
     assert view.returncode == 1
-    assert "ended without a word" in err
+    assert "ended without a report" in err
     assert killed.log.rpartition("/")[2] in err
-    assert "no run of study.yaml goes on" in user.run("stop", "study.yaml").stdout
+    assert "no run of study.yaml is active" in user.run("stop", "study.yaml").stdout
     assert detached(user).process.lives()
 
 
@@ -214,7 +214,7 @@ def test_a_copy_of_its_ledger_does_not_run_beside_a_run_in_the_same_folder(user:
     assert "runners hold 1 of its cells, such as m1/dense/_hostile" in told.stderr
     beside = ("run", "study.yaml", "--ledger", "sqlite:copy.db", "--only", "benchmarks=mock*")
     said = user.run(*beside, code=3).stderr
-    assert f"with another ledger, {user.results}/ledger.db (pid {going.process.pid}" in said
+    assert f"with another ledger, {user.results}/ledger.db, is active" in said
     assert "benchfleet stop" in said
     assert len(runs(user)) == 1
     waits.unlink()

@@ -25,7 +25,7 @@ def test_a_campaign_that_can_be_run_is_found_fit(user: User) -> None:
     user.write(MOCK)
     told = user.run("doctor", "study.yaml").stdout
     assert "✓ campaign: study, 2 cells" in told
-    assert "made by the first run" in told
+    assert "created by the first run" in told
     assert "fit to run" in told.splitlines()[-1]
     assert not user.results.exists()
     user.run("run", "study.yaml")

@@ -160,7 +160,7 @@ def test_campaigns_in_the_same_folder_are_left_alone(finished: User) -> None:
     assert (len(told["done"]), told["reused"]) == (12, [])
     assert states(finished) == ["success"] * 12
     assert before.items() <= published(finished).items()
-    assert "every cell is done already" in finished.run("run", "study.yaml").stdout
+    assert "all cells are done" in finished.run("run", "study.yaml").stdout
 
 
 def test_a_folder_that_was_renamed_is_still_known(user: User) -> None:

@@ -282,5 +282,5 @@ def test_a_wrong_length_of_leases_is_refused(user: User, monkeypatch: pytest.Mon
     user.write(MOCK)
     monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "soon")
     told = user.run("run", "study.yaml", code=3).stderr
-    assert "BENCHFLEET_LEASE_SECONDS is 'soon'" in told
+    assert "invalid BENCHFLEET_LEASE_SECONDS 'soon'" in told
     assert not user.results.exists()

@@ -91,7 +91,7 @@ def test_each_host_that_cannot_be_used_is_told_with_its_reason(user: User, own_s
     assert "Connection refused" in found["off"]
     assert "/no/such/python" in found["no-python"]
     said = user.run("hosts", "check", name, code=1).stdout
-    assert "bring it to them: benchfleet hosts bootstrap machines.json --hosts bare" in said
+    assert "install it: benchfleet hosts bootstrap machines.json --hosts bare" in said
 
 
 def test_another_host_key_than_before_is_refused_until_the_old_one_is_taken_out(
@@ -205,7 +205,7 @@ def test_wrong_words_are_told_before_any_host_is_asked(user: User) -> None:
     said = user.run("hosts", "check", name, "--hosts", "lab7", code=2).stderr
     assert "--hosts lab7  no host and no label is called so; there are lab1" in said
     user.write("here: {cpu_slots: 1}", "alone.yaml")
-    assert "names no machine but this" in user.run("hosts", "check", "alone.yaml", code=2).stderr
+    assert "contains no remote machine" in user.run("hosts", "check", "alone.yaml", code=2).stderr
     said = user.run("hosts", "bootstrap", name, "--wheels", "none", code=2).stderr
     assert "there is no wheel (*.whl) in it" in said
     said = user.run("hosts", "bootstrap", name, "--constraints", "none", code=2).stderr

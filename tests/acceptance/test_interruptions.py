@@ -70,7 +70,7 @@ def test_one_signal_keeps_the_samples_and_the_next_run_goes_on(
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "after the sample at hand" in out
-    assert "nothing is lost; go on with: benchfleet run study.yaml" in out
+    assert "nothing is lost; continue with: benchfleet run study.yaml" in out
     assert not any(slot.is_running() for slot in slots)
     status = user.json("status", "study.yaml")
     assert status["running"] == 0

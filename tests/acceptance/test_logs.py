@@ -10,7 +10,7 @@ def test_each_attempt_s_log_is_shown_and_a_wrong_name_tells_the_near_ones(user: 
     once = user.folder / "once"
     user.write(STUDY.format(batch=1, hostile=f"act: raise, once: {once}"))
     cell = "m1/dense/_hostile"
-    assert "was never begun" in user.run("logs", "study.yaml", cell, code=2).stderr
+    assert "has not started" in user.run("logs", "study.yaml", cell, code=2).stderr
     user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
     user.run("retry", "study.yaml")
     user.run("run", "study.yaml")

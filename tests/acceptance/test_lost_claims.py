@@ -20,7 +20,7 @@ BACK = (
 def test_two_runs_at_one_attempt_write_into_folders_of_their_own(
     user: User, own_postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after a standby took over that had not heard of the first one's claim; neither hears of
+    """As after a standby imported that had not heard of the first one's claim; neither hears of
     the other by a renewal here."""
     monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "600")
     gate = user.write("", "gate")

@@ -77,8 +77,8 @@ def test_a_source_that_holds_nothing_of_the_campaign_is_named(hosts: User) -> No
     (hosts.folder / "others" / "another").mkdir(parents=True)
     at = ("study.yaml", *LEDGER, "--results", "all", "--from", "host1", "--from", "others")
     told = hosts.run("merge", *at, code=1).stdout
-    assert told.count("nothing  ") == 1
-    assert "nothing  others holds no result that study calls done" in told
+    assert told.count("empty    ") == 1
+    assert "empty    others has no finished result of study" in told
     assert "the folder of results, or the one above it" in told
     again = hosts.json("merge", *at, code=1)  # what host1 holds is here already
     assert (again["came"], again["nothing"]) == ({}, ["others"])
@@ -195,7 +195,7 @@ def test_a_host_without_the_file_merges_what_the_place_has(user: User) -> None:
 def test_what_cannot_be_merged_is_said(user: User) -> None:
     user.write(MOCK)
     refused = user.run("merge", "study.yaml", code=3).stderr
-    assert "has no ledger of 'study': nothing was run there yet; was it elsewhere, name" in refused
+    assert "has no ledger of 'study': nothing has run there; if it ran elsewhere, name" in refused
     for verb in (["release", "--host", "lab2"], ["reap"], ["ledger", "check"]):
         assert user.run(*verb, "study.yaml", code=3).stderr == refused
     user.run("run", "study.yaml", *CPU)

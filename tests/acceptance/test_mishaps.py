@@ -94,7 +94,7 @@ def test_a_ledger_that_was_named_and_is_not_there_is_said_whatever_it_is(
     at = ["--ledger", named] if named else ["--results", "elsewhere"]
     for verb in ("status", "failures", "report", "retry", "verify"):
         told = user.run(verb, "study.yaml", *at, code=verb == "verify")
-        assert "has no ledger of 'never-begun': nothing was run there yet" in told.stderr
+        assert "has no ledger of 'never-begun': nothing has run there" in told.stderr
         assert told.stderr.count("\n") == 1
     assert user.json("status", "study.yaml", *at)["pending"] == 2
     assert user.run("status", "study.yaml").stderr == ""
@@ -223,8 +223,8 @@ def test_a_run_whose_ledger_a_newer_benchfleet_took_over_says_so_and_how_it_ende
     waits.unlink()
     out, err = running.communicate(timeout=60)
     assert running.returncode == 3, out + err
-    told = "a newer benchfleet brought its ledger up to date: no summary, no report"
-    assert f"{told}; upgrade benchfleet, and go on with: benchfleet run study.yaml" in err
+    told = "a newer benchfleet upgraded the ledger: no summary and no report written"
+    assert f"{told}; upgrade benchfleet, and continue with: benchfleet run study.yaml" in err
     assert err.count("its schema is 99") == 1
     if as_json:
         ended = json.loads(out)

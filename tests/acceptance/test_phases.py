@@ -64,11 +64,11 @@ def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_s
     study(user, accuracy=0.5)
     plan = user.run("plan", "study.yaml").stdout
     assert "phase prerequisites  open" in plan
-    assert "held by the gate of e0" in plan
+    assert "waits for the gate of e0" in plan
     end = user.run("run", "study.yaml", code=1).stdout
     assert "▪ phase prerequisites: gate opened" in end
     assert "▪ phase e0: gate closed: min(accuracy) >= 0.9 · min(accuracy) = 0.5" in end
-    assert "the gate of phase e0 is closed; not begun: 1 cell of e1" in end
+    assert "the gate of phase e0 is closed; not started: 1 cell of e1" in end
     assert "benchfleet gate override study.yaml e0 --reason TEXT" in end
     assert json.loads((user.folder / "results/p1_results.json").read_text()) == {"passed": True}
     assert json.loads((user.folder / "results/e0_results.json").read_text()) == {"accuracy": 0.5}
@@ -87,7 +87,7 @@ def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_s
     end = user.run("run", "study.yaml").stdout
     assert "tiny/dense/E1" in end
     assert user.json("status", "study.yaml")["success"] == 4
-    assert "every cell is done already" in user.run("run", "study.yaml").stdout
+    assert "all cells are done" in user.run("run", "study.yaml").stdout
 
 
 def test_a_critical_script_that_fails_stops_its_phase_until_it_is_mended(user: User) -> None:
@@ -112,7 +112,7 @@ def test_a_gate_is_weighed_again_when_somebody_asks(user: User) -> None:
     found = user.json("gate", "check", "study.yaml", code=1)["phases"][0]
     assert found["decision"]["why"] == ""
     user.write(CAMPAIGN.replace('each(passed, benchmarks="P*") == true', "any(passed)"))
-    assert "decided already" in user.run("gate", "check", "study.yaml", code=1).stdout
+    assert "already decided" in user.run("gate", "check", "study.yaml", code=1).stdout
     assert "gate opened: any(passed)" in user.run("gate", "check", "study.yaml", "--again").stdout
     user.run("run", "study.yaml")
 
@@ -121,7 +121,7 @@ def test_wrong_words_are_told(user: User) -> None:
     study(user)
     assert "did you mean 'e0'" in user.run("gate", "show", "study.yaml", "e00", code=2).stderr
     assert "belongs to `check`" in user.run("gate", "show", "study.yaml", "--again", code=2).stderr
-    assert "nothing of study was run" in user.run("gate", "check", "study.yaml", code=2).stderr
+    assert "study has not run" in user.run("gate", "check", "study.yaml", code=2).stderr
     user.write("campaign: study\nmatrix:\n  models: [{name: m, adapter: mock}]\n"
                "  benchmarks: [mock_benchmark]\n")  # fmt: skip
     assert "has no phases" in user.run("gate", "show", "study.yaml", code=2).stderr

@@ -203,4 +203,4 @@ def test_a_campaign_in_toml_and_in_python_runs_as_one_in_yaml(user: User) -> Non
     user.run("run", "study.yaml")
     for name in ("s.toml", "s.py"):
         assert user.json("plan", name)["counts"]["reused"] == 2
-        assert "every cell is done already" in user.run("run", name).stdout
+        assert "all cells are done" in user.run("run", name).stdout

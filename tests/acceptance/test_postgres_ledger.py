@@ -208,7 +208,8 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
     assert running.returncode == 3, said + errors
     assert "given back with" in said
     assert (
-        f"its ledger is away: no summary, no report; once it answers go on with: {again}" in errors
+        "the ledger does not answer: no summary and no report written; "
+        f"once it answers continue with: {again}" in errors
     )
     assert errors.count("cannot be reached") == 1
     counts = r"study: 2 cells · 0 done \(as of \d\d:\d\d, when its ledger last told\)\n"

@@ -71,15 +71,15 @@ def test_a_cell_is_given_back_and_its_old_holder_is_fenced_off(
     [given] = user.json("release", "study.yaml", "--host", "lab2", "--yes")["released"]
     assert given["cell"] == CELL
     [told] = history(user)
-    assert "a person gave it back" in told
-    assert "release what?" in user.run("release", "study.yaml", code=2).stderr
+    assert "released by a user" in told
+    assert "nothing selected" in user.run("release", "study.yaml", code=2).stderr
 
 
 def test_what_a_failed_machine_held_goes_to_the_others(
     user: User, worker: subprocess.Popen[str]
 ) -> None:
     words = ("reassign", "study.yaml", "--yes", "--failed-machine")
-    assert "is called 'lab3'; did you mean 'lab2'?" in user.run(*words, "lab3", code=2).stderr
+    assert "has no machine 'lab3'; did you mean 'lab2'?" in user.run(*words, "lab3", code=2).stderr
     said = user.run("reassign", "study.yaml", "--failed-machine", "lab2", "--yes").stdout
     assert f"pending again  {CELL}  (was held by runner " in said
     assert "its machine lab2 failed" in history(user)[0]
@@ -88,8 +88,8 @@ def test_what_a_failed_machine_held_goes_to_the_others(
 def test_a_dead_host_s_cells_are_taken_before_their_lease_runs_out(
     user: User, worker: subprocess.Popen[str]
 ) -> None:
-    assert "by leases that hold" in user.run("reap", "study.yaml").stdout
-    assert "go together" in user.run("reap", "study.yaml", "--now", code=2).stderr
+    assert "with valid leases" in user.run("reap", "study.yaml").stdout
+    assert "--now needs --host" in user.run("reap", "study.yaml", "--now", code=2).stderr
     worker.kill()
     [taken] = user.json("reap", "study.yaml", "--now", "--host", "lab2", "--yes")["reaped"]
     assert taken["cell"] == CELL

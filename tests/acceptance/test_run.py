@@ -20,7 +20,7 @@ def test_a_run_publishes_every_cell_and_a_second_one_runs_nothing(user: User) ->
     before = user.published()
     assert list(before) == ["m1/dense/mock_benchmark", "m2/dense/mock_benchmark"]
     second = user.run("run", "study.yaml")
-    assert "every cell is done already; nothing was run" in second.stdout
+    assert "all cells are done; nothing was run" in second.stdout
     assert user.published() == before
 
 

@@ -129,7 +129,7 @@ def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_said(
     user.results.mkdir(parents=True)
     user.run("ledger", "rebuild", "study.yaml")
     monkeypatch.chdir(user.folder)
-    monkeypatch.setattr(slots_verb, "_PATIENCE", 0.2)
+    monkeypatch.setattr(slots_verb, "_ANSWER_TIMEOUT_S", 0.2)
     with closing(SqliteLedger(user.results / "ledger.db", campaign="study")) as ledger:
         for runner, machine in (("abc", "box1"), ("abd", "box2")):
             data = {"runner": runner, "machine": machine, "process": "1@1"}
@@ -165,7 +165,7 @@ def test_what_makes_no_sense_is_said(user: User, words: list[str], said: str) ->
 
 
 def test_without_a_campaign_the_only_one_here_is_meant(user: User) -> None:
-    assert "no campaign file is here" in user.run("slots", code=2).stderr
+    assert "no campaign file in this folder" in user.run("slots", code=2).stderr
     user.write(LONG)
     user.write("hosts: [a]\n", "machines.yaml")
     assert "no run is on" in user.run("slots").stdout

@@ -142,7 +142,9 @@ def test_ctrl_c_ends_the_slots_everywhere_and_the_next_run_goes_on(
     until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.said)) > 40)
     run.process.send_signal(signal.SIGINT)
     said = run.end(130)
-    assert "nothing is lost; go on with: benchfleet run study.yaml --machines machines.json" in said
+    assert (
+        "nothing is lost; continue with: benchfleet run study.yaml --machines machines.json" in said
+    )
     assert [slots_on(machine) for machine in fleet] == [{}, {}]
     assert connections_of(user) == []
     assert user.json("status", "study.yaml")["running"] == 0

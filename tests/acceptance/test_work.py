@@ -67,7 +67,7 @@ def test_one_that_stays_takes_what_comes_and_ends_when_it_is_asked(user: User) -
     worker.send_signal(signal.SIGINT)
     assert worker.wait(60) == 130
     said = worker.communicate()[0]
-    assert "go on with: benchfleet work --ledger sqlite:shared.db" in said
+    assert "continue with: benchfleet work --ledger sqlite:shared.db" in said
     assert len(user.published()) == 2
 
 
@@ -76,7 +76,7 @@ def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled:
     assert "watch    benchfleet attach benchmark_results/study" in told
     until(lambda: enrolled.json("status", *LEDGER)["success"] == 2)
     stopped = enrolled.run("stop", "benchmark_results/study").stdout
-    assert "go on with: benchfleet work --ledger sqlite:" in stopped
+    assert "continue with: benchfleet work --ledger sqlite:" in stopped
     attached = enrolled.run("attach", "benchmark_results/study", code=130).stdout
     assert "2 success" in attached
 
@@ -84,13 +84,13 @@ def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("work",), 2, "give its file, or the --ledger"),
+        (("work",), 2, "give its file, or --ledger"),
         (("work", "--ledger", "sqlite:none.db"), 3, "none.db has no ledger of a campaign"),
         (("work", *LEDGER, "--campaign", "stdy"), 3, "did you mean 'study'?"),
-        (("work", *LEDGER, "--limit", "2"), 2, "takes the campaign's file"),
+        (("work", *LEDGER, "--limit", "2"), 2, "needs the campaign's file"),
         (("work", *LEDGER, "--max-hours", "0"), 2, "write hours, such as 3.5"),
-        (("work", "study.yaml", "--campaign", "study"), 2, "leave it out beside"),
-        (("work", *LEDGER), 2, "holds no cell of 'study' yet"),
+        (("work", "study.yaml", "--campaign", "study"), 2, "drop it, since"),
+        (("work", *LEDGER), 2, "has no cell of 'study' yet"),
     ],
 )
 def test_what_cannot_be_worked_on_is_said(
@@ -116,8 +116,8 @@ def test_a_worker_becomes_a_service_of_systemd(enrolled: User) -> None:
     assert '"--forever" "--models" "m*"' in ran
     assert "--worker" not in ran
     refused = enrolled.run("service", "study.yaml", *LEDGER, "--forever", code=2).stderr
-    assert "say --worker" in refused
+    assert "add --worker" in refused
     address = "postgresql://me:hush-hush@db/bench"
     shown = enrolled.run("service", "--worker", "--ledger", address, code=2).stderr
-    assert "holds a password" in shown
+    assert "contains a password" in shown
     assert "hush-hush" not in shown

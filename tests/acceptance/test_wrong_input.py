@@ -74,7 +74,7 @@ def test_a_wrong_campaign_is_refused_by_file_and_key(
         (("run", "study.yaml", "--limit", "-1"), "--limit"),
         (("run", "study.yaml", "--ledger", "sqllite:///x.db"), "did you mean 'sqlite'"),
         (("run", "study.yaml", "--only", "benchmarks=mok"), "; there is mock_benchmark"),
-        (("retry", "study.yaml", "--cell", "m1/dens/*"), "--cell m1/dens/*  no cell has such a"),
+        (("retry", "study.yaml", "--cell", "m1/dens/*"), "--cell m1/dens/*  matches no cell by"),
         (("failures", "study.yaml", "--cell", "m1/dense/mock"), "mean 'm1/dense/mock_benchmark'"),
         (("cancel", "study.yaml", "--yes", "--cell", "m3/*"), "benchfleet plan --cells"),
         (("report", "study.yaml", "--baseline", "dens"), "did you mean 'dense'"),

@@ -17,53 +17,61 @@ import benchfleet
 from benchfleet.cli.text.terminal import printable
 from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
 
-VERBS = {
-    # describe
-    "init": "write a campaign file for what this machine can run",
-    "plan": "check a campaign and list its cells; runs nothing",
-    "schema": "print the JSON Schema of a campaign file, for editors",
-    # run
-    "run": "run what is not done yet, and show what won",
-    "attach": "see again what a run does, from any shell",
-    "stop": "ask a run to end in good order",
-    "slots": "what the slots of a run do; add, drain and remove devices while it runs",
-    # share
-    "work": "run what this host may of a shared ledger, until nothing is left",
-    "phase": "lists of what phases have to do, in a git repository",
-    "gate": "the gates between a campaign's phases: show, check, override",
-    "probe": "see what this machine has and can do, and write its capability report",
-    "assign": "share a campaign's cells out over machines, so that all are done soonest",
-    "reassign": "give what a failed machine held to the others",
-    "merge": "bring the results of all hosts into this one's folder, each checked",
-    "hosts": "check the machines of an inventory, or bring benchfleet to them",
-    "service": "write a systemd unit that runs a campaign, also after a restart",
-    # look
-    "status": "how far a campaign is, who runs what, and what failed",
-    "report": "what won, by how much, and whether it is sure",
-    "failures": "what failed and why, grouped, each with the way out",
-    "logs": "what a cell printed, attempt by attempt",
-    # care
-    "retry": "give cells that ended badly another chance",
-    "cancel": "end cells that are not wanted any more",
-    "release": "give back cells that a runner holds",
-    "reap": "take cells from runners that died",
-    "rescore": "score again what was answered, without asking the model",
-    "verify": "whether every result is there and as it was sealed; mends what is not",
-    "archive": "pack old attempts, logs and raw files, or move them; never a result",
-    "gc": "delete old attempts and logs; never a result",
-    "ledger": "care for the ledger: make, check, copy or rebuild it",
-    "doctor": "whether this machine, a campaign and its hosts are fit to run, and what to mend",
+VERB_GROUPS = {
+    "describe": {
+        "init": "write a campaign file for this machine",
+        "plan": "check a campaign and list its cells; runs nothing",
+        "schema": "print the JSON Schema of a campaign file, for editors",
+    },
+    "run": {
+        "run": "run the cells that are not done, and show the comparison",
+        "attach": "show the live view of a run, from any shell",
+        "stop": "stop a run; it keeps its samples and can continue later",
+        "slots": "show the slots of a run; add, drain or remove devices",
+    },
+    "look": {
+        "status": "progress of a campaign, its runners and its failures",
+        "report": "compare the configs: scores, differences, significance",
+        "failures": "failed cells, grouped by cause, each with a fix",
+        "logs": "the output of a cell, attempt by attempt",
+    },
+    "share": {
+        "work": "run the cells of a shared ledger that suit this host",
+        "merge": "fetch the results of all hosts, and check each",
+        "hosts": "check the machines of an inventory, or install benchfleet there",
+        "service": "write a systemd unit that runs a campaign after each restart",
+        "probe": "measure this machine and write its capability report",
+        "assign": "distribute the cells over machines; minimizes the total time",
+        "reassign": "move the cells of a failed machine to the others",
+        "gate": "show, evaluate or override the gates between phases",
+        "phase": "lists of unfinished results by phase, in a git repository",
+    },
+    "care": {
+        "retry": "run failed or cancelled cells again",
+        "cancel": "cancel cells; their samples are kept",
+        "release": "release the cells that a runner holds",
+        "reap": "return the cells of dead runners",
+        "rescore": "score the recorded answers again, without the model",
+        "verify": "check every result against its seal; --repair fixes",
+        "archive": "compress or move old attempts, logs and raw files",
+        "gc": "delete old attempts and logs; never a result",
+        "ledger": "create, check, copy or rebuild the ledger",
+        "doctor": "check that a run would work here, and how to fix it",
+    },
 }
-_RARELY = 100_000  # objects between two searches for cycles
-_ENDINGS = """\
-ends with 0 where all cells succeeded, 1 where some did not, 2 on bad usage or a bad campaign,
-3 where the ledger cannot be used, 130 when it was interrupted"""
+VERBS = {verb: text for group in VERB_GROUPS.values() for verb, text in group.items()}
+_FIRST_VERBS = "start with: init, plan, run, status, report"
+_GC_THRESHOLD = 100_000  # objects between two searches for cycles
+_EXIT_CODES = """\
+`benchfleet VERB --help` shows the options of a verb.
+exit codes: 0 all cells succeeded, 1 some did not, 2 wrong usage or campaign,
+            3 ledger unusable, 130 interrupted"""
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = sys.argv[1:] if words is None else words
-    gc.set_threshold(_RARELY)  # what only looks is over before there is much to be found
+    gc.set_threshold(_GC_THRESHOLD)  # short commands end before a collection pays off
     _tolerate_bad_streams()
     try:
         return _run(words)
@@ -75,13 +83,13 @@ def main(words: Sequence[str] | None = None) -> int:
     except (BenchfleetError, OSError) as error:
         if "--debug" in words:
             raise
-        told = f"benchfleet: {_plain(error)}"
-        print(error if isinstance(error, CampaignError) else told, file=sys.stderr)
+        message = f"benchfleet: {_plain(error)}"
+        print(error if isinstance(error, CampaignError) else message, file=sys.stderr)
         return 3 if isinstance(error, LedgerError) else 2
 
 
 def _plain(error: BenchfleetError | OSError) -> str:
-    """What it says, without the system's number for it."""
+    """Its message, without the system's error number."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     where = f"{printable(str(error.filename))}: " if error.filename else ""
@@ -89,7 +97,7 @@ def _plain(error: BenchfleetError | OSError) -> str:
 
 
 def _tolerate_bad_streams() -> None:
-    """A closed stream swallows what is written, and one without ± still gets the rest."""
+    """Discard output to a closed stream, and replace characters that a stream cannot encode."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as we run
@@ -98,22 +106,22 @@ def _tolerate_bad_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-class _Words(argparse.ArgumentParser):
-    """Tells of a mistake without the password that an address among the words may hold."""
+class _Parser(argparse.ArgumentParser):
+    """Hides the passwords of addresses in its error messages."""
 
     def error(self, message: str) -> NoReturn:
-        from benchfleet.ledger.addresses import redact  # only where there is a mistake
+        from benchfleet.ledger.addresses import redact  # imported for errors only
 
         super().error(redact(message))
 
 
-class _Verb(_Words):
-    """A verb whose options may stand between what it is about: ``gate show FILE --json PHASE``."""
+class _VerbParser(_Parser):
+    """A verb whose options may stand between its arguments: ``gate show FILE --json PHASE``."""
 
     _within = False
 
     def add_subparsers(self, **how: Any) -> Any:
-        self._within = True  # of a verb that has verbs of its own only these can do so
+        self._within = True  # only the innermost verb parses intermixed options
         return super().add_subparsers(**how)
 
     def parse_known_args(  # type: ignore[override]
@@ -123,7 +131,7 @@ class _Verb(_Words):
             return super().parse_known_args(args, namespace)
         self._within = True
         try:
-            found, unknown = self.parse_known_intermixed_args(args, namespace)
+            namespace_found, unknown = self.parse_known_intermixed_args(args, namespace)
         finally:
             self._within = False
         if unknown:
@@ -131,7 +139,7 @@ class _Verb(_Words):
             near = get_close_matches(unknown[0].partition("=")[0], options, n=1, cutoff=0.75)
             hint = f"; did you mean {near[0]}?" if near else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
-        return found, unknown
+        return namespace_found, unknown
 
 
 def _run(words: Sequence[str]) -> int:
@@ -145,33 +153,50 @@ def _run(words: Sequence[str]) -> int:
 
 
 def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
-    """What reads a command line; it knows the options of the one verb that is asked for."""
-    parser = _Words(
+    """The parser of a command line, with the options of its verb only."""
+    parser = _Parser(
         prog="benchfleet",
-        description="Run a matrix of LLM benchmarks, and never a cell twice.",
-        epilog=_ENDINGS,
+        usage="benchfleet VERB [OPTION …]",
+        description=_overview(),
+        epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
         "--version", action="version", version=f"benchfleet {benchfleet.__version__}"
     )
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb", parser_class=_Verb)
-    asked = next((word for word in words if not word.startswith("-")), "")
-    if asked and asked not in VERBS:
-        near = get_close_matches(asked, VERBS, n=1)
+    verbs = parser.add_subparsers(
+        prog="benchfleet",
+        metavar="VERB",
+        dest="verb",
+        help=argparse.SUPPRESS,
+        parser_class=_VerbParser,
+    )
+    requested = next((word for word in words if not word.startswith("-")), "")
+    if requested and requested not in VERBS:
+        near = get_close_matches(requested, VERBS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}"
-        parser.error(f"no verb {asked!r}; {hint}")
-    begins = bool(asked) and words[0] == asked  # then nobody is shown the list of verbs
-    for verb, help in {asked: VERBS[asked]}.items() if begins else VERBS.items():
-        found = verbs.add_parser(verb, help=help, description=help.capitalize(), allow_abbrev=False)
-        if verb == asked:
-            found.formatter_class = argparse.RawDescriptionHelpFormatter
-            module = import_module(f"benchfleet.cli.verbs.{verb}")
-            module.configure(found)
-            found.set_defaults(main=module.main)
-            found.add_argument("--debug", action="store_true", help="show an error's traceback")
+        parser.error(f"unknown verb {requested!r}; {hint}")
+    if requested:
+        verb_parser = verbs.add_parser(
+            requested,
+            description=VERBS[requested].capitalize(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module = import_module(f"benchfleet.cli.verbs.{requested}")
+        module.configure(verb_parser)
+        verb_parser.set_defaults(main=module.main)
+        verb_parser.add_argument("--debug", action="store_true", help="show an error's traceback")
     return parser
+
+
+def _overview() -> str:
+    """What the command does, and its verbs by group."""
+    lines = ["Run a matrix of LLM benchmarks; every cell runs once.", "", _FIRST_VERBS]
+    for group, verbs in VERB_GROUPS.items():
+        lines += ["", f"{group}:", *(f"  {verb:<9} {text}" for verb, text in verbs.items())]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

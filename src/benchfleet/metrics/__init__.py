@@ -1,1 +1,1 @@
-"""Metrics of a run for Prometheus: what is told, and where it can be fetched."""
+"""Prometheus metrics of a run: collecting and serving them."""

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a run, from what its watchers see.
+"""Prometheus metrics of a run, from its notices.
 
 Labels are the campaign's name, states, stages, kinds, devices and hosts: nothing of which there are
 as many as cells or samples, and nothing that a user wrote but the campaign's name.
@@ -29,7 +29,7 @@ _GPU = (
 
 
 @dataclass(frozen=True)
-class _Family:
+class _MetricFactory:
     """Makes metrics that all bear the campaign's name."""
 
     campaign: str
@@ -46,11 +46,11 @@ class _Family:
 
 
 class Collector:
-    """Watches a run, and tells Prometheus of it whenever that asks, from any thread."""
+    """Observes a run, and answers Prometheus from any thread."""
 
     def __init__(self, campaign: str) -> None:
         self.address = ""  # where it is to be asked; "" where it is at no port
-        self._made = _Family(campaign)
+        self._metrics = _MetricFactory(campaign)
         self._campaign = campaign
         self._progress = Progress()
         self._failures: Counter[tuple[str, str]] = Counter()
@@ -61,8 +61,8 @@ class Collector:
         self._progress = progress
         if notice.kind == "cell_done":
             took = float(notice.data["took"])
-            place = next((n for n, most in enumerate(_BUCKETS) if took <= most), len(_BUCKETS))
-            self._buckets[place] += 1
+            bucket = next((n for n, most in enumerate(_BUCKETS) if took <= most), len(_BUCKETS))
+            self._buckets[bucket] += 1
             self._seconds += took
         elif notice.kind == "cell_failed" and notice.data["failure"]:
             stage, kind = notice.data["failure"]
@@ -78,26 +78,26 @@ class Collector:
         from prometheus_client.core import HistogramMetricFamily
 
         states = dict(progress.states)
-        cells = self._made.gauge("cells", "Cells of the run by state", "state")
+        cells = self._metrics.gauge("cells", "Cells of the run by state", "state")
         for state in STATES:
             cells.add_metric([self._campaign, state], states.get(state, 0))
         yield cells
-        taken = HistogramMetricFamily(
+        durations = HistogramMetricFamily(
             "benchfleet_cell_seconds", "Time that cells with a result took", labels=["campaign"]
         )
-        counts = [sum(self._buckets[: place + 1]) for place in range(len(self._buckets))]
+        counts = [sum(self._buckets[: bucket + 1]) for bucket in range(len(self._buckets))]
         bounds = [*map(str, map(float, _BUCKETS)), "+Inf"]
         buckets = list(zip(bounds, map(float, counts), strict=True))
-        taken.add_metric([self._campaign], buckets, self._seconds)
-        yield taken
-        failures = self._made.counter("failures", "Attempts that failed", "stage", "kind")
+        durations.add_metric([self._campaign], buckets, self._seconds)
+        yield durations
+        failures = self._metrics.counter("failures", "Attempts that failed", "stage", "kind")
         for (stage, kind), count in list(self._failures.items()):
             failures.add_metric([self._campaign, stage, kind], count)
         yield failures
 
     def _of_slots(self, slots: Iterable[Running]) -> Iterator[Metric]:
         count = Counter(slot.stage for slot in slots)
-        stages = self._made.gauge("slots", "Open slots by what they do", "stage")
+        stages = self._metrics.gauge("slots", "Open slots by what they do", "stage")
         for stage in sorted({"starting", "idle", "load", "benchmark", *count}):
             stages.add_metric([self._campaign, stage], count[stage])
         yield stages
@@ -108,12 +108,12 @@ class Collector:
                 host = slot.devices.rpartition("/")[0]
                 ram[host] += reading.ram or 0
                 gpus.update(_by_device(host, reading))
-        held = self._made.gauge("ram_bytes", "RAM that slots at work hold, by host", "host")
+        ram_gauge = self._metrics.gauge("ram_bytes", "RAM that slots at work hold, by host", "host")
         for host, size in ram.items():
-            held.add_metric([self._campaign, host], size)
-        yield held
+            ram_gauge.add_metric([self._campaign, host], size)
+        yield ram_gauge
         for name, text, field in _GPU:
-            gauge = self._made.gauge(f"gpu_{name}", text, "device")
+            gauge = self._metrics.gauge(f"gpu_{name}", text, "device")
             for device, gpu in gpus.items():
                 if (value := getattr(gpu, field)) is not None:
                     gauge.add_metric([self._campaign, device], value)
@@ -121,17 +121,17 @@ class Collector:
 
     def _of_use(self, progress: Progress) -> Iterator[Metric]:
         used = progress.used
-        tokens = self._made.counter("tokens", "Tokens of prompts and answers", "kind")
+        tokens = self._metrics.counter("tokens", "Tokens of prompts and answers", "kind")
         for kind in ("prompt", "completion"):
             tokens.add_metric([self._campaign, kind], progress.tokens[kind])
         yield tokens
-        hours = self._made.counter("gpu_seconds", "GPU time of attempts that ended")
+        hours = self._metrics.counter("gpu_seconds", "GPU time of attempts that ended")
         hours.add_metric([self._campaign], used.gpu_seconds)
         yield hours
-        joules = self._made.counter("energy_joules", "Energy of these, where it is known")
+        joules = self._metrics.counter("energy_joules", "Energy of these, where it is known")
         joules.add_metric([self._campaign], used.joules)
         yield joules
-        cost = self._made.counter("cost", "Money that they cost, where it is known", "currency")
+        cost = self._metrics.counter("cost", "Money that they cost, where it is known", "currency")
         for currency, amount in list((used.costs or {}).items()):
             cost.add_metric([self._campaign, currency], amount)
         yield cost

@@ -13,16 +13,16 @@ from benchfleet.errors import BenchfleetError, MissingExtra
 from benchfleet.metrics.collect import Collector
 from benchfleet.results.disk import write_atomically
 
-EVERY = 5.0  # seconds between writes of the file
+WRITE_INTERVAL_S = 5.0  # seconds between writes of the file
 LOOPBACK = "127.0.0.1"
 
 
 @contextlib.contextmanager
-def served(
+def serve_metrics(
     campaign: str, *, port: int | None = None, file: Path | None = None
 ) -> Iterator[Collector]:
-    """What watches the run, and is told of at the port (0: any that is free) and in the file until
-    the block ends; the file then keeps the last state.
+    """Serve metrics at the port (0: any free one) and in the file until the block ends; the file
+    keeps the last state.
 
     Raises MissingExtra without the extra ``metrics``, and BenchfleetError where the port is taken
     or the file cannot be written.
@@ -81,7 +81,7 @@ def _in_file(registry: Any, file: Path) -> Iterator[None]:
         write_atomically(file, generate_latest(registry).decode())
 
     def go_on() -> None:
-        while not ended.wait(EVERY):
+        while not ended.wait(WRITE_INTERVAL_S):
             with contextlib.suppress(OSError):  # a full disk; the run matters more
                 write()
 

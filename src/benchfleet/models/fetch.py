@@ -11,7 +11,7 @@ from pathlib import Path
 from benchfleet.domain.canonical import content_digest
 from benchfleet.environment import hub_cache, hub_token, offline, without_token
 from benchfleet.errors import CellFailure
-from benchfleet.host_lock import held, lock_file, unfinished
+from benchfleet.host_lock import lock_file, locked, unfinished
 from benchfleet.models.digest import hub_name, model_digest, model_folder
 from benchfleet.models.hub import HubUnreachable, commit_of, gated
 
@@ -72,7 +72,7 @@ def fetched_folder(
             return model_folder(pinned, environ=environ)
         except ValueError as error:
             raise ValueError(f"{error} ({variable} is set, so it was not fetched)") from None
-    with held(lock) as mark:
+    with locked(lock) as mark:
         if folder := _complete(pinned, lock, environ):
             return folder
         mark.begin()

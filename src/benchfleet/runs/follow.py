@@ -15,20 +15,20 @@ from benchfleet.runs import registry as records
 from benchfleet.runs.registry import Record
 
 T = TypeVar("T")
-EVERY = 0.2  # seconds between two looks
-EARLIER = 10  # things that happened before somebody came to look, and are shown
-_TAIL = 2**16  # bytes in which these are looked for
+POLL_INTERVAL_S = 0.2  # seconds between two looks
+EARLIER_NOTICES = 10  # things that happened before somebody came to look, and are shown
+_TAIL_BYTES = 2**16  # bytes in which these are looked for
 
 
 @dataclass(kw_only=True)
-class Seen(Progress):
+class FollowedProgress(Progress):
     """The counts and slots of a run elsewhere, as they were written down."""
 
-    when_told: int | None = None  # how many cells had ended when this was told
+    ended_then: int | None = None  # cells that had ended at this notice
 
     @property
     def ended(self) -> int:
-        return super().ended if self.when_told is None else self.when_told
+        return super().ended if self.ended_then is None else self.ended_then
 
 
 class Follower:
@@ -36,31 +36,31 @@ class Follower:
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        self._read = max(0, self._size() - _TAIL)
+        self._read = max(0, self._size() - _TAIL_BYTES)
         self._stamp: tuple[int, int] = (0, 0)
 
-    def begin(self, tell: Observer, *, earlier: int) -> None:
-        """Tell how it stands, and so many of the last things that happened."""
+    def begin(self, observer: Observer, *, earlier: int) -> None:
+        """Report the current progress and the last `earlier` notices."""
         self.record = records.read(self.record.file) or self.record
         lines = self._lines()
         last = lines[len(lines) - min(earlier, len(lines)) :]
         if not any(notice.kind == "run_started" for notice, _ in last):
-            tell(Notice(kind="run_started"), seen(self.record))
-        self._tell(last, tell)
+            observer(Notice(kind="run_started"), progress_of(self.record))
+        self._replay(last, observer)
 
-    def look(self, tell: Observer) -> None:
-        """Tell what is new."""
+    def look(self, observer: Observer) -> None:
+        """Report what is new."""
         lines = self._lines()
         stamp = self._stamped()
         if stamp != self._stamp:
             self._stamp = stamp
             self.record = records.read(self.record.file) or self.record
-        self._tell(lines, tell)
+        self._replay(lines, observer)
 
-    def _tell(self, lines: Sequence[tuple[Notice, int]], tell: Observer) -> None:
+    def _replay(self, lines: Sequence[tuple[Notice, int]], observer: Observer) -> None:
         for notice, ended in lines:
-            tell(notice, seen(self.record, ended))
-        tell(Notice(kind="cell_progress"), seen(self.record))
+            observer(notice, progress_of(self.record, ended))
+        observer(Notice(kind="cell_progress"), progress_of(self.record))
 
     def _lines(self) -> list[tuple[Notice, int]]:
         try:
@@ -71,14 +71,14 @@ class Follower:
             return []
         whole = new[: new.rfind(b"\n") + 1]
         self._read += len(whole)
-        found = []
+        notices = []
         for line in whole.splitlines():
             with contextlib.suppress(ValueError, LookupError, TypeError):  # a half one, at first
-                said = json.loads(line)
-                texts = {key: str(said[key]) for key in ("cell", "slot", "message")}
-                notice = Notice(kind=said["kind"], data=dict(said["data"]), **texts)
-                found.append((notice, int(said["ended"])))
-        return found
+                fields = json.loads(line)
+                texts = {key: str(fields[key]) for key in ("cell", "slot", "message")}
+                notice = Notice(kind=fields["kind"], data=dict(fields["data"]), **texts)
+                notices.append((notice, int(fields["ended"])))
+        return notices
 
     def _size(self) -> int:
         try:
@@ -88,53 +88,55 @@ class Follower:
 
     def _stamped(self) -> tuple[int, int]:
         try:
-            found = os.stat(self.record.file)
+            status = os.stat(self.record.file)
         except OSError:
             return self._stamp
-        return found.st_mtime_ns, found.st_ino
+        return status.st_mtime_ns, status.st_ino
 
 
-def seen(record: Record, ended: int | None = None) -> Seen:
-    """How a run stood when it was written down; `ended` cells had, when what is told happened."""
+def progress_of(record: Record, ended: int | None = None) -> FollowedProgress:
+    """The progress that a record holds; `ended` cells had ended at the notice."""
     state = record.state
     slots = [_revived(Running, slot) for slot in state.get("slots", ())]
-    return Seen(
+    return FollowedProgress(
         total=state.get("total", 0),
         reused=state.get("reused", 0),
         states=dict(state.get("states", {})),
         slots={slot.slot: slot for slot in slots},
         eta=_revived(Eta, state["outlook"]) if state.get("outlook") else None,
-        when_told=ended,
+        ended_then=ended,
     )
 
 
-def _revived(kind: type[T], found: Mapping[str, Any]) -> T:
+def _revived(kind: type[T], stored: Mapping[str, Any]) -> T:
     """The dataclass that was written down, with those in it; what it does not know is left out."""
-    known = {}
+    values = {}
     for name, hint in get_type_hints(kind).items():
-        if name in found:
-            value = found[name]
+        if name in stored:
+            value = stored[name]
             types = (t for t in (hint, *get_args(hint)) if isinstance(t, type))
             inner = next((t for t in types if is_dataclass(t)), None)
             if inner and isinstance(value, dict):
                 value = _revived(inner, value)
             elif inner and isinstance(value, list):
                 value = tuple(_revived(inner, one) for one in value)
-            known[name] = value
-    return kind(**known)
+            values[name] = value
+    return kind(**values)
 
 
-def follow(record: Record, tell: Observer, *, earlier: int = EARLIER) -> Iterator[Record]:
-    """Tell what happens in a run until it is over, and so many things that happened before; gives
-    its record after every look."""
+def follow(
+    record: Record, observer: Observer, *, earlier: int = EARLIER_NOTICES
+) -> Iterator[Record]:
+    """Report the notices of a run until it ends, and the `earlier` last ones before; yields its
+    record after every poll."""
     follower = Follower(record)
-    follower.begin(tell, earlier=earlier)
+    follower.begin(observer, earlier=earlier)
     while True:
         over = (
             not follower.record.is_running
         )  # seen before the last look, so that this misses nothing
-        follower.look(tell)
+        follower.look(observer)
         yield follower.record
         if over:
             return
-        time.sleep(EVERY)
+        time.sleep(POLL_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""Writing down how a run stands while it goes, aside from the loop and never in its way."""
+"""Writes the live state of a run, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from benchfleet.runs.process import Process
 from benchfleet.runs.registry import Record
 from benchfleet.study import Study
 
-EVERY = 0.5  # seconds between two looks at how it stands
-_SHARE = 50  # times as long as writing it down takes, at least: a thousand slots are long to tell
+WRITE_INTERVAL_S = 0.5  # seconds between two looks at how it stands
+_WRITE_PAUSE_FACTOR = 50  # pause at least this many times the duration of a write
 DETACHED = "BENCHFLEET_DETACHED"  # the log of a detached run, which names its record too
 
 
@@ -45,8 +45,8 @@ def line_of(notice: Notice, progress: Progress) -> dict[str, Any]:
     }
 
 
-class Feed:
-    """Observes a run and writes it down. A disk that takes nothing keeps it from nothing."""
+class LiveStateWriter:
+    """Observes a run and writes its record. A full disk never stops the run."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -57,13 +57,13 @@ class Feed:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="presence", daemon=True)
         with contextlib.suppress(OSError):
-            records.announce(record)
+            records.register(record)
         self._thread.start()
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
         self._progress = progress
         if notice.kind == "cell_progress":  # which is too many, and in the state anyway
-            self._tell()
+            self._wake()
             return
         # Taken here, where they add up; the loop goes on changing them.
         self._counts = {
@@ -71,11 +71,11 @@ class Feed:
             "reused": progress.reused,
             "states": dict(progress.states),
         }
-        with contextlib.suppress(TypeError, ValueError):  # it cannot be told in JSON
+        with contextlib.suppress(TypeError, ValueError):  # JSON cannot hold it
             self._lines.append(_ENCODER.encode(line_of(notice, progress)))
-        self._tell()
+        self._wake()
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         if not self._changed.is_set():  # most often it is, and to ask takes less
             self._changed.set()
 
@@ -83,21 +83,21 @@ class Feed:
         """The run ended, and all is written that it leaves."""
         impossible = [[cell.fingerprint, why] for cell, why in end.impossible]
         counted_at = time.time() - end.counts_age if end.counts_age else None
-        told = {"interrupted": end.interrupted, "broken": end.broken, "ran": end.ran}
-        told["counted_at"] = counted_at
+        fields = {"interrupted": end.interrupted, "broken": end.broken, "ran": end.ran}
+        fields["counted_at"] = counted_at
         self._record = replace(
-            self._record, end={**told, "seconds": end.seconds, "impossible": impossible}
+            self._record, end={**fields, "seconds": end.seconds, "impossible": impossible}
         )
 
     def close(self, error: BaseException | None = None) -> None:
         """Write down the last of it, and the error that ended it."""
         if self._record.end is None:
-            said = (str(error) or type(error).__name__) if error else "it was given up"
-            self._record = replace(self._record, end={"error": said})
+            message = (str(error) or type(error).__name__) if error else "it was abandoned"
+            self._record = replace(self._record, end={"error": message})
         self._over.set()
         self._changed.set()
         self._thread.join()
-        records.over(self._record)
+        records.unregister(self._record)
 
     def _keep(self) -> None:
         while not self._over.is_set():
@@ -105,7 +105,7 @@ class Feed:
             self._changed.clear()
             began = time.monotonic()
             self._write()
-            self._over.wait(max(EVERY, _SHARE * (time.monotonic() - began)))
+            self._over.wait(max(WRITE_INTERVAL_S, _WRITE_PAUSE_FACTOR * (time.monotonic() - began)))
         self._write()
 
     def _write(self) -> None:
@@ -130,19 +130,19 @@ class Feed:
 
 
 @contextlib.contextmanager
-def announced(
+def registered_run(
     study: Study, *, ends_on: str, command: Mapping[str, Any] | None = None, metrics: str = ""
-) -> Iterator[Feed]:
-    """Have others find this run while the block goes on, and see what it does.
+) -> Iterator[LiveStateWriter]:
+    """Register this run for `attach` and `stop` while the block runs.
 
-    Raises LedgerError where a run with another ledger goes on in the same folder: the two would
-    run the same cells at once, in folders of the same names.
+    Raises LedgerError where a run with another ledger is active in the same folder: both would
+    run the same cells in the same folders.
     """
     ledger = study.home.address
     _refuse_another(study.layout, ledger)
     log = os.environ.pop(DETACHED, "")  # slots, and what they start, are not detached runs
     file = Path(log).with_suffix(".json") if log else records.new_file(study.layout)
-    feed = Feed(
+    feed = LiveStateWriter(
         Record(
             file=file,
             process=Process.own(),
@@ -170,13 +170,13 @@ def _refuse_another(layout: Layout, ledger: str) -> None:
         if run.is_running and run.ledger and are_distinct(run.ledger, ledger):
             where = run.ledger.removeprefix("sqlite:")
             raise LedgerError(
-                f"a run goes on in {layout.root} with another ledger, {where} ({run.shown});"
-                " end it first (`benchfleet stop`), or name another --results folder"
+                f"a run with another ledger, {where}, is active in {layout.root} ({run.label});"
+                " stop it first (`benchfleet stop`), or name another --results folder"
             )
 
 
-def both(first: Observer, second: Observer) -> Observer:
-    """One observer that tells two."""
+def combine(first: Observer, second: Observer) -> Observer:
+    """One observer that calls two."""
 
     def tell(notice: Notice, progress: Progress) -> None:
         first(notice, progress)

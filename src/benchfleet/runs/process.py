@@ -28,10 +28,10 @@ class Process:
         return cls(pid=pid, name=_name(pid), space=_space(), host=platform.node())
 
     @classmethod
-    def read(cls, found: Mapping[str, Any]) -> Process:
+    def read(cls, fields: Mapping[str, Any]) -> Process:
         """The process that was written down. Raises LookupError, TypeError or ValueError."""
-        texts = {key: str(found[key]) for key in ("name", "space", "host")}
-        return cls(pid=int(found["pid"]), **texts)
+        texts = {key: str(fields[key]) for key in ("name", "space", "host")}
+        return cls(pid=int(fields["pid"]), **texts)
 
     def lives(self) -> bool | None:
         """Whether it is still there; None where that cannot be seen from here."""
@@ -46,21 +46,21 @@ class Process:
         where the system has a handle for processes, it is looked at once that is held."""
         try:
             if not hasattr(os, "pidfd_open"):
-                if there := bool(self.lives()):
+                if alive := bool(self.lives()):
                     os.kill(self.pid, number)
-                return there
+                return alive
             handle = os.pidfd_open(self.pid)
             try:
-                if there := bool(self.lives()):
+                if alive := bool(self.lives()):
                     signal.pidfd_send_signal(handle, number)
-                return there
+                return alive
             finally:
                 os.close(handle)
         except ProcessLookupError:
             return False
 
 
-def stopped(pid: int) -> bool:
+def is_suspended(pid: int) -> bool:
     """Whether a process was stopped, by Ctrl-Z or SIGSTOP."""
     import psutil
 

@@ -28,7 +28,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.runs.process import Process
 
 FORMAT = 1
-_KEPT = 10  # records of runs that ended
+_MAX_KEPT_RECORDS = 10  # records of runs that ended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Record:
         return self.end is None and self.process.lives() is True
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """``pid 4711, since 14:02``"""
         began = time.localtime(self.began_at)
         day = "" if time.strftime("%F", began) == time.strftime("%F") else "%F "
@@ -94,22 +94,22 @@ class Record:
 def read(file: Path) -> Record | None:
     """The record in this file; None where there is none, or none of ours."""
     try:
-        found = json.loads(file.read_bytes())
-        if found["format"] != FORMAT:
+        stored = json.loads(file.read_bytes())
+        if stored["format"] != FORMAT:
             return None
-        end = found["end"]
+        end = stored["end"]
         return Record(
             file=file,
-            process=Process.read(found["process"]),
-            campaign=str(found["campaign"]),
-            results=Path(found["results"]),
-            ledger=str(found.get("ledger", "")),
-            began_at=float(found["began_at"]),
-            ends_on=found["ends_on"] if found["ends_on"] in ("SIGINT", "SIGTERM") else "",
-            log=str(found["log"]),
-            metrics=str(found.get("metrics", "")),
-            command=dict(found["command"]),
-            state=dict(found["state"]),
+            process=Process.read(stored["process"]),
+            campaign=str(stored["campaign"]),
+            results=Path(stored["results"]),
+            ledger=str(stored.get("ledger", "")),
+            began_at=float(stored["began_at"]),
+            ends_on=stored["ends_on"] if stored["ends_on"] in ("SIGINT", "SIGTERM") else "",
+            log=str(stored["log"]),
+            metrics=str(stored.get("metrics", "")),
+            command=dict(stored["command"]),
+            state=dict(stored["state"]),
             end=None if end is None else dict(end),
         )
     except (OSError, ValueError, LookupError, TypeError):
@@ -124,15 +124,15 @@ def runs_of(layout: Layout) -> list[Record]:
 
 def active_runs() -> list[Record]:
     """The runs of this user that go on on this machine, the latest first."""
-    found = []
+    records = []
     for note in sorted(_notes().glob("*"), reverse=True):
         with contextlib.suppress(OSError, ValueError):
             record = read(Path(note.read_text("utf-8")))
             if record is not None and record.is_running:
-                found.append(record)
+                records.append(record)
             elif record is None or record.process.lives() is False:
                 note.unlink()
-    return found
+    return records
 
 
 @contextlib.contextmanager
@@ -163,7 +163,7 @@ def write(record: Record) -> None:
     os.replace(draft, record.file)
 
 
-def announce(record: Record) -> None:
+def register(record: Record) -> None:
     """Write a run down, and forget those that ended long ago, or before they began. Raises
     OSError."""
     record.file.parent.mkdir(parents=True, exist_ok=True)
@@ -172,14 +172,14 @@ def announce(record: Record) -> None:
         _notes().mkdir(parents=True, exist_ok=True)
         (_notes() / record.file.stem).write_text(str(record.file), "utf-8")
     ended = [r for r in runs_of(Layout(record.results)) if not r.is_running]
-    kept = [r for r in ended if r.began][:_KEPT]
-    for old in (r for r in ended if r not in kept):
+    retained = [r for r in ended if r.began][:_MAX_KEPT_RECORDS]
+    for old in (r for r in ended if r not in retained):
         if old.process.lives() is not None:
             for suffix in (".jsonl", ".log", ".json"):
                 old.file.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def over(record: Record) -> None:
+def unregister(record: Record) -> None:
     """A run ended: it is found in its folder alone from now on."""
     with contextlib.suppress(OSError):
         (_notes() / record.file.stem).unlink(missing_ok=True)

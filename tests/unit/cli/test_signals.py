@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from benchfleet.cli.shared.foreground_run import _answering_signals
+from benchfleet.cli.shared.foreground_run import _handle_signals
 from benchfleet.runner.events import EventQueue, Interrupted
 
 
@@ -17,9 +17,9 @@ def test_a_signal_is_for_the_runner_once_it_serves_and_ends_what_waits_before(
 ) -> None:
     inbox, serving = EventQueue(), threading.Event()
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), _answering_signals(inbox, serving):
+    with pytest.raises(KeyboardInterrupt), _handle_signals(inbox, serving):
         signal.raise_signal(number)
-    with _answering_signals(inbox, serving):
+    with _handle_signals(inbox, serving):
         signal.raise_signal(number)
     assert [inbox.take(0), inbox.take(0)] == [Interrupted(signal=number.name)] * 2
     assert signal.getsignal(number) is before

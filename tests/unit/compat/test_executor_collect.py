@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.compat.executor.arguments import read_arguments
-from benchfleet.compat.executor.collect import Watch, failure, result, snapshot, stub
+from benchfleet.compat.executor.collect import ProgressReporter, failure, result, snapshot, stub
 from benchfleet.compat.executor.values import AdapterConfig, ExecutionProgress
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.failure import Failure
@@ -77,7 +77,7 @@ def test_an_empty_matrix_is_all_done() -> None:
 
 def test_every_notice_is_a_snapshot_and_warnings_are_kept_by_cell() -> None:
     seen: list[ExecutionProgress] = []
-    watch = Watch(seen.append, lambda: 100.0)
+    watch = ProgressReporter(seen.append, lambda: 100.0)
     watch(Notice(kind="cell_started", cell="m/c/one"), _progress())
     watch(Notice(kind="warning", cell="m/c/one", message="in the way"), _progress())
     assert [shown.total_stubs for shown in seen] == [12, 12]

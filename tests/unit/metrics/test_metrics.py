@@ -14,7 +14,7 @@ from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.errors import BenchfleetError, MissingExtra
 from benchfleet.metrics.collect import Collector
-from benchfleet.metrics.serve import served
+from benchfleet.metrics.serve import serve_metrics
 from benchfleet.runner.progress import Notice, Progress, Running
 
 Found = dict[tuple[str, ...], float]
@@ -73,7 +73,7 @@ def is_told(found: Found) -> None:
 def test_metrics_are_fetched_from_a_port_of_this_machine_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with served('a "study"', port=0) as collector:
+    with serve_metrics('a "study"', port=0) as collector:
         tell(collector)
         address = capsys.readouterr().err.split()[-1]
         assert address.startswith("http://127.0.0.1:")
@@ -85,7 +85,7 @@ def test_metrics_are_fetched_from_a_port_of_this_machine_alone(
 
 def test_a_file_keeps_the_last_state_and_is_replaced_whole(tmp_path: Path) -> None:
     file = tmp_path / "study.prom"
-    with served('a "study"', file=file) as collector:
+    with serve_metrics('a "study"', file=file) as collector:
         assert parsed(file.read_text())["benchfleet_cells", "success"] == 0
         tell(collector)
     is_told(parsed(file.read_text()))
@@ -96,12 +96,12 @@ def test_a_port_that_is_taken_and_a_file_that_cannot_be_are_said(tmp_path: Path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BenchfleetError, match=f"{port}.*another --metrics-port"):
-            served("study", port=port).__enter__()
+            serve_metrics("study", port=port).__enter__()
     with pytest.raises(BenchfleetError, match="another --metrics-file"):
-        served("study", file=tmp_path / "nowhere" / "m.prom").__enter__()
+        serve_metrics("study", file=tmp_path / "nowhere" / "m.prom").__enter__()
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(MissingExtra, match=r"pip install 'benchfleet\[metrics\]'"):
-        served("study", port=0).__enter__()
+        serve_metrics("study", port=0).__enter__()

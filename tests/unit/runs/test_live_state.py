@@ -19,8 +19,8 @@ from benchfleet.results.layout import Layout
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.progress import Eta, Notice, Progress, Running
 from benchfleet.runs import registry as records
-from benchfleet.runs.follow import Seen, follow
-from benchfleet.runs.live_state import DETACHED, Feed, announced
+from benchfleet.runs.follow import FollowedProgress, follow
+from benchfleet.runs.live_state import DETACHED, LiveStateWriter, registered_run
 from benchfleet.runs.process import Process
 from benchfleet.study import Study
 from benchfleet.testing.sample_cells import sample_cell
@@ -37,10 +37,12 @@ def layout(tmp_path: Path) -> Layout:
 
 
 @contextmanager
-def run(layout: Layout, *, url: str = "") -> Iterator[Feed]:
+def run(layout: Layout, *, url: str = "") -> Iterator[LiveStateWriter]:
     """A run of this process."""
     campaign = Campaign(name="study", file=Path("/study.yaml"), results=layout.root, matrix=_NONE)
-    with announced(Study(campaign=campaign, layout=layout, url=url), ends_on="SIGTERM") as feed:
+    with registered_run(
+        Study(campaign=campaign, layout=layout, url=url), ends_on="SIGTERM"
+    ) as feed:
         yield feed
 
 
@@ -58,8 +60,8 @@ def progress() -> Progress:
     return found
 
 
-def told(record: records.Record, **named: int) -> list[tuple[Notice, Seen]]:
-    found: list[tuple[Notice, Seen]] = []
+def told(record: records.Record, **named: int) -> list[tuple[Notice, FollowedProgress]]:
+    found: list[tuple[Notice, FollowedProgress]] = []
     for _ in follow(record, lambda notice, progress: found.append((notice, progress)), **named):  # type: ignore[arg-type]
         pass
     return found
@@ -100,7 +102,11 @@ def test_what_happened_keeps_the_count_of_its_moment(layout: Layout) -> None:
         feed(Notice(kind="cell_done", cell="b"), now)
         feed.ended(END)
     (record,) = records.runs_of(layout)
-    ended = {notice.cell: seen.ended for notice, seen in told(record) if notice.kind == "cell_done"}
+    ended = {
+        notice.cell: progress_of.ended
+        for notice, progress_of in told(record)
+        if notice.kind == "cell_done"
+    }
     assert ended == {"a": 2, "b": 3}
 
 
@@ -213,9 +219,11 @@ def test_two_that_begin_at_once_with_two_ledgers_do_not_both_go_on(layout: Layou
 
     for number in range(20):
         going.clear()
-        both = [threading.Thread(target=begin, args=(f"{name}{number}.db",)) for name in ("a", "b")]
-        for one in both:
+        combine = [
+            threading.Thread(target=begin, args=(f"{name}{number}.db",)) for name in ("a", "b")
+        ]
+        for one in combine:
             one.start()
-        for one in both:
+        for one in combine:
             one.join(60)
         assert len(going) < 2

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchfleet.domain.canonical import content_digest
 from benchfleet.environment import datasets_cache, hub_cache, offline
-from benchfleet.host_lock import held, lock_file
+from benchfleet.host_lock import lock_file, locked
 
 _SECRET = ("token", "use_auth_token")
 _WHICH = ("revision", "data_dir", "data_files")  # what may name other data of the same repository
@@ -98,7 +98,7 @@ def alone_on_this_host(data: RemoteData | None) -> Iterator[None]:
     if data is None:
         yield
         return
-    with held(lock_file(data.lock_name(os.environ), os.environ)):
+    with locked(lock_file(data.lock_name(os.environ), os.environ)):
         yield
 
 

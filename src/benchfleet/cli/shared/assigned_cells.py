@@ -15,8 +15,8 @@ from benchfleet.domain.plan import ASSIGNED, Plan, newest, plans
 from benchfleet.errors import BenchfleetError
 from benchfleet.study import Study
 
-FOLDER = Path("tasks")
-_LARGEST = 100_000_000  # bytes
+TASKS_FOLDER = Path("tasks")
+_MAX_FILE_BYTES = 100_000_000  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class Tasks:
     by: str  # what says so, as people call it
     forms: Mapping[str, str]  # for each cell as declared, the form in which it is run here
     plan: str = ""  # the name of the plan
-    known: frozenset[str] = frozenset()  # the plans that the ledger had by then
+    known_plans: frozenset[str] = frozenset()  # the plans that the ledger had by then
     machine: str = ""
     campaign: str = ""
 
@@ -40,23 +40,27 @@ def tasks_file(host: str) -> str:
     return f"{host}_tasks.json"
 
 
-def read_tasks(place: str, study: Study, *, stays: bool) -> Tasks:
+def read_tasks(file_name: str, study: Study, *, stays: bool) -> Tasks:
     """What this host is to run: by the file that is named, or else its own, here or in the
     campaign's folder; or by the ledger, where the plan there is newer or no file is here.
 
     Raises BenchfleetError where there is neither, where the file is another's, and for a host of
     which the plan knows nothing, unless it `stays` for another one.
     """
-    told = _plans(study)
-    plan, names = newest(told), frozenset(one.name for one in told)
-    name = FOLDER / tasks_file(study.host)
+    known_plans = _plans(study)
+    plan, names = newest(known_plans), frozenset(one.name for one in known_plans)
+    name = TASKS_FOLDER / tasks_file(study.host)
     folders = [Path(), *([study.campaign.folder] if study.campaign.folder else [])]
-    file = Path(place) if place else next((f / name for f in folders if (f / name).exists()), None)
+    file = (
+        Path(file_name)
+        if file_name
+        else next((f / name for f in folders if (f / name).exists()), None)
+    )
     if file is not None:
-        found = _read(file, study)
-        _check(found, study)
-        if plan is None or found.plan == plan.name or found.plan not in names:
-            return replace(found, known=names)
+        tasks = _read(file, study)
+        _check(tasks, study)
+        if plan is None or tasks.plan == plan.name or tasks.plan not in names:
+            return replace(tasks, known_plans=names)
     if plan is None:
         raise BenchfleetError(
             f"there is no {name}, and the ledger holds no plan; run `benchfleet assign` first, or "
@@ -69,42 +73,42 @@ def read_tasks(place: str, study: Study, *, stays: bool) -> Tasks:
             "`benchfleet probe` this machine and run `benchfleet assign` again (BENCHFLEET_HOST "
             "names it otherwise)"
         )
-    return _of(plan, study, names)
+    return _from_plan(plan, study, names)
 
 
-def newer(tasks: Tasks, study: Study) -> Tasks:
+def refreshed(tasks: Tasks, study: Study) -> Tasks:
     """What this host is to run by now: the same, or by a plan that was made since."""
-    told = _plans(study)
-    plan = newest(told)
-    if plan is None or plan.name in tasks.known:
+    known_plans = _plans(study)
+    plan = newest(known_plans)
+    if plan is None or plan.name in tasks.known_plans:
         return tasks
-    return _of(plan, study, frozenset(one.name for one in told))
+    return _from_plan(plan, study, frozenset(one.name for one in known_plans))
 
 
 def _plans(study: Study) -> list[Plan]:
     return study.query(lambda ledger: plans(ledger.events(kinds={ASSIGNED})), default=[])
 
 
-def _of(plan: Plan, study: Study, known: frozenset[str]) -> Tasks:
+def _from_plan(plan: Plan, study: Study, known_plans: frozenset[str]) -> Tasks:
     by, forms = f"the plan in {study.ledger_text}", plan.of(study.host)
-    return Tasks(by=by, forms=forms, plan=plan.name, known=known)
+    return Tasks(by=by, forms=forms, plan=plan.name, known_plans=known_plans)
 
 
 def _read(file: Path, study: Study) -> Tasks:
     """What a file says, of `benchfleet assign` or written by hand."""
     try:
-        if file.stat().st_size > _LARGEST:
+        if file.stat().st_size > _MAX_FILE_BYTES:
             raise ValueError("it is too large")
-        told = json.loads(file.read_text("utf-8"))
-        by_hand = "campaign" not in told
+        document = json.loads(file.read_text("utf-8"))
+        by_hand = "campaign" not in document
         return Tasks(
             by=str(display_path(file.absolute())),
-            forms=_named(told, study)
+            forms=_named(document, study)
             if by_hand
-            else {str(one["declared"]): str(one["cell"]) for one in told["tasks"]},
-            plan=str(told.get("plan", "")),
-            machine=str(told["machine"]),
-            campaign=study.campaign.name if by_hand else str(told["campaign"]),
+            else {str(one["declared"]): str(one["cell"]) for one in document["tasks"]},
+            plan=str(document.get("plan", "")),
+            machine=str(document["machine"]),
+            campaign=study.campaign.name if by_hand else str(document["campaign"]),
         )
     except OSError as error:
         raise BenchfleetError(f"{file} cannot be read: {error.strerror}") from None
@@ -114,20 +118,20 @@ def _read(file: Path, study: Study) -> Tasks:
         raise BenchfleetError(f"{file} holds no tasks for a machine: {error}") from None
 
 
-def _named(told: Mapping[str, Any], study: Study) -> dict[str, str]:
+def _named(document: Mapping[str, Any], study: Study) -> dict[str, str]:
     """The cells of the experiments that a file names by its own hand's words, in its phase."""
-    phase, cells = str(told.get("phase", "")), study.cells()
+    phase, cells = str(document.get("phase", "")), study.cells()
     mine = [cell for cell in cells if not phase or cell.phase in ("", phase)]
-    found = {}
-    for task in told["tasks"]:
+    forms = {}
+    for task in document["tasks"]:
         name = str(task["experiment"])
-        meant = [str(cell.fingerprint) for cell in mine if cell.workload.label == name]
-        if not meant:
-            there = ", ".join(dict.fromkeys(cell.workload.label for cell in mine)) or "none"
+        named_cells = [str(cell.fingerprint) for cell in mine if cell.workload.label == name]
+        if not named_cells:
+            experiments = ", ".join(dict.fromkeys(cell.workload.label for cell in mine)) or "none"
             of = f" of phase {phase!r}" if phase else ""
-            raise ValueError(f"no cell{of} is of the experiment {name!r}; there are {there}")
-        found.update({fingerprint: fingerprint for fingerprint in meant})
-    return found
+            raise ValueError(f"no cell{of} is of the experiment {name!r}; there are {experiments}")
+        forms.update({fingerprint: fingerprint for fingerprint in named_cells})
+    return forms
 
 
 def _check(tasks: Tasks, study: Study) -> None:
@@ -151,16 +155,16 @@ def assigned_cells(tasks: Tasks, study: Study) -> tuple[list[Cell], int]:
         if cell.fingerprint in tasks.forms
         for _, form in study.campaign.matrix.forms(cell)
     }
-    found = [by_name[name] for name in tasks.cells if name in by_name]
-    if len(found) == len(tasks.cells):
+    cells = [by_name[name] for name in tasks.cells if name in by_name]
+    if len(cells) == len(tasks.cells):
         study.record_forms(tasks.forms)
-    return found, len(tasks.cells) - len(found)
+    return cells, len(tasks.cells) - len(cells)
 
 
 def check_known(tasks: Tasks, study: Study) -> None:
     """Raises BenchfleetError where the campaign's file has not every cell that is given."""
-    if gone := assigned_cells(tasks, study)[1]:
-        cells = counted(gone, "cell")
+    if unknown_count := assigned_cells(tasks, study)[1]:
+        cells = counted(unknown_count, "cell")
         raise BenchfleetError(
             f"{tasks.by} names {cells} that {study.campaign.cli_name} does not have; run "
             "`benchfleet assign` again, with the same file on all machines"

@@ -1,4 +1,4 @@
-"""Making a plan over machines that are known by their reports, and telling it to all of them."""
+"""Plans over probed machines: make, record in the ledger, and write as task files."""
 
 from __future__ import annotations
 
@@ -28,44 +28,44 @@ FAILED = "machine_failed"  # the event; data: host, cells (fingerprints), by (wh
 
 
 def ledger_reports(ledger: Ledger) -> list[tuple[Any, str]]:
-    """The reports that a ledger keeps, each with where it is from."""
+    """The ledger's reports, each with its origin."""
     return [
         (event.data.get("report"), f"the report in event {event.seq} of the ledger")
         for event in ledger.events(kinds={PROBED})
     ]
 
 
-def new_reports(ledger: Ledger, told: Iterable[Any]) -> list[Any]:
-    """Those that are not there yet."""
-    known = [one for one, _ in ledger_reports(ledger)]
-    return [one for one in told if one not in known]
+def new_reports(ledger: Ledger, documents: Iterable[Any]) -> list[Any]:
+    """The documents that the ledger does not have."""
+    recorded = [one for one, _ in ledger_reports(ledger)]
+    return [one for one in documents if one not in recorded]
 
 
-def record_reports(ledger: Ledger, told: Iterable[Any]) -> None:
-    """Record the reports that are not there yet, so that others can plan again by them."""
-    for one in new_reports(ledger, told):
+def record_reports(ledger: Ledger, documents: Iterable[Any]) -> None:
+    """Record the new reports, so that other hosts can plan with them."""
+    for one in new_reports(ledger, documents):
         ledger.record(Event(kind=PROBED, data={"report": one}))
 
 
 def failed_machines(ledger: Ledger, since: Iterable[Any] = ()) -> set[str]:
-    """Those that somebody said failed, and of which there is no report `since`."""
-    found: set[str] = set()
+    """Machines that were marked as failed and have no newer report (`since`: unrecorded ones)."""
+    failed: set[str] = set()
     for event in ledger.events(kinds={PROBED, FAILED}):
         if event.kind == FAILED:
-            found.add(str(event.data["host"]))
+            failed.add(str(event.data["host"]))
         else:
-            found.discard(_host_of(event.data.get("report")))
-    return found.difference(map(_host_of, since))
+            failed.discard(_host_of(event.data.get("report")))
+    return failed.difference(map(_host_of, since))
 
 
-def _host_of(told: Any) -> str:
-    return str(told.get("hostname", "")) if isinstance(told, dict) else ""
+def _host_of(document: Any) -> str:
+    return str(document.get("hostname", "")) if isinstance(document, dict) else ""
 
 
 def known_machines(ledger: Ledger, *, without: Collection[str]) -> list[Capability]:
-    """The machines that the ledger has reports of, but for those."""
-    found = report.newest(ledger_reports(ledger))
-    return [machine for machine in found if machine.hostname not in without]
+    """The machines with a report in the ledger, except those of `without`."""
+    machines = report.newest(ledger_reports(ledger))
+    return [machine for machine in machines if machine.hostname not in without]
 
 
 def make_plan(
@@ -75,20 +75,20 @@ def make_plan(
     cells: Sequence[Cell],
     settings: Mapping[str, Any],
 ) -> tuple[Assignment, Mapping[str, Any]]:
-    """The plan for what is left of the cells, and what each machine is told of it."""
+    """The plan for the unfinished cells, and the tasks of each machine."""
     records: list[CellRecord] = []
     hosts: dict[str, str] = {}
-    told: list[Plan] = []
+    earlier_plans: list[Plan] = []
     if ledger is not None:
         records = list(ledger.cells())
         hosts = {str(one.record.fingerprint): one.host for one in holders(ledger, records)}
-        told = plans(ledger.events(kinds={ASSIGNED}))
+        earlier_plans = plans(ledger.events(kinds={ASSIGNED}))
     variants: Variants = settings.get("variants", "faster")
     assigner = Assigner(
         study.campaign,
         machines,
         records,
-        forms=forms(told),
+        forms=forms(earlier_plans),
         holders=hosts,
         bandwidth=settings.get("bandwidth", 0.0),
         variants=variants,
@@ -103,65 +103,64 @@ def make_plan(
 def record_plan(
     study: Study, ledger: Ledger, plan: Assignment, settings: Mapping[str, Any]
 ) -> Plan:
-    """Enroll what is planned, in the forms that are planned, and record the plan: workers that
-    see the ledger go by it from now on."""
+    """Enroll the planned cells and record the plan; workers of the ledger follow it from now on."""
     before = newest(all_before := plans(ledger.events(kinds={ASSIGNED})))
-    given = [*plan.running, *plan.cells]
-    kept = Plan(
+    assigned = [*plan.running, *plan.cells]
+    record = Plan(
         number=all_before[-1].number + 1 if all_before else 1,
         hosts={
-            host: [str(one.declared.fingerprint) for one in given if one.host == host]
+            host: [str(one.declared.fingerprint) for one in assigned if one.host == host]
             for host in plan.slots
         },
         forms={
             str(one.declared.fingerprint): str(one.cell.fingerprint)
-            for one in given
+            for one in assigned
             if len(study.campaign.matrix.forms(one.declared)) > 1
         },
         settings=settings,
     )
-    ledger.enroll([one.cell for one in given])
+    ledger.enroll([one.cell for one in assigned])
     study.record_campaign(ledger)
-    if before is None or (before.hosts, before.forms) != (kept.hosts, kept.forms):
-        ledger.record(kept.event())
+    if before is None or (before.hosts, before.forms) != (record.hosts, record.forms):
+        ledger.record(record.event())
     else:
-        kept = before
+        record = before
     _settle_forms(study, ledger, plan.cells)
-    return kept
+    return record
 
 
-def _settle_forms(study: Study, ledger: Ledger, given: Iterable[PlannedCell]) -> None:
-    """Of each cell the form that is planned waits, and no other one does."""
-    wanted: set[str] = set()
+def _settle_forms(study: Study, ledger: Ledger, assigned: Iterable[PlannedCell]) -> None:
+    """Make the planned variant of each cell pending, and cancel the other variants."""
+    planned: set[str] = set()
     others: set[str] = set()
-    for one in given:
+    for one in assigned:
         forms = [str(form.fingerprint) for _, form in study.campaign.matrix.forms(one.declared)]
         if len(forms) > 1:
-            wanted.add(str(one.cell.fingerprint))
+            planned.add(str(one.cell.fingerprint))
             others.update(forms)
-    others -= wanted
+    others -= planned
     if not others:
         return
-    why = {"why": "another form of it was planned"}
+    why = {"why": "another variant was planned"}
     for record in list(ledger.cells(fingerprints=others, states=["pending"])):
         ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint, data=why))
-    for record in list(ledger.cells(fingerprints=wanted, states=["cancelled"])):
+    for record in list(ledger.cells(fingerprints=planned, states=["cancelled"])):
         ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
 
 
 def tasks_by_host(
     study: Study, plan: Assignment, records: Iterable[CellRecord]
 ) -> dict[str, dict[str, Any]]:
-    """What each machine is told, by its name; a machine with nothing to do is told that."""
-    given = [*plan.running, *plan.cells]
-    named = with_paths([one.cell for one in given], list(records))
+    """The tasks of each machine, by its name; a machine without work has an empty list."""
+    assigned = [*plan.running, *plan.cells]
+    named = with_paths([one.cell for one in assigned], list(records))
     paths = {one.cell.fingerprint: one.path for one in named}
     phases = {phase.name: phase for phase in study.campaign.phases}
-    found = {}
+    tasks = {}
     for host in plan.slots:
-        mine = [one for one in given if one.host == host]
+        mine = [one for one in assigned if one.host == host]
         names = list(dict.fromkeys(one.cell.phase for one in mine if one.cell.phase))
-        found[host] = {
+        tasks[host] = {
             "machine": host,
             "phase": ", ".join(names),
             "campaign": study.campaign.name,
@@ -185,20 +184,21 @@ def tasks_by_host(
             ],
             "cells": [one.cell.fingerprint for one in mine],
         }
-    return found
+    return tasks
 
 
-def write_tasks(folder: Path, told: Mapping[str, Mapping[str, Any]], kept: Plan) -> dict[str, Path]:
-    """A file for each machine, each in place of an older one; those of machines that are not in
-    the plan any more are taken away."""
+def write_tasks(
+    folder: Path, tasks: Mapping[str, Mapping[str, Any]], record: Plan
+) -> dict[str, Path]:
+    """Write one file for each machine, and delete the files of machines that left the plan."""
     folder.mkdir(parents=True, exist_ok=True)
-    campaigns = {one["campaign"] for one in told.values()}
-    files = {host: folder / tasks_file(host) for host in told}
+    campaigns = {one["campaign"] for one in tasks.values()}
+    files = {host: folder / tasks_file(host) for host in tasks}
     for old in folder.glob(tasks_file("*")):
         if old not in files.values() and _campaign_of(old) in campaigns:
             old.unlink()
     for host, file in files.items():
-        whole = {**told[host], "plan": kept.name}
+        whole = {**tasks[host], "plan": record.name}
         write_atomically(file, json.dumps(whole, indent=2) + "\n")
     return files
 

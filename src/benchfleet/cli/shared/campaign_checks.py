@@ -14,8 +14,8 @@ from benchfleet import registry
 from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.fleet import on_all
-from benchfleet.cli.text.placement_text import placing
-from benchfleet.cli.verbs.hosts_check import Checked, check
+from benchfleet.cli.text.placement_text import placement_rules
+from benchfleet.cli.verbs.hosts_check import HostCheck, check
 from benchfleet.domain.cell import Cell, Model
 from benchfleet.domain.humanize import counted, sized
 from benchfleet.engines.openssh import connections
@@ -40,7 +40,7 @@ from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runs.registry import runs_of
 from benchfleet.study import Study
 
-_SHOWN = 3  # cells by name
+_MAX_LISTED_CELLS = 3  # cells by name
 _MODULES = {"llama_cpp": "llama-cpp-python"}  # packages that are called otherwise
 
 
@@ -51,11 +51,11 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     except CampaignError as error:
         for mistake in error.mistakes:
             where = f"line {mistake.line}, {mistake.key}" if mistake.line else mistake.key
-            found = f"{where}: {mistake.message}" if where else mistake.message
-            yield judged("campaign", found, f"mend it in {error.file}", problem=True)
+            message = f"{where}: {mistake.message}" if where else mistake.message
+            yield judged("campaign", message, f"fix it in {error.file}", problem=True)
         return
     except LedgerError as error:
-        yield judged("ledger", str(error), "name the one that tells of the campaign", problem=True)
+        yield judged("ledger", str(error), "name the ledger of the campaign", problem=True)
         return
     yield judged("campaign", f"{study.campaign.name}, {counted(len(cells), 'cell')}", "")
     yield from _plugins(cells)
@@ -68,7 +68,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     yield from _ledger(study)
     for run in runs_of(study.layout):
         if run.is_running:
-            yield judged("runs", f"one goes on: {run.shown}; another shares its work", "")
+            yield judged("runs", f"one is running: {run.label}; a second run shares its work", "")
     yield from _reports(arguments, study, cells)
     if arguments.machines is None:
         yield from _devices(arguments, study, cells)
@@ -79,34 +79,34 @@ def host_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     try:
         inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
     except CampaignError as error:
-        yield judged("machines", str(error), f"mend {arguments.machines}", problem=True)
+        yield judged("machines", str(error), f"fix {arguments.machines}", problem=True)
         return
     if not inventory.hosts:
         return
     try:
         with connections(known_hosts_of(arguments.machines)) as ssh:
-            found = on_all(inventory.hosts, lambda host: check(host, ssh))
+            host_results = on_all(inventory.hosts, lambda host: check(host, ssh))
     except BenchfleetError as error:
-        yield judged("hosts", str(error), "mend that first", problem=True)
+        yield judged("hosts", str(error), "fix that first", problem=True)
         return
-    for one in found:
+    for one in host_results:
         yield from _host(one, arguments.machines)
 
 
-def _host(one: Checked, machines: Path) -> Iterator[Check]:
+def _host(one: HostCheck, machines: Path) -> Iterator[Check]:
     what = f"host {one.host.name}"
     if one.trouble is not None:
         fix = f"benchfleet hosts check {machines} --hosts {one.host.name}"
         if one.trouble.stage == "benchfleet":
             fix = f"benchfleet hosts bootstrap {machines} --hosts {one.host.name}"
-        found = f"{one.trouble.stage}: {one.trouble.message}"
-        yield judged(what, found, fix, problem=True)
+        message = f"{one.trouble.stage}: {one.trouble.message}"
+        yield judged(what, message, fix, problem=True)
     elif one.facts is not None:
         gpus = f", {len(one.facts.gpus)} GPUs" if one.facts.gpus else ""
-        found = f"answers in {one.reached or 0:.1f} s, {one.facts.cores} cores{gpus}"
-        yield judged(what, f"{found}, benchfleet {one.facts.benchfleet}", "")
+        message = f"answers in {one.reached or 0:.1f} s, {one.facts.cores} cores{gpus}"
+        yield judged(what, f"{message}, benchfleet {one.facts.benchfleet}", "")
     for note in one.notes:
-        yield judged(what, note, "see to it, or leave it out with --hosts", warning=True)
+        yield judged(what, note, "fix it, or leave the host out with --hosts", warning=True)
 
 
 def _plugins(cells: Sequence[Cell]) -> Iterator[Check]:
@@ -117,9 +117,9 @@ def _plugins(cells: Sequence[Cell]) -> Iterator[Check]:
         *(("adapter", name) for name in adapters),
         *(("benchmark", name) for name in benchmarks),
     ]:
-        found = registry.load("models" if kind == "adapter" else "benchmarks", name)
-        needs = [_package(module) for module in found.requires]
-        yield judged(f"{kind} {name}", ", ".join(needs) or "needs nothing more", "")
+        plugin = registry.load("models" if kind == "adapter" else "benchmarks", name)
+        needs = [_package(module) for module in plugin.requires]
+        yield judged(f"{kind} {name}", ", ".join(needs) or "no extra packages needed", "")
 
 
 def _package(module: str) -> str:
@@ -134,21 +134,21 @@ def _models(models: Iterable[Model]) -> Iterator[Check]:
     for model in models:
         what = f"model {model.name}"
         if model.python and not os.access(os.path.expanduser(model.python), os.X_OK):
-            found = f"its interpreter {model.python} cannot be run"
-            yield judged(what, found, "make that environment, or mend 'python'", problem=True)
+            message = f"its interpreter {model.python} cannot be executed"
+            yield judged(what, message, "create that environment, or fix 'python'", problem=True)
         named = hub_name(model.source) if model.adapter == "transformers" else None
         if named is None:
             continue
         pinned = f"{named[0]}@{model.digest}"
         try:
-            yield judged(what, f"here, in {model_folder(pinned)}", "")
+            yield judged(what, f"cached in {model_folder(pinned)}", "")
         except ValueError as error:
             variable = offline(os.environ)
             if variable:
-                fix = f"fetch it where there is a network, or unset {variable}"
+                fix = f"download it on a machine with a network, or unset {variable}"
                 yield judged(what, f"{error}, and {variable} is set", fix, problem=True)
             else:
-                yield judged(what, f"{pinned} is not here yet, and is fetched when needed", "")
+                yield judged(what, f"{pinned} is not cached yet; it is downloaded when needed", "")
 
 
 def _store(study: Study) -> Iterator[Check]:
@@ -162,7 +162,7 @@ def _store(study: Study) -> Iterator[Check]:
                 store.fetch(["no/such/cell"], Path(empty))
             yield judged("place", f"{store.display_url} answers", "")
     except StoreUnreachable as error:
-        fix = "results wait here until it is; mend that, or name another under 'results'"
+        fix = "results stay in the upload queue; fix the store, or name another under 'results'"
         yield judged("place", str(error), fix, warning=True)
     except BenchfleetError as error:
         yield judged("place", str(error), "name another under 'results'", problem=True)
@@ -173,37 +173,37 @@ def _ledger(study: Study) -> Iterator[Check]:
     if scheme == "sqlite":
         folder = Path(os.path.abspath(rest)).parent
         if kind := network_file_system(folder, mount_table()):
-            found = f"{rest} would lie on a network file system ({kind})"
+            message = f"{rest} is on a network file system ({kind})"
             fix = "keep it on a local disk with --ledger sqlite:///…, or in PostgreSQL"
-            yield judged("ledger", found, fix, problem=True)
+            yield judged("ledger", message, fix, problem=True)
             return
     try:
         ledger = study.open_existing_ledger()
         if ledger is None:
-            yield judged("ledger", f"{study.ledger_text}, made by the first run", "")
+            yield judged("ledger", f"{study.ledger_text}, created by the first run", "")
             return
         with closing(ledger):
             running = sum(1 for _ in ledger.cells(states=["running"]))
     except (LedgerError, BenchfleetError) as error:
-        fix = "mend that; nothing is run without its ledger"
+        fix = "fix that; nothing runs without a ledger"
         yield judged("ledger", str(error), fix, problem=True)
         return
     yield judged("ledger", f"{study.ledger_text}, {counted(running, 'cell', 'are')} running", "")
 
 
 def _reports(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> Iterator[Check]:
-    """Machines that nobody probed, or that were probed under another name."""
+    """Machines without a report, or with a report under another name."""
     hosts = [""]
     try:
         if arguments.machines is not None:
             inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
             hosts = [host.name for host in inventory.hosts]
-        found = placing(study, here=study.host)
+        rules = placement_rules(study, host=study.host)
     except BenchfleetError:
-        return  # other checks tell of it
-    for one in (*found.notes, *found.unreported(cells, hosts)):
-        said, _, fix = one.partition(". ")
-        yield judged("reports", said, fix or "probe that machine again", warning=True)
+        return  # reported by another check
+    for one in (*rules.notes, *rules.unreported(cells, hosts)):
+        message, _, fix = one.partition(". ")
+        yield judged("reports", message, fix or "probe that machine again", warning=True)
 
 
 def _devices(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> Iterator[Check]:
@@ -213,22 +213,22 @@ def _devices(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
         pool = choose_pool(options.requested_devices(arguments, study.campaign))
     except DeviceError as error:
         missing = str(error)
-        fix = "name devices that are here: --gpus, --cpu-slots"
+        fix = "name devices of this machine: --gpus, --cpu-slots"
         yield judged("devices", missing, fix, problem=True)
     if pool is None:
         return
-    shown = ", ".join(device.label for device in pool.devices)
-    yield judged("devices", f"{counted(pool.slots, 'slot')} on {shown}", "")
+    labels = ", ".join(device.label for device in pool.devices)
+    yield judged("devices", f"{counted(pool.slots, 'slot')} on {labels}", "")
     plan = planned(cells, [], pool, ram=available_memory(), cores=cores())
     barred = [row for row in plan.rows if row.impossible]
-    for row in barred[:_SHOWN]:
-        fix = "run it with --machines or where there is such a device, or leave it out"
+    for row in barred[:_MAX_LISTED_CELLS]:
+        fix = "run it with --machines, on a host with such a device, or exclude it"
         yield judged(f"cell {row.path}", row.impossible, fix, problem=True)
-    if len(barred) > _SHOWN:
-        found = f"{len(barred) - _SHOWN} more cells cannot run here"
-        yield judged("cells", found, f"benchfleet plan {arguments.campaign}", problem=True)
+    if len(barred) > _MAX_LISTED_CELLS:
+        message = f"{len(barred) - _MAX_LISTED_CELLS} more cells cannot run here"
+        yield judged("cells", message, f"benchfleet plan {arguments.campaign}", problem=True)
     for warning in plan.fit.warnings if plan.fit else ():
         yield judged("memory", warning, f"benchfleet plan {arguments.campaign}", warning=True)
     largest = max((row.bytes_on_a_device or 0 for row in plan.rows), default=0)
     if largest:
-        yield judged("memory", f"the largest cell takes about {sized(largest)}", "")
+        yield judged("memory", f"the largest cell needs about {sized(largest)}", "")

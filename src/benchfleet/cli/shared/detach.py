@@ -1,4 +1,4 @@
-"""``--detach`` of ``run`` and ``work``: check as ever, then go on without the terminal."""
+"""``--detach`` of ``run`` and ``work``: check , then go on without the terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.fleet import machines
-from benchfleet.cli.shared.local_runs import words
+from benchfleet.cli.shared.local_runs import command_text
 from benchfleet.cli.shared.options import RequestedDevices
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
@@ -22,19 +22,19 @@ from benchfleet.runs import registry as records
 from benchfleet.runs.live_state import DETACHED
 from benchfleet.study import Study
 
-_LOOK = 0.02  # seconds between looks whether it has begun
-_PATIENCE = 60.0  # seconds in which it should have; large campaigns take long to enroll
-_OF_THIS_SHELL = {"--detach", "--another", "--json"}
+_POLL_INTERVAL_S = 0.02  # seconds between looks whether it has begun
+_START_TIMEOUT_S = 60.0  # seconds in which it should have; large campaigns take long to enroll
+_SHELL_ONLY_OPTIONS = {"--detach", "--another", "--json"}
 
 
 def detach(arguments: argparse.Namespace, study: Study, devices: RequestedDevices) -> int:
-    """Begin the run in a session of its own, and say how to find it again."""
-    machines(arguments, devices)  # what is wrong with them is told here
+    """Start the run in a new session, and print how to reach it."""
+    machines(arguments, devices)  # raises for wrong machines
     make_folder(study.layout.root)
     with records.one_at_a_time(study.layout):
         going = [run for run in records.runs_of(study.layout) if run.is_running]
         if going and not arguments.another:
-            raise BenchfleetError(_goes_on_already(arguments, study, going[0]))
+            raise BenchfleetError(_already_running(arguments, study, going[0]))
         log = records.new_file(study.layout).with_suffix(".log")
         process = _begin(arguments, log)
         try:
@@ -50,12 +50,12 @@ def detach(arguments: argparse.Namespace, study: Study, devices: RequestedDevice
     record = records.read(log.with_suffix(".json"))
     metrics = {"metrics": record.metrics} if record and record.metrics else {}
     if arguments.json:
-        told = {"campaign": study.campaign.name, "pid": process.pid, "log": str(log), **metrics}
-        print_json(told)
+        payload = {"campaign": study.campaign.name, "pid": process.pid, "log": str(log), **metrics}
+        print_json(payload)
         return 0
-    say(f"{study.campaign.name}: runs in the background (pid {process.pid})")
-    say(f"watch    {words(arguments, 'attach', study.layout.root)}")
-    say(f"stop     {words(arguments, 'stop', study.layout.root)}")
+    say(f"{study.campaign.name}: is running in the background (pid {process.pid})")
+    say(f"watch    {command_text(arguments, 'attach', study.layout.root)}")
+    say(f"stop     {command_text(arguments, 'stop', study.layout.root)}")
     for address in metrics.values():
         print(f"metrics  {address}")
     say(f"log      {display_path(log)}")
@@ -69,7 +69,7 @@ def own_command() -> list[str]:
 
 
 def _begin(arguments: argparse.Namespace, log: Path) -> subprocess.Popen[bytes]:
-    again = [word for word in arguments.words if word not in _OF_THIS_SHELL]
+    again = [word for word in arguments.words if word not in _SHELL_ONLY_OPTIONS]
     # Ignored, it stays so in what is started: a shell that closes takes nothing along.
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -87,22 +87,22 @@ def _begin(arguments: argparse.Namespace, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _until_it_runs(process: subprocess.Popen[bytes], log: Path) -> int | None:
-    """Wait until it has begun; its exit code, where it ended instead."""
-    until = time.monotonic() + _PATIENCE
+    """Wait until the run has started; return its exit code if it ended instead."""
+    until = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < until:
         if (code := process.poll()) is not None:
             return code if code >= 0 else 128 - code
         record = records.read(log.with_suffix(".json"))
         if record is not None and record.state:
             return None
-        time.sleep(_LOOK)
+        time.sleep(_POLL_INTERVAL_S)
     return None
 
 
-def _goes_on_already(arguments: argparse.Namespace, study: Study, run: records.Record) -> str:
+def _already_running(arguments: argparse.Namespace, study: Study, run: records.Record) -> str:
     more = f"{options.same_choice(arguments, 'run')} --detach --another"
     return (
-        f"a run of {study.campaign.name} goes on already ({run.shown}); nothing was started.\n"
-        f"watch it: {words(arguments, 'attach', study.layout.root)}\n"
-        f"one more beside it, which shares the work: {more}"
+        f"a run of {study.campaign.name} is already running ({run.label}); nothing was started.\n"
+        f"watch it: {command_text(arguments, 'attach', study.layout.root)}\n"
+        f"start a second one that shares the work: {more}"
     )

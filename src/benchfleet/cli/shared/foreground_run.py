@@ -15,7 +15,7 @@ from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.local_runs import command_of
 from benchfleet.cli.shared.options import RequestedDevices
 from benchfleet.cli.text.output import say
-from benchfleet.cli.text.run_summary import compared, conclude, show_counts, write_report
+from benchfleet.cli.text.run_summary import comparison_of, conclude, show_counts, write_report
 from benchfleet.cli.text.watch import watch
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway, LedgerError, LedgerTooNew
@@ -24,7 +24,7 @@ from benchfleet.metrics.collect import Collector
 from benchfleet.runner.events import EventQueue, Interrupted
 from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.worker_options import WorkerOptions
-from benchfleet.runs.live_state import announced, both
+from benchfleet.runs.live_state import combine, registered_run
 from benchfleet.study import Study
 from benchfleet.summary import summarised, write_host_summary, write_summary
 from benchfleet.wiring import run_cells
@@ -55,35 +55,35 @@ def _run(
     stream = sys.stderr if arguments.json else sys.stdout
     metrics = collector.address if collector else ""
     with (
-        _answering_signals(inbox, serving),
-        announced(
+        _handle_signals(inbox, serving),
+        registered_run(
             study, ends_on="SIGTERM", command=command_of(arguments, study), metrics=metrics
         ) as feed,
     ):
         with watch(study.campaign.name, stream, as_json=arguments.log_json) as observer:
-            told = both(observer, feed)
+            combined = combine(observer, feed)
             if collector is not None:
-                told = both(told, collector)
+                combined = combine(combined, collector)
             end = run_cells(
                 study,
                 cells,
                 fleet,
                 inbox=inbox,
-                observer=told,
+                observer=combined,
                 options=worker_options,
                 serving=serving,
             )
             serving.clear()
         try:
             _write_files(study, arguments, end)
-        except (LedgerAway, LedgerTooNew) as error:  # of which more is said in the end
-            why, then = "its ledger is away", "once it answers"
+        except (LedgerAway, LedgerTooNew) as error:  # reported again at the end
+            why, then = "the ledger does not answer", "once it answers"
             if isinstance(error, LedgerTooNew):
-                why = "a newer benchfleet brought its ledger up to date"
+                why = "a newer benchfleet upgraded the ledger"
                 then = "upgrade benchfleet, and"
             again = options.same_choice(arguments, "run")
-            told_ = f"{why}: no summary, no report; {then} go on with: {again}"
-            say(f"benchfleet: {told_}", to=sys.stderr)
+            message = f"{why}: no summary and no report written; {then} continue with: {again}"
+            say(f"benchfleet: {message}", to=sys.stderr)
         except (OSError, LedgerError) as error:
             print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
         feed.ended(end)
@@ -101,32 +101,32 @@ def _metered(arguments: argparse.Namespace, study: Study) -> Iterator[Collector 
     if port is None and file is None:
         yield None
         return
-    from benchfleet.metrics.serve import served
+    from benchfleet.metrics.serve import serve_metrics
 
-    with served(study.campaign.name, port=port, file=file) as collector:
+    with serve_metrics(study.campaign.name, port=port, file=file) as collector:
         yield collector
 
 
 def _write_files(study: Study, arguments: argparse.Namespace, end: RunEnd) -> None:
-    """Summary and report speak of the whole campaign, whatever part of it was run; a trial over
-    a few samples is no part of it."""
+    """Write summary and report of the whole campaign, whatever part ran. A trial with --limit is
+    not part of it."""
     if arguments.limit is not None or (not end.ran and study.is_summary_current()):
         return
-    told = study.mark_reported()
+    combined = study.mark_reported()
     if arguments.verb == "work":
         write_host_summary(study, end)
     cells = study.cells()
     records = study.records(cells)
-    write_report(study, compared(study, cells, records))
-    write_summary(study, {**summarised(study, cells, records, end), "told": told})
+    write_report(study, comparison_of(study, cells, records))
+    write_summary(study, {**summarised(study, cells, records, end), "told": combined})
 
 
 @contextlib.contextmanager
-def _answering_signals(inbox: EventQueue, serving: threading.Event) -> Iterator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal reach the runner; where one is ignored (nohup) it
-    stays so. Where it is not `serving`, nothing runs: who waits for a ledger's server gives up."""
+def _handle_signals(inbox: EventQueue, serving: threading.Event) -> Iterator[None]:
+    """Send Ctrl-C, SIGTERM and a closed terminal to the runner; an ignored signal (nohup) stays
+    ignored. Without `serving` nothing runs, and waiting for a ledger's server ends."""
 
-    def heard(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         git_process.interrupt()
         inbox.post(Interrupted(signal=signal.Signals(number).name))
         if not serving.is_set():
@@ -137,7 +137,7 @@ def _answering_signals(inbox: EventQueue, serving: threading.Event) -> Iterator[
     before = {}
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            before[number] = signal.signal(number, heard)
+            before[number] = signal.signal(number, on_signal)
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from benchfleet.machines.wheel import interpreter_of, running_wheel
 _NOTE = """\
 <…> stands for what differs from time to time. A slot is a Python process that starts itself again,
 bound to its devices (python -c …), once more for --trial-gpus, and with the interpreter that a
-model names under 'python'. To tell of itself a host starts `uname -p`, and to measure itself
+model names under 'python'. To read its facts a host starts `uname -p`; to measure itself,
 `python -m benchfleet.machines.probe.compute`. What bootstrap does with --extra or --wheels:
 benchfleet hosts bootstrap {machines} --extra hf --dry-run"""
 
@@ -30,12 +30,12 @@ benchfleet hosts bootstrap {machines} --extra hf --dry-run"""
 def show(arguments: argparse.Namespace) -> int:
     """Print the commands of each host of the inventory."""
     if arguments.machines is None:
-        raise wrong_option("--commands", "needs the hosts that are meant: --machines machines.yaml")
+        raise wrong_option("--commands", "needs hosts: --machines machines.yaml")
     hosts = chosen(arguments)
     started = list(_started_by_cells(arguments)) if arguments.campaign else []
     if arguments.json:
-        told = {host.name: [vars(one) for one in commands_on(host)] for host in hosts}
-        print_json({"hosts": told, "cells": started})
+        by_host = {host.name: [vars(one) for one in commands_on(host)] for host in hosts}
+        print_json({"hosts": by_host, "cells": started})
         return 0
     for host in hosts:
         say(f"{host.name} ({destination(host)})")
@@ -44,7 +44,7 @@ def show(arguments: argparse.Namespace) -> int:
             for line in quoted(one.words).splitlines():
                 say(f"  {line}")
     if started:
-        print("what cells of this campaign start themselves, inside a slot")
+        print("programs that cells of this campaign start inside a slot")
         for line in started:
             say(f"  {line}")
     print(_NOTE.format(machines=printable(str(arguments.machines))))
@@ -54,26 +54,26 @@ def show(arguments: argparse.Namespace) -> int:
 def commands_on(host: Host) -> Iterator[Command]:
     """Those of ``hosts check``, ``hosts bootstrap``, ``probe`` and of runs."""
     python = interpreter_of(host)
-    yield Command(title="see whether it answers", words=REACH)
-    yield Command(title="have it tell of itself", words=(python, "-c", ASK, host.folder))
+    yield Command(title="check the connection", words=REACH)
+    yield Command(title="read its facts", words=(python, "-c", ASK, host.folder))
     if not host.python:
-        wanted = EnvironmentSpec(wheel=running_wheel(), constraints=constraints())
-        plan = Plan(host, wanted, python="<python>", token="<digits>")  # noqa: S106
+        installation = EnvironmentSpec(wheel=running_wheel(), constraints=constraints())
+        plan = Plan(host, installation, python="<python>", token="<digits>")  # noqa: S106
         for step in plan.rehearsed():
             yield Command(title=f"bootstrap: {step.title}", words=step.words)
     yield from commands(host, python)
 
 
 def _started_by_cells(arguments: argparse.Namespace) -> Iterator[str]:
-    """What the campaign's cells start by its own word."""
+    """The programs that the campaign declares for its cells."""
     _, cells = options.opened(arguments)
-    told = {}
+    programs = {}
     for cell in cells:
         params, name = cell.workload.params, cell.workload.name
         if argv := params.get("argv"):
-            told[name] = shlex.join(map(str, argv))
+            programs[name] = shlex.join(map(str, argv))
         elif call := params.get("call"):
-            told[name] = f"python {call}"
+            programs[name] = f"python {call}"
         if cell.model.python:
-            told[f"model {cell.model.name}"] = f"{cell.model.python} as its slots' interpreter"
-    yield from (f"{name}: {what}" for name, what in told.items())
+            programs[f"model {cell.model.name}"] = f"{cell.model.python} as its slots' interpreter"
+    yield from (f"{name}: {what}" for name, what in programs.items())

@@ -1,4 +1,4 @@
-"""Holders of cells as text, and taking cells from them."""
+"""Lease holders as text, and releasing their leases."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from benchfleet.ledger.lease_holders import Holder
 from benchfleet.study import Study
 
 
-def shown(one: Holder) -> str:
+def holder_text(one: Holder) -> str:
     """``runner 8f3a on lab2, since 14:02, lease good for 40 s``"""
     on = f" on {one.host}" if one.host else ""
     since = f", since {moment(one.since)}" if one.since else ""
-    left = one.record.expires_in or 0.0
-    lease = f"good for {duration(left)}" if left > 0 else f"ran out {duration(-left)} ago"
+    remaining_s = one.record.expires_in or 0.0
+    lease = f"good for {duration(remaining_s)}"
+    if remaining_s <= 0:
+        lease = f"expired {duration(-remaining_s)} ago"
     return f"runner {one.record.runner[:8]}{on}{since}, lease {lease}"
 
 
@@ -32,47 +34,47 @@ def ledger_of(study: Study) -> Ledger:
     return ledger
 
 
-def tell(
-    arguments: argparse.Namespace, study: Study, key: str, given: Sequence[Holder], none: str
+def print_pending(
+    arguments: argparse.Namespace, study: Study, key: str, holders: Sequence[Holder], none: str
 ) -> None:
-    """Print the cells that are pending again, under `key` of the JSON; `none` where none is."""
+    """Print the cells that are pending again, as `key` in JSON; `none` is the text for no cell."""
     if arguments.json:
-        told = {"campaign": study.campaign.name, key: [one.to_dict() for one in given]}
-        print_json(told)
+        payload = {"campaign": study.campaign.name, key: [one.to_dict() for one in holders]}
+        print_json(payload)
         return
-    for one in given:
-        say(f"  pending again  {one.record.path}  (was held by {shown(one)})")
-    if not given:
+    for one in holders:
+        say(f"  pending again  {one.record.path}  (was held by {holder_text(one)})")
+    if not holders:
         say(none)
 
 
-def choose(arguments: argparse.Namespace, found: Sequence[Holder]) -> list[Holder]:
-    """Those that --host, --runner and --cell name; all of them where none is said."""
+def choose(arguments: argparse.Namespace, holders: Sequence[Holder]) -> list[Holder]:
+    """The holders that --host, --runner and --cell select; all without these options."""
     return [
         one
-        for one in found
+        for one in holders
         if (not arguments.host or one.host in arguments.host)
         and (not arguments.runner or one.record.runner.startswith(tuple(arguments.runner)))
-        and selection.named(arguments, one.record)
+        and selection.matches_name(arguments, one.record)
     ]
 
 
-def released(ledger: Ledger, meant: Sequence[Holder], reason: str) -> list[Holder]:
-    """Give the cells back, no try used up; those that were held still. Their tokens grow, so that
-    whoever held them can finish nothing any more."""
-    if not meant:
+def release(ledger: Ledger, holders: Sequence[Holder], reason: str) -> list[Holder]:
+    """Release the leases without using up a try, and return those that were still held. Their
+    tokens grow, so a former holder can finish nothing."""
+    if not holders:
         return []
-    ledger.release([one.lease for one in meant], reason)
-    among = {str(one.record.fingerprint) for one in meant}
+    ledger.release([one.lease for one in holders], reason)
+    among = {str(one.record.fingerprint) for one in holders}
     now = {record.fingerprint: record for record in ledger.cells(fingerprints=among)}
-    return [one for one in meant if now[one.record.fingerprint].token != one.record.token]
+    return [one for one in holders if now[one.record.fingerprint].token != one.record.token]
 
 
-def agreed(arguments: argparse.Namespace, meant: Sequence[Holder], what: str) -> bool:
-    """Whether whoever asks is sure. Raises BenchfleetError where nobody can be asked."""
-    if arguments.yes or not meant:
+def confirmed(arguments: argparse.Namespace, holders: Sequence[Holder], what: str) -> bool:
+    """Ask the user to confirm. Raises BenchfleetError without --yes or a terminal."""
+    if arguments.yes or not holders:
         return True
-    lines = "\n".join(f"  {one.record.path}  ({shown(one)})" for one in meant)
-    cells = counted(len(meant), "cell")
+    lines = "\n".join(f"  {one.record.path}  ({holder_text(one)})" for one in holders)
+    cells = counted(len(holders), "cell")
     otherwise = f"this would {what} {cells}; say --yes\n{lines}"
     return confirm(f"{lines}\n{what} {cells}?", otherwise=otherwise)

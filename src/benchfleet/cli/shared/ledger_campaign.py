@@ -32,13 +32,19 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     scheme, rest = split_url(url)
     kind = registry.load("ledgers", scheme)
     names = kind.campaigns(Path(rest) if scheme == "sqlite" else url)
-    shown = rest if scheme == "sqlite" else display_url(url)
+    address_text = rest if scheme == "sqlite" else display_url(url)
     if not names:
-        raise LedgerAbsent(f"{shown} has no ledger of a campaign; run or init one there first")
+        raise LedgerAbsent(
+            f"{address_text} has no ledger of a campaign; run or init one there first"
+        )
     if name and name not in names:
-        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r}; {hint(name, names)}")
+        raise LedgerAbsent(
+            f"{address_text} has no ledger of campaign {name!r}; {hint(name, names)}"
+        )
     if not name and len(names) > 1:
-        raise LedgerAbsent(f"{shown} has several; say --campaign with one of {', '.join(names)}")
+        raise LedgerAbsent(
+            f"{address_text} has several; say --campaign with one of {', '.join(names)}"
+        )
     name = name or names[0]
     campaign = Campaign(
         name=name,
@@ -48,21 +54,23 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     )
     ledger = open_study(campaign, ledger=url).open_existing_ledger()
     if ledger is None:
-        raise LedgerAbsent(f"{shown} has no ledger of campaign {name!r} any more")
+        raise LedgerAbsent(f"{address_text} has no ledger of campaign {name!r} any more")
     with closing(ledger):
-        told = newest_record(ledger.events(kinds={CAMPAIGN_RECORDED})) or CampaignRecord(name=name)
-    placement = told.placement or campaign.placement
+        record = newest_record(ledger.events(kinds={CAMPAIGN_RECORDED})) or CampaignRecord(
+            name=name
+        )
+    placement = record.placement or campaign.placement
     eligibility = campaign.eligibility
-    if told.rules is not None:
-        eligibility = Eligibility(rules=told.rules, tiers=())
+    if record.rules is not None:
+        eligibility = Eligibility(rules=record.rules, tiers=())
     return replace(
         campaign,
         placement=placement,
-        store_url=told.results,
-        phases=told.phases,
-        runners=told.runners,
+        store_url=record.results,
+        phases=record.phases,
+        runners=record.runners,
         eligibility=eligibility,
-        variants=told.variants,
+        variants=record.variants,
     )
 
 

@@ -29,9 +29,9 @@ def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
         metavar="CAMPAIGN",
         type=Path,
         nargs="?",
-        help="the campaign file, or a folder of results; without it, whatever you run here",
+        help="the campaign file, or a folder of results; without it, your runs on this machine",
     )
-    parser.add_argument("--results", metavar="DIR", type=Path, help="its results are kept here")
+    parser.add_argument("--results", metavar="DIR", type=Path, help="its results folder")
     parser.add_argument(
         "--pid", metavar="N", type=option_types.count, help="the run of this process"
     )
@@ -41,21 +41,21 @@ def runs(arguments: argparse.Namespace) -> list[Record]:
     """The runs that are meant, the latest first: those that go on on this machine, and those that
     a campaign's folder tells of. Raises CampaignError."""
     if arguments.campaign is None and arguments.results is None:
-        found = active_runs()
+        records = active_runs()
     else:
-        found = runs_of(_layout(arguments))
-    return [run for run in found if arguments.pid in (None, run.process.pid)]
+        records = runs_of(_layout(arguments))
+    return [run for run in records if arguments.pid in (None, run.process.pid)]
 
 
-def nothing_runs(arguments: argparse.Namespace, found: Sequence[Record]) -> str:
+def nothing_runs(arguments: argparse.Namespace, records: Sequence[Record]) -> str:
     """That none of these goes on here, and where one may."""
     what = f"of {arguments.campaign}" if arguments.campaign else "of yours"
-    elsewhere = {run.process.host for run in found if not run.end and run.process.lives() is None}
-    on = f"; one may, on {', '.join(sorted(elsewhere))}" if elsewhere else ""
-    return f"no run {what} goes on on this machine{on}"
+    elsewhere = {run.process.host for run in records if not run.end and run.process.lives() is None}
+    on = f"; one may be, on {', '.join(sorted(elsewhere))}" if elsewhere else ""
+    return f"no run {what} is active on this machine{on}"
 
 
-def called(record: Record, arguments: argparse.Namespace) -> argparse.Namespace | None:
+def command_arguments(record: Record, arguments: argparse.Namespace) -> argparse.Namespace | None:
     """The options of the run's command line, as they are to be written from here; None where it
     was no command but a call of the library."""
     if not record.command:
@@ -85,7 +85,7 @@ def command_of(arguments: argparse.Namespace, study: Study) -> Mapping[str, Any]
     }
 
 
-def words(arguments: argparse.Namespace, verb: str, folder: Path | None = None) -> str:
+def command_text(arguments: argparse.Namespace, verb: str, folder: Path | None = None) -> str:
     """The command of `attach` or `stop` on the same campaign, to be copied; without its file it is
     named by the folder of its results."""
     about = argparse.Namespace(campaign=arguments.campaign, results=arguments.results, ledger="")
@@ -99,18 +99,18 @@ def _layout(arguments: argparse.Namespace) -> Layout:
         return Layout(arguments.results.absolute())
     if arguments.campaign.is_dir():
         return Layout(arguments.campaign.absolute())
-    found = load_campaign(arguments.campaign).with_results(arguments.results)
-    return Layout(found.results)
+    campaign = load_campaign(arguments.campaign).with_results(arguments.results)
+    return Layout(campaign.results)
 
 
-def the_one(arguments: argparse.Namespace, found: Sequence[Record]) -> Record:
-    """The one run to look at: of several that go on it must be said which; where none does, the
-    last one that ended here."""
-    going = [run for run in found if run.is_running]
+def single_run(arguments: argparse.Namespace, records: Sequence[Record]) -> Record:
+    """The one run to show: the only active one, else the last that ended. Raises BenchfleetError
+    where several are active."""
+    going = [run for run in records if run.is_running]
     if len(going) > 1:
-        lines = [f"  --pid {run.process.pid:<8} {run.campaign}, {run.shown}" for run in going]
-        raise BenchfleetError("\n".join(["several runs go on; say which:", *lines]))
-    ended = [run for run in found if run.process.lives() is not None]
+        lines = [f"  --pid {run.process.pid:<8} {run.campaign}, {run.label}" for run in going]
+        raise BenchfleetError("\n".join(["several runs are active; choose one:", *lines]))
+    ended = [run for run in records if run.process.lives() is not None]
     if not ended:
-        raise BenchfleetError(nothing_runs(arguments, found))
+        raise BenchfleetError(nothing_runs(arguments, records))
     return going[0] if going else ended[0]

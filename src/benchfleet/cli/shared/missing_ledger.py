@@ -1,4 +1,4 @@
-"""What is said where a campaign has no ledger yet at the place that was named."""
+"""The message for a campaign that has no ledger at the given address."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from benchfleet.study import Study
 
 
 def message(study: Study) -> str:
-    """That there is none, and where else it may be."""
+    """Say that there is no ledger, and which options may name it."""
     return (
-        f"{study.ledger_text} has no ledger of {study.campaign.name!r}: nothing was run there "
-        "yet; was it elsewhere, name that ledger by --ledger, or its results by --results"
+        f"{study.ledger_text} has no ledger of {study.campaign.name!r}: nothing has run there; "
+        "if it ran elsewhere, name that ledger with --ledger, or its results with --results"
     )
 
 
 def warn(arguments: argparse.Namespace, study: Study) -> None:
-    """Say so aside from what is shown, where a place was named: another may have been meant."""
+    """Print the message to stderr if an option named the ledger or the results folder."""
     if arguments.ledger or arguments.results is not None:
         say(f"note: {message(study)}", to=sys.stderr, flush=True)
 
@@ -29,7 +29,7 @@ def warn(arguments: argparse.Namespace, study: Study) -> None:
 def records_of(
     arguments: argparse.Namespace, study: Study, cells: Iterable[Cell]
 ) -> list[CellRecord]:
-    """The cells as the ledger has them; of one that is not there it is said, and there are none."""
+    """The cells' records; without a ledger there are none, and a warning is printed."""
     records = study.records(cells)
     if not records and not study.has_ledger():
         warn(arguments, study)

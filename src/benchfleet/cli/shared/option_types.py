@@ -17,16 +17,16 @@ def count(text: str) -> int:
     return number
 
 
-def number(most: float, wanted: str) -> Callable[[str], float]:
+def number(most: float, expected: str) -> Callable[[str], float]:
     """A number above 0 and up to `most`; what it is, and what to write instead of another."""
 
     def read(text: str) -> float:
         try:
-            found = float(text)
+            value = float(text)
         except ValueError:
-            found = 0.0
-        if not 0 < found <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no {wanted}")
-        return found
+            value = 0.0
+        if not 0 < value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no {expected}")
+        return value
 
     return read

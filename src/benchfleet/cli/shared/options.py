@@ -36,7 +36,7 @@ def optional_campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
         metavar="CAMPAIGN",
         type=Path,
         nargs="?",
-        help="the campaign file; without it, --ledger tells what is in the campaign",
+        help="the campaign file; without it, the campaign is read from --ledger",
     )
     where(parser)
     parser.add_argument(
@@ -67,11 +67,15 @@ def choice(parser: argparse.ArgumentParser) -> None:
         metavar="AXIS=NAME,…",
         action="append",
         default=[],
-        help="only these, by axis (models, configs, benchmarks, subsets, repeats, phases); "
+        help="only these cells, by axis (models, configs, benchmarks, subsets, repeats, phases); "
         "globs work, ! negates",
     )
     parser.add_argument(
-        "--exclude", metavar="AXIS=NAME,…", action="append", default=[], help="leave these out"
+        "--exclude",
+        metavar="AXIS=NAME,…",
+        action="append",
+        default=[],
+        help="leave these cells out",
     )
     parser.add_argument(
         "--limit", metavar="N", type=count, help="the first N samples only, as cells of their own"
@@ -85,7 +89,7 @@ def devices(parser: argparse.ArgumentParser) -> None:
         "--cpu-slots",
         metavar="N|auto",
         type=_slots,
-        help="run on N slots of the CPU; auto: as many as memory and cores allow",
+        help="run on N CPU slots; auto: as many as memory and cores allow",
     )
     parser.add_argument(
         "--slots-per-gpu",
@@ -105,12 +109,12 @@ def devices(parser: argparse.ArgumentParser) -> None:
 def detaching(parser: argparse.ArgumentParser) -> None:
     """Whether a run goes on without its terminal."""
     parser.add_argument(
-        "--detach", action="store_true", help="go on in the background; see attach and stop"
+        "--detach", action="store_true", help="continue in the background; see attach and stop"
     )
     parser.add_argument(
         "--another",
         action="store_true",
-        help="with --detach: also where a run goes on already; they share what is to be done",
+        help="with --detach: also while another run is active; they share the cells",
     )
 
 
@@ -129,19 +133,21 @@ def gpu_checks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--share-gpus",
         action="store_true",
-        help="use the GPUs named by --gpus, or in the inventory, beside other people's processes",
+        help="use the GPUs of --gpus or the inventory although other processes use them",
     )
     parser.add_argument(
-        "--trial-gpus", action="store_true", help="compute something on each GPU before it is used"
+        "--trial-gpus",
+        action="store_true",
+        help="run a short computation on each GPU before it is used",
     )
     parser.add_argument(
         "--trial-load",
         action="store_true",
-        help="load a model of the campaign on each device and ask it once before any cell is begun",
+        help="load a model of the campaign on each device and query it once before any cell starts",
     )
 
 
-RequestedDevices = Machine  # None in it: nothing was said
+RequestedDevices = Machine  # None: not given
 
 
 def machines(parser: argparse.ArgumentParser) -> None:
@@ -163,26 +169,28 @@ def hosts(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def requested_devices(arguments: argparse.Namespace, found: Campaign) -> RequestedDevices:
+def requested_devices(arguments: argparse.Namespace, campaign: Campaign) -> RequestedDevices:
     """GPUs, CPU slots and slots in all: the command line's over the campaign's."""
-    asked = found.machine
-    given = (arguments.gpus, arguments.cpu_slots)
-    if None not in given:
-        message = "a run takes GPUs or slots of the CPU, not both; leave one of the two out"
+    declared = campaign.machine
+    requested = (arguments.gpus, arguments.cpu_slots)
+    if None not in requested:
+        message = "exclude each other; a run uses GPUs or CPU slots"
         raise wrong_option("--gpus --cpu-slots", message)
-    origin = f"{found.cli_name}, {asked.gpus_origin}" if given == (None, None) else ""
-    gpus, cpu_slots = given if given != (None, None) else (asked.gpus, asked.cpu_slots)
+    origin = f"{campaign.cli_name}, {declared.gpus_origin}" if requested == (None, None) else ""
+    gpus, cpu_slots = (
+        requested if requested != (None, None) else (declared.gpus, declared.cpu_slots)
+    )
     per_gpu = arguments.slots_per_gpu
     if per_gpu is not None and cpu_slots is not None:
-        message = "a run on slots of the CPU has no GPU; leave one of the two out"
+        message = "needs GPUs, but the run uses CPU slots; drop one of the two"
         raise wrong_option("--slots-per-gpu", message)
     return Machine(
         gpus=gpus,
         gpus_origin=origin,
         cpu_slots=cpu_slots,
-        max_concurrent_runs=arguments.max_concurrent_runs or asked.max_concurrent_runs,
-        slots_per_gpu=asked.slots_per_gpu if per_gpu is None else per_gpu,
-        price=asked.price,
+        max_concurrent_runs=arguments.max_concurrent_runs or declared.max_concurrent_runs,
+        slots_per_gpu=declared.slots_per_gpu if per_gpu is None else per_gpu,
+        price=declared.price,
     )
 
 
@@ -192,7 +200,7 @@ def _ids(text: str) -> tuple[int, ...]:
     except ValueError:
         ids = (-1,)
     if min(ids) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of GPU ids; write 0,1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of GPU ids: use 0,1")
     return ids
 
 
@@ -238,17 +246,17 @@ def _same_campaign(arguments: argparse.Namespace) -> Iterator[str]:
 def _repeated(arguments: argparse.Namespace, *names: str) -> Iterator[str]:
     """The options of these names, as they were given."""
     for name in names:
-        given = getattr(arguments, name, None)
+        value = getattr(arguments, name, None)
         option = f"--{name.replace('_', '-')}"
-        if given is True or (name == "assigned" and given == ""):
+        if value is True or (name == "assigned" and value == ""):
             yield option
-        elif name == "gpus" and given:
-            yield from (option, ",".join(map(str, given)))
-        elif isinstance(given, (list, tuple)):
-            for one in given:
+        elif name == "gpus" and value:
+            yield from (option, ",".join(map(str, value)))
+        elif isinstance(value, (list, tuple)):
+            for one in value:
                 yield from (option, str(one))
-        elif given is not None and given is not False and given != "":
-            yield from (option, "auto" if given == AUTO else str(given))
+        elif value is not None and value is not False and value != "":
+            yield from (option, "auto" if value == AUTO else str(value))
 
 
 def _slots(text: str) -> int:
@@ -264,21 +272,21 @@ def opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
     """The campaign as the options change it, and its chosen cells."""
     if arguments.campaign is None:
         if not arguments.ledger:
-            message = "is not named; give its file, or the --ledger that tells of it"
+            message = "is missing; give its file, or --ledger"
             raise wrong_option("CAMPAIGN", message)
-        found = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
+        campaign = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
     else:
-        found = load_campaign(arguments.campaign).with_results(arguments.results)
+        campaign = load_campaign(arguments.campaign).with_results(arguments.results)
         if named := getattr(arguments, "named", ""):
-            message = f"is for a campaign without its file; leave it out beside {found.file}"
+            message = f"is for campaigns without a file; drop it, since {campaign.file} is given"
             raise wrong_option(f"--campaign {named}", message)
     cells = choose_cells(
-        open_study(found, ledger=arguments.ledger).cells(),
+        open_study(campaign, ledger=arguments.ledger).cells(),
         only=getattr(arguments, "only", ()),
         exclude=getattr(arguments, "exclude", ()),
         limit=getattr(arguments, "limit", None),
     )
     if (policy := getattr(arguments, "placement", None)) is not None:
         registry.load("policies", policy)
-        found = replace(found, placement=policy)
-    return open_study(found, ledger=arguments.ledger), cells
+        campaign = replace(campaign, placement=policy)
+    return open_study(campaign, ledger=arguments.ledger), cells

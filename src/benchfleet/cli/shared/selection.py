@@ -1,4 +1,4 @@
-"""The cells that a verb is to care for, chosen by axis, by failure and by name."""
+"""Selection of cells by axis, failure and name."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
         action="append",
         default=[],
         metavar="KIND",
-        help=f"only cells that failed of this: {', '.join(KINDS)}; may be said again",
+        help=f"only cells with this failure; repeatable: {', '.join(KINDS)}",
     )
     parser.add_argument(
         "--cell",
         action="append",
         default=[],
         metavar="GLOB",
-        help="only cells whose path or id matches, such as 'tiny/*/recall_512*'; may be said again",
+        help="only cells whose path or id matches, such as 'tiny/*/recall_512*'; repeatable",
     )
 
 
@@ -39,15 +39,17 @@ def check(arguments: argparse.Namespace, study: Study, records: Iterable[CellRec
     """Raises CampaignError for a glob that no cell has, with the near names."""
     if not arguments.cell:
         return
-    known = dict.fromkeys(
+    known_names = dict.fromkeys(
         [*(cell.id for cell in study.cells()), *(record.path for record in records)]
     )
     mistakes = []
     for glob in arguments.cell:
-        if not fnmatch.filter(known, glob):
-            near = get_close_matches(glob, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "see them all: benchfleet plan --cells"
-            message = f"no cell has such a path or id; {hint}"
+        if not fnmatch.filter(known_names, glob):
+            near = get_close_matches(glob, known_names, n=1)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else "list all cells: benchfleet plan --cells"
+            )
+            message = f"matches no cell by path or id; {hint}"
             mistakes.append(Mistake(key=f"--cell {glob}", message=message))
     if mistakes:
         raise CampaignError("command line", mistakes)
@@ -55,17 +57,17 @@ def check(arguments: argparse.Namespace, study: Study, records: Iterable[CellRec
 
 def selected(arguments: argparse.Namespace, records: Iterable[CellRecord]) -> list[CellRecord]:
     """Those of the records that the options name."""
-    return [record for record in records if _is_meant(arguments, record)]
+    return [record for record in records if _is_selected(arguments, record)]
 
 
-def named(arguments: argparse.Namespace, record: CellRecord) -> bool:
+def matches_name(arguments: argparse.Namespace, record: CellRecord) -> bool:
     """Whether --cell means it, by path or id; without one it means all."""
     names = (record.path, record.id)
     return not arguments.cell or any(fnmatch.filter(names, glob) for glob in arguments.cell)
 
 
-def _is_meant(arguments: argparse.Namespace, record: CellRecord) -> bool:
-    is_named = named(arguments, record)
+def _is_selected(arguments: argparse.Namespace, record: CellRecord) -> bool:
+    is_named = matches_name(arguments, record)
     if not is_named or not arguments.kind:
         return is_named
     reason = record.outcome.reason if record.outcome else None

@@ -26,8 +26,8 @@ def order_of(arguments: argparse.Namespace) -> SlotsCommand:
     except ValueError as error:
         raise BenchfleetError(str(error)) from None
     if action == "list" and names:
-        shown = " ".join(devices)
-        raise BenchfleetError(f"what of {shown}? write: benchfleet slots drain {shown}")
+        names_text = " ".join(devices)
+        raise BenchfleetError(f"what of {names_text}? write: benchfleet slots drain {names_text}")
     if action != "list" and not names:
         raise BenchfleetError(f"{action} what? name devices, such as gpu:3 or cpu:0")
     if action in ("list", "add") and (arguments.now or arguments.wait):
@@ -62,12 +62,12 @@ def _check_others(others: Sequence[str]) -> None:
 def _find_campaign(arguments: argparse.Namespace) -> None:
     """Where none is named, the campaign of the one run that goes on here is meant, with its folder
     and ledger, or the only one in this folder."""
-    found = {
+    commands = {
         (command["campaign"], command["results"], command["ledger"]): command
         for command in (run.command for run in active_runs() if run.is_running and run.command)
     }
-    if len(found) == 1 and arguments.results is None and not arguments.ledger:
-        (command,) = found.values()
+    if len(commands) == 1 and arguments.results is None and not arguments.ledger:
+        (command,) = commands.values()
         arguments.campaign = display_path(Path(command["campaign"]))
         arguments.results = Path(command["results"]) if command["results"] else None
         arguments.ledger = command["ledger"]
@@ -82,8 +82,8 @@ def target_runners(
     one unless a runner is named. Raises BenchfleetError where it is not clear who is meant."""
     listed = ", ".join(f"{one.id[:8]} on {one.machine}" for one in at_work) or "none"
     if arguments.runner:
-        found = [one for one in at_work if one.id.startswith(arguments.runner)]
-        if not found:
+        targets = [one for one in at_work if one.id.startswith(arguments.runner)]
+        if not targets:
             raise BenchfleetError(
                 f"no runner {arguments.runner!r} is at work (it ended); there are: {listed}"
             )
@@ -91,11 +91,13 @@ def target_runners(
         return list(at_work)
     else:
         elsewhere = all(name.host for name in order.devices)
-        found = [one for one in at_work if elsewhere or one.is_here]
-    if at_work and not found:
+        targets = [one for one in at_work if elsewhere or one.is_here]
+    if at_work and not targets:
         raise BenchfleetError(
             f"no runner of this campaign is on this machine; name one with --runner: {listed}"
         )
-    if len(found) > 1 and order.action == "add":
-        raise BenchfleetError(f"{len(found)} runners are at work; name one with --runner: {listed}")
-    return found
+    if len(targets) > 1 and order.action == "add":
+        raise BenchfleetError(
+            f"{len(targets)} runners are at work; name one with --runner: {listed}"
+        )
+    return targets

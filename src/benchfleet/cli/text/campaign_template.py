@@ -11,8 +11,8 @@ from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.humanize import gigabytes
 from benchfleet.domain.resource import Device
 
-_MOST = 3  # models that a first campaign begins with
-_PLAIN = re.compile(r"(?!(?:null|true|false)$)[A-Za-z][\w./@-]*", re.IGNORECASE | re.ASCII)
+_MAX_MODELS = 3  # models that a first campaign begins with
+_PLAIN_SCALAR = re.compile(r"(?!(?:null|true|false)$)[A-Za-z][\w./@-]*", re.IGNORECASE | re.ASCII)
 _SPARSE = (
     "streaming: {attention: [{sink: 4}, {local: 1020}]}  # the first 4 tokens and the last 1020",
     "top-10%: {attention: [{sink: 4}, {local: 64}, {oracle_top_k: 10%}]}  # and the best tenth",
@@ -20,7 +20,7 @@ _SPARSE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Here:
+class MachineSummary:
     """What the machine has."""
 
     gpus: tuple[Device, ...]
@@ -38,25 +38,27 @@ class Here:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class CachedModel:
     """A model of the local cache, and what a cell with it takes."""
 
     source: str
     memory: int  # bytes
 
 
-def chosen_models(here: Here, found: Sequence[Found]) -> list[Found]:
+def chosen_models(machine: MachineSummary, models: Sequence[CachedModel]) -> list[CachedModel]:
     """Those to begin with: the largest that fit."""
-    fitting = [model for model in found if model.memory <= here.largest]
-    return sorted(fitting, key=lambda model: -model.memory)[:_MOST]
+    fitting = [model for model in models if model.memory <= machine.largest]
+    return sorted(fitting, key=lambda model: -model.memory)[:_MAX_MODELS]
 
 
-def drafted(*, file: str, name: str, here: Here, found: Sequence[Found], no_models: str) -> str:
+def draft(
+    *, file: str, name: str, machine: MachineSummary, models: Sequence[CachedModel], no_models: str
+) -> str:
     """The text of the file; `no_models` says why none was found, where none was."""
-    chosen = chosen_models(here, found)
+    chosen = chosen_models(machine, models)
     sparse = [f"    {'' if chosen else '# '}{line}" for line in _SPARSE]
     lines = [
-        f"# Drafted for this machine: {printable(str(here))}.",
+        f"# Drafted for this machine: {printable(str(machine))}.",
         f"# What a run would be like:  benchfleet plan {file}",
         f"# Run it:                    benchfleet run {file}",
         "",
@@ -67,7 +69,7 @@ def drafted(*, file: str, name: str, here: Here, found: Sequence[Found], no_mode
         "results: ./benchmark_results",
         "",
         "# What to use of the machine; without these lines, all its GPUs, or two slots of the CPU.",
-        f"# gpus: [{', '.join(str(gpu.index) for gpu in here.gpus) or '0'}]",
+        f"# gpus: [{', '.join(str(gpu.index) for gpu in machine.gpus) or '0'}]",
         "# max_concurrent_runs: 2",
         "",
         "# What holds wherever the matrix says nothing else.",
@@ -79,7 +81,7 @@ def drafted(*, file: str, name: str, here: Here, found: Sequence[Found], no_mode
         "# The product of its axes is run, a cell for each combination.",
         "matrix:",
         "  models:",
-        *(_models(chosen, found) if chosen else _mock(no_models)),
+        *(_models(chosen, models) if chosen else _mock(no_models)),
         "",
         "  # What each token of the answer may look at. `benchfleet schema` knows the other names.",
         "  configs:",
@@ -99,11 +101,11 @@ def drafted(*, file: str, name: str, here: Here, found: Sequence[Found], no_mode
     return "\n".join(lines) + "\n"
 
 
-def _models(chosen: Sequence[Found], found: Sequence[Found]) -> Iterator[str]:
+def _models(chosen: Sequence[CachedModel], models: Sequence[CachedModel]) -> Iterator[str]:
     yield "    # Found in the Hugging Face cache. A folder is {name: …, path: ./folder}."
     for model in chosen:
         yield f"    - {_scalar(model.source)}  # takes about {gigabytes(model.memory)}"
-    for model in found:
+    for model in models:
         if model not in chosen:
             yield f"    # - {_scalar(model.source)}  # takes about {gigabytes(model.memory)}"
 
@@ -111,10 +113,10 @@ def _models(chosen: Sequence[Found], found: Sequence[Found]) -> Iterator[str]:
 def _mock(no_models: str) -> Iterator[str]:
     yield f"    # {printable(no_models)}"
     yield "    # A model is a hub name that was downloaded, or {name: …, path: ./folder}. This one"
-    yield "    # only says what it is told to, for trying things:"
+    yield "    # only returns a fixed answer, for tests:"
     yield '    - {name: mock, adapter: mock, model_kwargs: {answer: "7"}}'
 
 
 def _scalar(text: str) -> str:
     """The text as YAML reads it back."""
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+    return text if _PLAIN_SCALAR.fullmatch(text) else json.dumps(text, ensure_ascii=False)

@@ -31,25 +31,25 @@ def _gate(one: PhaseStatus) -> str:
     gate = f"gate: {one.phase.gate or ALL_CELLS_ENDED}"
     if not one.blocking_phases:
         return gate
-    return f"held by the gate of {', '.join(one.blocking_phases)} · {gate}"
+    return f"waits for the gate of {', '.join(one.blocking_phases)} · {gate}"
 
 
 def advice(phase_statuses: Sequence[PhaseStatus], words: Callable[[str], str]) -> Iterator[str]:
-    """What keeps cells from being begun, and the way out; `words` gives another verb's command."""
+    """What keeps cells from starting, and what to do; `words` gives another verb's command."""
     for one in phase_statuses:
-        name, held = one.phase.name, [other for other in phase_statuses if _waits(other, one)]
+        name, waiting = one.phase.name, [other for other in phase_statuses if _waits(other, one)]
         if closed(one):
-            begun = f"; not begun: {_cells(held)}" if held else ""
+            begun = f"; not started: {_cells(waiting)}" if waiting else ""
             yield f"the gate of phase {name} is closed{begun}"
-            yield f"weigh it again, once its cells are as wanted: {words('gate check')} --again"
-            yield f"open it all the same: {words('gate override')} {name} --reason TEXT"
-        elif one.decision is None and held and not one.blocking_phases:
-            left = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"
-            yield f"held until the gate of phase {name} opens ({left}): {_cells(held)}"
+            yield f"evaluate it again after fixing its cells: {words('gate check')} --again"
+            yield f"open it anyway: {words('gate override')} {name} --reason TEXT"
+        elif one.decision is None and waiting and not one.blocking_phases:
+            counts = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"
+            yield f"waiting until the gate of phase {name} opens ({counts}): {_cells(waiting)}"
 
 
 def closed(one: PhaseStatus) -> bool:
-    """Whether its gate was weighed, and does not hold."""
+    """Whether its gate was evaluated and does not hold."""
     return one.state == "closed"
 
 
@@ -57,9 +57,9 @@ def _waits(other: PhaseStatus, one: PhaseStatus) -> bool:
     return one.phase.name in other.blocking_phases and other.ended < other.total
 
 
-def _cells(held: Sequence[PhaseStatus]) -> str:
+def _cells(waiting: Sequence[PhaseStatus]) -> str:
     parts = []
-    for one in held:
-        left = one.total - one.ended
-        parts.append(f"{counted(left, 'cell')} of {one.phase.name}")
+    for one in waiting:
+        counts = one.total - one.ended
+        parts.append(f"{counted(counts, 'cell')} of {one.phase.name}")
     return ", ".join(parts)

@@ -16,26 +16,26 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from benchfleet.cli.text.notices import QUIET, held, sentence, speed, standing
+from benchfleet.cli.text.notices import SILENT_KINDS, counts_text, memory_text, sentence, speed_text
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.runner.progress import Notice, Observer, Progress, Running
 
 _Row: TypeAlias = Sequence[Text | ProgressBar]
-_LAST = 4  # things that happened, kept in view
-_BAR = 12  # columns
-_GAP = 2  # columns between two
-_NAME = 1  # the place of the cell's name among what is told of a slot
-_NAMED = 20  # columns that the name has before others are left out
+_MAX_RECENT = 4  # things that happened, kept in view
+_BAR_COLUMNS = 12  # columns
+_GAP_COLUMNS = 2  # columns between two
+_NAME_INDEX = 1  # index of the cell's name in a row
+_MIN_NAME_COLUMNS = 20  # columns that the name has before others are left out
 _DISPENSABLE = (6, 5, 2)  # memory, speed and the bar, in this order
-_PASSING = {"cell_done", "host_ready"}  # gone with the view
+_TRANSIENT_KINDS = {"cell_done", "host_ready"}  # gone with the view
 
 
 @contextlib.contextmanager
 def live(campaign: str, stream: TextIO) -> Iterator[Observer]:
     """Draw the run until the block ends."""
     console = Console(file=stream)
-    view = View(campaign)
+    view = LiveView(campaign)
     drawn = Live(get_renderable=view.draw, console=console, refresh_per_second=5, transient=True)
     with contextlib.suppress(OSError):  # the terminal may go away at any moment
         drawn.start()
@@ -48,19 +48,19 @@ def live(campaign: str, stream: TextIO) -> Iterator[Observer]:
                 console.print(line, soft_wrap=True)  # the terminal folds it, and can copy it whole
 
 
-class View:
+class LiveView:
     """What is drawn, from the last state that the runner showed."""
 
     def __init__(self, campaign: str) -> None:
         self._campaign = campaign
         self._progress, self._begun = Progress(), False
-        self._last: deque[Text] = deque(maxlen=_LAST)
+        self._last: deque[Text] = deque(maxlen=_MAX_RECENT)
         self.troubles: list[Text] = []  # what stays on the screen when the view is gone
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
         self._progress, self._begun = progress, True
-        if notice.kind not in QUIET and notice.kind != "run_started":
-            passes = notice.kind in _PASSING
+        if notice.kind not in SILENT_KINDS and notice.kind != "run_started":
+            passes = notice.kind in _TRANSIENT_KINDS
             line = Text(printable(sentence(notice)), style="dim" if passes else "yellow")
             self._last.append(line)
             if not passes:
@@ -69,10 +69,10 @@ class View:
     def draw(self) -> _Screen:
         """The view as it stands now; called from the drawing thread."""
         progress, now = self._progress, time.monotonic()
-        head = standing(progress) if self._begun else "starting"
-        left = progress.seconds_left(now)
-        if left is not None:
-            head += f" · ETA {duration(left)}"
+        head = counts_text(progress) if self._begun else "starting"
+        eta_s = progress.seconds_left(now)
+        if eta_s is not None:
+            head += f" · ETA {duration(eta_s)}"
             if progress.eta and progress.eta.spread >= 1:
                 head += f" ± {duration(progress.eta.spread)}"
         rows = [_row(slot, now) for slot in list(progress.slots.values())]
@@ -90,17 +90,17 @@ class _Screen:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         head = console.render_lines(self.head, options, pad=False)
-        said = [[*_folded(one, options.max_width)] for one in self.last]
+        recent = [[*_folded(one, options.max_width)] for one in self.last]
         room = options.size.height - len(head) - 1
-        while len(said) > 1 and sum(map(len, said)) > max(room // 2, room - len(self.rows)):
-            said.pop(0)
-        left = room - sum(map(len, said))
-        shown = self.rows if len(self.rows) <= left else self.rows[: max(0, left - 1)]
+        while len(recent) > 1 and sum(map(len, recent)) > max(room // 2, room - len(self.rows)):
+            recent.pop(0)
+        free_lines = room - sum(map(len, recent))
+        visible = self.rows if len(self.rows) <= free_lines else self.rows[: max(0, free_lines - 1)]
         yield self.head
-        yield _Slots(shown)
-        if more := len(self.rows) - len(shown):
+        yield _Slots(visible)
+        if more := len(self.rows) - len(visible):
             yield Text(f"  … and {counted(more, 'more slot')}", style="dim")
-        yield from (line for lines in said for line in lines)
+        yield from (line for lines in recent for line in lines)
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ class _Head:
             yield Text(self.counts, style="bold")
 
 
-def _folded(said: Text, width: int) -> Iterator[Text]:
+def _folded(line_text: Text, width: int) -> Iterator[Text]:
     """What happened, as a terminal folds it: a name without blanks begins no line of its own."""
-    for line in chop_cells(said.plain, width):
-        yield Text(line, style=said.style, no_wrap=True)
+    for line in chop_cells(line_text.plain, width):
+        yield Text(line, style=line_text.style, no_wrap=True)
 
 
 def _row(slot: Running, now: float) -> _Row:
@@ -132,11 +132,11 @@ def _row(slot: Running, now: float) -> _Row:
     return [
         Text(slot.devices),
         Text(printable(slot.cell or slot.stage), style="" if slot.cell else "dim"),
-        ProgressBar(total=total, completed=min(slot.done, total), width=_BAR),
+        ProgressBar(total=total, completed=min(slot.done, total), width=_BAR_COLUMNS),
         Text(f"{slot.done}/{slot.total}" if slot.total else slot.stage),
         Text(duration(now - slot.since) if slot.cell else ""),
-        Text(speed(slot, now)),
-        Text(held(slot)),
+        Text(speed_text(slot, now)),
+        Text(memory_text(slot)),
     ]
 
 
@@ -151,25 +151,31 @@ class _Slots:
         if not self.rows:
             return
         widths = [
-            max(_BAR if isinstance(one, ProgressBar) else one.cell_len for one in column)
+            max(_BAR_COLUMNS if isinstance(one, ProgressBar) else one.cell_len for one in column)
             for column in zip(*self.rows, strict=True)
         ]
-        shown = [place for place, width in enumerate(widths) if width]
-        for place in _DISPENSABLE:
-            if _room(widths, shown, options.max_width) >= min(widths[_NAME], _NAMED):
+        columns = [index for index, width in enumerate(widths) if width]
+        for index in _DISPENSABLE:
+            if _room(widths, columns, options.max_width) >= min(
+                widths[_NAME_INDEX], _MIN_NAME_COLUMNS
+            ):
                 break
-            shown = [one for one in shown if one != place]
-        room = max(1, _room(widths, shown, options.max_width))
-        grid = Table.grid(padding=(0, _GAP), expand=False)
+            columns = [one for one in columns if one != index]
+        room = max(1, _room(widths, columns, options.max_width))
+        grid = Table.grid(padding=(0, _GAP_COLUMNS), expand=False)
         grid.add_column()
-        for place in shown:
-            width = min(widths[place], room) if place == _NAME else widths[place]
+        for index in columns:
+            width = min(widths[index], room) if index == _NAME_INDEX else widths[index]
             grid.add_column(no_wrap=True, overflow="ellipsis", width=width)
         for row in self.rows:
-            grid.add_row("", *(row[place] for place in shown))
+            grid.add_row("", *(row[index] for index in columns))
         yield grid
 
 
-def _room(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
+def _room(widths: Sequence[int], columns: Sequence[int], width: int) -> int:
     """What is left for the names beside these columns."""
-    return width - sum(widths[one] for one in shown if one != _NAME) - _GAP * (len(shown) + 1)
+    return (
+        width
+        - sum(widths[one] for one in columns if one != _NAME_INDEX)
+        - _GAP_COLUMNS * (len(columns) + 1)
+    )

@@ -9,10 +9,10 @@ from benchfleet.domain.humanize import counted, duration
 from benchfleet.runner.progress import Notice, Progress, Running
 
 # Worth no sentence: the counts show it.
-QUIET = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_ended"}
+SILENT_KINDS = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_ended"}
 
 
-def standing(progress: Progress) -> str:
+def counts_text(progress: Progress) -> str:
     """``30 cells · 12 done (12 reused) · 2 failed``"""
     states = progress.states
     parts = [counted(progress.total, "cell"), f"{progress.ended} done"]
@@ -30,13 +30,13 @@ def as_of(counted_at: float | None) -> str:
     return f" (as of {moment(counted_at)}, when its ledger last told)" if counted_at else ""
 
 
-def speed(slot: Running, now: float) -> str:
+def speed_text(slot: Running, now: float) -> str:
     """``412 tok/s``; empty where no tokens were counted."""
     rate = slot.tokens_per_second(now)
     return "" if rate is None else f"{rate:.0f} tok/s" if rate >= 10 else f"{rate:.1f} tok/s"
 
 
-def held(slot: Running) -> str:
+def memory_text(slot: Running) -> str:
     """``31.2/80 GB`` of the fullest of its GPUs, or ``1.4 GB RAM``; empty where it is not known."""
     if slot.reading is None:
         return ""

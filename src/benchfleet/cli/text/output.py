@@ -26,6 +26,6 @@ def confirm(question: str, *, otherwise: str, ask: bool = True) -> bool:
     asked, or is to be."""
     if not (ask and sys.stdin.isatty()):
         raise BenchfleetError(otherwise)
-    shown = "\n".join(map(printable, question.splitlines()))
-    print(f"{shown} [y/N] ", end="", file=sys.stderr, flush=True)
+    text = "\n".join(map(printable, question.splitlines()))
+    print(f"{text} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -8,19 +8,19 @@ from benchfleet.domain.placement import KeptOff, Placement
 from benchfleet.placement import load_placement
 from benchfleet.study import Study
 
-_SHOWN = 10  # lines
+_MAX_LISTED_HOSTS = 10  # lines
 
 
-def placing(study: Study, *, here: str = "") -> Placement:
+def placement_rules(study: Study, *, host: str = "") -> Placement:
     """What the ledger's reports and plans say, where there is a ledger; see `load_placement`."""
     return study.query(
-        lambda ledger: load_placement(study.campaign, ledger, local_host=here), default=Placement()
+        lambda ledger: load_placement(study.campaign, ledger, local_host=host), default=Placement()
     )
 
 
-def lines(kept: Sequence[KeptOff], notes: Iterable[str] = ()) -> list[str]:
+def lines(kept_off: Sequence[KeptOff], notes: Iterable[str] = ()) -> list[str]:
     """For people: each machine with what it may not have, and why."""
-    shown = [f"  kept off {one.host}: {one}" for one in kept[:_SHOWN]]
-    if len(kept) > _SHOWN:
-        shown.append(f"  … and {len(kept) - _SHOWN} more; --json has them all")
-    return [*shown, *(f"  {note}" for note in notes)]
+    text_lines = [f"  kept off {one.host}: {one}" for one in kept_off[:_MAX_LISTED_HOSTS]]
+    if len(kept_off) > _MAX_LISTED_HOSTS:
+        text_lines.append(f"  … and {len(kept_off) - _MAX_LISTED_HOSTS} more; --json has them all")
+    return [*text_lines, *(f"  {note}" for note in notes)]

@@ -16,8 +16,8 @@ from benchfleet.planner.preview import ENDED_OTHERWISE, Plan, Row
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.study import Study
 
-_MANY = 40  # lines of a table that a person still reads
-_SOME = 3  # names in a sentence
+_MAX_ROWS = 40  # lines of a table that a person still reads
+_MAX_NAMES = 3  # names in a sentence
 # From the finest grouping to the coarsest; the first that fits is taken.
 _GROUPINGS: tuple[tuple[str, ...], ...] = (
     ("model", "config", "benchmark"),
@@ -39,7 +39,7 @@ def overview(
     ]
     spoken += [f"{counts[state]} {state}" for state in ENDED_OTHERWISE if counts[state]]
     spoken += [f"{counts['impossible']} cannot run here"] if counts["impossible"] else []
-    whole = every_cell or counts["total"] <= _MANY
+    whole = every_cell or counts["total"] <= _MAX_ROWS
     lines = [f"{study.campaign.name}: {' · '.join(spoken)} → {study.layout.root}"]
     lines += [f"on {_machine(plan.pool, plan.ram)}"] if plan.pool else []
     return [
@@ -48,7 +48,7 @@ def overview(
         "",
         *(_cells(plan.rows) if whole else _groups(plan.rows)),
         *_impossible(plan.rows),
-        *_outlook(study, plan),
+        *_forecast(study, plan),
     ]
 
 
@@ -93,15 +93,15 @@ def _groups(rows: Sequence[Row]) -> Iterator[str]:
                 "benchmark": row.cell.workload.name,
             }
             groups.setdefault(tuple(names[axis] for axis in axes), []).append(row)
-        if len(groups) <= _MANY:
+        if len(groups) <= _MAX_ROWS:
             break
-    shown = list(groups.items())[:_MANY]
+    visible = list(groups.items())[:_MAX_ROWS]
     yield from _table(
         [*axes, "cells", "to run", "reused", "other", "memory", "time"],
-        [[*names, *_sums(within), _memory(within), _time(within)] for names, within in shown],
+        [[*names, *_sums(within), _memory(within), _time(within)] for names, within in visible],
     )
-    if len(groups) > len(shown):
-        yield f"… and {len(groups) - len(shown)} more"
+    if len(groups) > len(visible):
+        yield f"… and {len(groups) - len(visible)} more"
     yield "--cells lists every cell"
 
 
@@ -125,21 +125,21 @@ def _needs(cell: Cell) -> str:
 
 def _memory(rows: Sequence[Row]) -> str:
     """The most that one of them takes."""
-    known = [row.memory.total for row in rows if not isinstance(row.memory, str)]
-    return gigabytes(max(known)) if known else "unknown"
+    totals = [row.memory.total for row in rows if not isinstance(row.memory, str)]
+    return gigabytes(max(totals)) if totals else "unknown"
 
 
 def _time(rows: Sequence[Row]) -> str:
     """What is left to run of them."""
-    left = [row for row in rows if row.to_run]
-    known = [row.expected for row in left if row.expected]
-    if not left:
+    to_run = [row for row in rows if row.to_run]
+    expected = [row.expected for row in to_run if row.expected]
+    if not to_run:
         return "–"
-    if not known:
+    if not expected:
         return "unknown"
-    sure = all(one.like == "same cell" for one in known)
-    text = f"{'' if sure else '≈ '}{duration(sum(one.seconds for one in known))}"
-    return text if len(known) == len(left) else f"{text} + unknown"
+    sure = all(one.like == "same cell" for one in expected)
+    text = f"{'' if sure else '≈ '}{duration(sum(one.seconds for one in expected))}"
+    return text if len(expected) == len(to_run) else f"{text} + unknown"
 
 
 def _impossible(rows: Sequence[Row]) -> Iterator[str]:
@@ -151,11 +151,11 @@ def _impossible(rows: Sequence[Row]) -> Iterator[str]:
         yield ""
         yield "cannot run here"
     for why, paths in reasons.items():
-        more = f" and {len(paths) - _SOME} more" if len(paths) > _SOME else ""
-        yield f"  {why}: {', '.join(paths[:_SOME])}{more}"
+        more = f" and {len(paths) - _MAX_NAMES} more" if len(paths) > _MAX_NAMES else ""
+        yield f"  {why}: {', '.join(paths[:_MAX_NAMES])}{more}"
 
 
-def _outlook(study: Study, plan: Plan) -> Iterator[str]:
+def _forecast(study: Study, plan: Plan) -> Iterator[str]:
     """What a run takes, and how many cells at a time suit the machine."""
     if not plan.to_run or plan.fit is None:
         return
@@ -167,7 +167,7 @@ def _outlook(study: Study, plan: Plan) -> Iterator[str]:
         rest = f"; of {plan.unknown} more nothing is known" if plan.unknown else ""
         yield f"time     {duration(plan.seconds)} with {slots} at a time{rest}"
     unknown = Counter(row.memory for row in plan.to_run if isinstance(row.memory, str))
-    for why, many in unknown.most_common(_SOME):
+    for why, many in unknown.most_common(_MAX_NAMES):
         yield f"memory   unknown for {many} of the cells: {why}"
     yield f"place    {study.campaign.placement}"
     yield f"suggest  max_concurrent_runs: {slots} ({plan.fit.why})"
@@ -186,9 +186,9 @@ def explained(
         lines += ["", f"{record.path}  {record.state}  fingerprint {record.fingerprint[:12]}…"]
         for one in differing:
             what = subject(one.key, named.cell)
-            lines += [f"  {what} {_shown(one.old)} → {_shown(one.new)}"]
+            lines += [f"  {what} {_value_text(one.old)} → {_value_text(one.new)}"]
     return lines
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return "none" if value == ABSENT else json.dumps(value, ensure_ascii=False)

@@ -27,12 +27,12 @@ def document(
     )
 
 
-def summary(told: Mapping[str, Any]) -> Iterator[str]:
+def summary(document: Mapping[str, Any]) -> Iterator[str]:
     """The report for a person."""
-    results, judged = told["results"], told["results"]["eligibility"]
+    results, judged = document["results"], document["results"]["eligibility"]
     system, cpu, ram, disk = (results[name] for name in ("system", "cpu", "memory", "storage"))
     speed, llm = results["benchmark"], results["llm"]
-    yield f"{told['hostname']}: {standing(judged)}"
+    yield f"{document['hostname']}: {standing(judged)}"
     yield (
         f"system    {system['system']} {system['release']} {system['machine']}, "
         f"Python {system['python']}"
@@ -64,11 +64,11 @@ def summary(told: Mapping[str, Any]) -> Iterator[str]:
         for name, link in results["network"]["links"].items()
     ]
     yield f"network   {', '.join(links) or 'no link is up'}"
-    rules = {name: held for name, held in judged.items() if isinstance(held, bool)}
-    yield f"may run   {', '.join(name for name, held in rules.items() if held) or 'nothing'}"
+    rules = {name: holds for name, holds in judged.items() if isinstance(holds, bool)}
+    yield f"may run   {', '.join(name for name, holds in rules.items() if holds) or 'nothing'}"
     for name, why in judged["why_not"].items():
         yield f"not       {name}: {why}"
-    for kind, lines in (("advice", told["recommendations"]), ("warning", told["warnings"])):
+    for kind, lines in (("advice", document["recommendations"]), ("warning", document["warnings"])):
         for line in lines:
             yield f"{kind:<9} {line}"
 

@@ -1,4 +1,4 @@
-"""Results that are not here, as commands tell of them."""
+"""Text about results that are not in this folder."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from benchfleet.cli.shared import options
 from benchfleet.domain.humanize import counted
 
 
-def elsewhere_lines(arguments: argparse.Namespace, places: Iterable[str], shown: str) -> list[str]:
-    """How many results are elsewhere, as `shown` words it with ``{results}``, where they are, and
-    how they come; nothing where none are."""
-    seen = list(places)
-    if not seen:
+def elsewhere_lines(
+    arguments: argparse.Namespace, stores: Iterable[str], template: str
+) -> list[str]:
+    """A line on results that are elsewhere; `template` contains ``{results}``, their count."""
+    store_names = list(stores)
+    if not store_names:
         return []
-    said = shown.format(results=counted(len(seen), "result"))
+    message = template.format(results=counted(len(store_names), "result"))
     merge = options.same_choice(arguments, "merge")
-    return [f"{said} ({counted_stores(seen)}); bring them here: {merge}"]
+    return [f"{message} ({counted_stores(store_names)}); fetch them: {merge}"]
 
 
-def counted_stores(places: Iterable[str]) -> str:
+def counted_stores(stores: Iterable[str]) -> str:
     """``2 at lab1, 1 at s3://bucket``"""
-    return ", ".join(f"{count} at {place}" for place, count in sorted(Counter(places).items()))
+    return ", ".join(f"{count} at {store}" for store, count in sorted(Counter(stores).items()))

@@ -13,7 +13,7 @@ from typing import TextIO
 
 from benchfleet.cli.shared import options
 from benchfleet.cli.text import gate_text
-from benchfleet.cli.text.notices import as_of, standing
+from benchfleet.cli.text.notices import as_of, counts_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.remote_results import elsewhere_lines
 from benchfleet.cli.text.terminal import display_path
@@ -30,7 +30,7 @@ from benchfleet.study import Study
 from benchfleet.summary import summarised
 
 
-def compared(
+def comparison_of(
     study: Study,
     cells: Sequence[Cell],
     records: Sequence[CellRecord],
@@ -73,20 +73,20 @@ def conclude(
     where = ResultLocator(study)
     absent = where.absent(records)
     elsewhere = where.elsewhere(absent)
-    gone = [record for record in absent if record.fingerprint not in elsewhere]
+    missing = [record for record in absent if record.fingerprint not in elsewhere]
     phases = standings_of_all(study) if any(cell.phase for cell in cells) else []
-    comparison = compared(study, cells, records)
+    comparison = comparison_of(study, cells, records)
     with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
         if arguments.json:
             print_json(summarised(study, cells, records, end))
         else:
-            show_end(arguments, study, comparison, end, gone, phases)
-            there = elsewhere_lines(arguments, elsewhere.values(), "elsewhere  {results}")
-            say(*there, *_unsent(study, end), *_kept_back(*where.kept_back(records)))
+            show_end(arguments, study, comparison, end, missing, phases)
+            elsewhere_text = elsewhere_lines(arguments, elsewhere.values(), "elsewhere  {results}")
+            say(*elsewhere_text, *_unsent(study, end), *_kept_back(*where.oversized(records)))
             sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT
-    all_there = not gone and not where.unpublished(records) and not end.unsent
+    all_there = not missing and not where.unpublished(records) and not end.unsent
     complete = comparison.counts["success"] == comparison.counts["total"] and all_there
     return 0 if complete and not any(map(gate_text.closed, phases)) else 1
 
@@ -98,10 +98,10 @@ def show_counts(arguments: argparse.Namespace, study: Study, end: RunEnd) -> Non
     counts = {"total": progress.total, **progress.states, "reused": progress.reused}
     with contextlib.suppress(OSError):  # nobody listens any more
         if arguments.json:
-            told = {"campaign": study.campaign.name, "results": str(results), "ran": end.ran}
-            print_json({**told, "counts": counts, "counted_at": counted_at})
+            payload = {"campaign": study.campaign.name, "results": str(results), "ran": end.ran}
+            print_json({**payload, "counts": counts, "counted_at": counted_at})
         else:
-            stands = f"{study.campaign.name}: {standing(progress)}{as_of(counted_at)}"
+            stands = f"{study.campaign.name}: {counts_text(progress)}{as_of(counted_at)}"
             say(stands)
             say(f"results  {display_path(results)}")
         sys.stdout.flush()
@@ -119,9 +119,9 @@ def _kept_back(results: int, large: int) -> list[str]:
         return []
     has = "has" if results == 1 else "have"
     return [
-        f"large    {counted(results, 'result')} here {has} files over {large / 1e6:g} MB, which the"
-        " repository is not given: `merge` elsewhere takes --from this host, or a place that the"
-        " campaign names (results: rsync://… or s3://…)"
+        f"large    {counted(results, 'result')} here {has} files over {large / 1e6:g} MB, too large"
+        " for the repository: use `merge --from` this host, or a results store in the campaign"
+        " (results: rsync://… or s3://…)"
     ]
 
 
@@ -142,7 +142,7 @@ def show_end(
     study: Study,
     comparison: Comparison,
     end: RunEnd,
-    gone: Sequence[CellRecord],
+    missing: Sequence[CellRecord],
     phases: Sequence[PhaseStatus] = (),
 ) -> None:
     """Print what a run ended with; a person who reads only this knows what to do next."""
@@ -156,19 +156,19 @@ def show_end(
         say(f"cannot run here: {first}{others}: {why}")
     for line in gate_text.lines(phases):
         say(line.strip())
-    for record in gone:
-        say(f"done, but its results are not there: {record.path}")
+    for record in missing:
+        say(f"done, but its result is missing: {record.path}")
     if end.broken:
         say(f"ended early: {end.broken}")
     again = options.same_choice(arguments, "run")
     retry = options.same_choice(arguments, "retry")
     say(*gate_text.advice(phases, lambda verb: options.same_choice(arguments, verb)))
-    if gone:
-        say(f"run those again: {retry} --gone && {again}")
+    if missing:
+        say(f"run them again: {retry} --gone && {again}")
     if counts["failed"] or counts["partial"]:
         say(f"try the failed ones again: {retry} && {again}")
     if end.interrupted:
-        say(f"nothing is lost; go on with: {again}")
+        say(f"nothing is lost; continue with: {again}")
     say(f"results  {display_path(study.layout.root)}")
     say(f"report   {display_path(study.layout.report)}")
     say(f"summary  {display_path(study.layout.summary)}")

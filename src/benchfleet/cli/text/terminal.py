@@ -13,8 +13,8 @@ def printable(text: str) -> str:
     """The text without what could steer a terminal or be refused by its encoding."""
     if text.isprintable():
         return text
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return shown.encode("utf-8", "replace").decode()
+    text_out = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return text_out.encode("utf-8", "replace").decode()
 
 
 def moment(at: float) -> str:
@@ -39,8 +39,8 @@ def padded(text: str, width: int) -> str:
 
 def display_path(path: Path) -> Path:
     """The path as seen from here, where it lies below."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+    cwd = Path.cwd()
+    return path.relative_to(cwd) if path.is_relative_to(cwd) else path
 
 
 def can_redraw(stream: TextIO) -> bool:

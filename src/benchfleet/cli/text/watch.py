@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import TextIO
 
-from benchfleet.cli.text.notices import QUIET, sentence, standing
+from benchfleet.cli.text.notices import SILENT_KINDS, counts_text, sentence
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import can_redraw
 from benchfleet.runner.progress import Notice, Observer, Progress
@@ -60,8 +60,8 @@ class PlainLines:
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
         if notice.kind == "run_started":
-            self._say(f"{self._campaign}: {standing(progress)}")
-        elif notice.kind not in QUIET:
+            self._say(f"{self._campaign}: {counts_text(progress)}")
+        elif notice.kind not in SILENT_KINDS:
             width = len(str(progress.total))
             self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}")
 

@@ -29,10 +29,10 @@ Act = Callable[[Archive, Item], int]  # the bytes that remain
 class _Result:
     """What was found, and what became of it."""
 
-    found: Sequence[Item]
+    items: Sequence[Item]
     done: list[Item] = field(default_factory=list)
     freed: int = 0  # bytes
-    left: list[tuple[Item, str]] = field(default_factory=list)  # with the reason
+    failures: list[tuple[Item, str]] = field(default_factory=list)  # with the reason
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -96,20 +96,20 @@ def clean(arguments: argparse.Namespace, study: Study, verb: str, act: Act) -> i
         )
         if arguments.yes:
             with archive.lock():
-                for item in result.found:
+                for item in result.items:
                     _do(archive, ledger, item, act, result)
     if arguments.json:
         print_json(_as_json(arguments, study, verb, archive, result))
     else:
         say(*_lines(arguments, study, verb, archive, result))
-    return 1 if result.left else 0
+    return 1 if result.failures else 0
 
 
 def _do(archive: Archive, ledger: Ledger, item: Item, act: Act, result: _Result) -> None:
     if (record := item.record) is not None:
         now = next(iter(ledger.cells(fingerprints={str(record.fingerprint)})), None)
         if now is None or (now.state, now.token) != (record.state, record.token):
-            result.left.append((item, "its cell runs again"))
+            result.failures.append((item, "its cell runs again"))
             return
     try:
         result.freed += max(0, item.bytes - act(archive, item))
@@ -117,32 +117,32 @@ def _do(archive: Archive, ledger: Ledger, item: Item, act: Act, result: _Result)
     except FileNotFoundError:
         pass  # another was quicker
     except (OSError, ResultsError) as error:
-        result.left.append((item, getattr(error, "strerror", None) or str(error)))
+        result.failures.append((item, getattr(error, "strerror", None) or str(error)))
 
 
 def _lines(
     arguments: argparse.Namespace, study: Study, verb: str, archive: Archive, result: _Result
 ) -> Iterator[str]:
-    name, found = study.campaign.name, result.found
-    if not found:
+    name, items = study.campaign.name, result.items
+    if not items:
         yield f"{name}: nothing to {verb}"
     elif arguments.yes:
         yield f"{name}: {verb}d {counted(len(result.done), 'thing')}, {sized(result.freed)} freed"
     else:
-        size = sized(sum(item.bytes for item in found))
-        yield f"{name}: {counted(len(found), 'thing')} to {verb}, {size}"
-        largest = sorted(found, key=lambda item: -item.bytes)
+        size = sized(sum(item.bytes for item in items))
+        yield f"{name}: {counted(len(items), 'thing')} to {verb}, {size}"
+        largest = sorted(items, key=lambda item: -item.bytes)
         for item in largest[:_MAX_LISTED_ITEMS]:
             days = item.age / 86400
             yield f"  {item.kind:<9} {sized(item.bytes):>9} {days:>5.0f} d  {item.name}"
-        if len(found) > _MAX_LISTED_ITEMS:
-            yield f"  and {len(found) - _MAX_LISTED_ITEMS} more"
-    for item, why in result.left:
+        if len(items) > _MAX_LISTED_ITEMS:
+            yield f"  and {len(items) - _MAX_LISTED_ITEMS} more"
+    for item, why in result.failures:
         yield f"  left  {item.name}: {why}"
     for why, count in sorted(archive.retained.items()):
         if count:
             yield f"  left alone: {count} {why}"
-    if found and not arguments.yes:
+    if items and not arguments.yes:
         yield "nothing was done; do it with the same command and --yes"
 
 
@@ -161,21 +161,21 @@ def _as_json(
                 "bytes": item.bytes,
                 "age_seconds": round(item.age),
             }
-            for item in (result.done if arguments.yes else result.found)
+            for item in (result.done if arguments.yes else result.items)
         ],
         "freed": result.freed,
-        "left": [{"name": item.name, "why": why} for item, why in result.left],
+        "left": [{"name": item.name, "why": why} for item, why in result.failures],
         "left_alone": {why: count for why, count in archive.retained.items() if count},
     }
 
 
 def _kinds(text: str) -> list[str]:
-    found = [part.strip() for part in text.split(",") if part.strip()]
-    wrong = [part for part in found if part not in KINDS]
-    if wrong or not found:
+    kinds = [part.strip() for part in text.split(",") if part.strip()]
+    wrong = [part for part in kinds if part not in KINDS]
+    if wrong or not kinds:
         message = f"invalid kind {', '.join(wrong)!r}: use some of {', '.join(KINDS)}"
         raise argparse.ArgumentTypeError(message)
-    return found
+    return kinds
 
 
 def _age(text: str) -> float:

@@ -1,4 +1,4 @@
-"""``benchfleet assign``: which machine runs which cells, so that all are done soonest."""
+"""``benchfleet assign``: which machine runs which cells, so that the last one ends soonest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchfleet.machines.probe.report import Capability
 from benchfleet.planner.assignment import Assignment, PlannedCell
 from benchfleet.study import Study, open_study
 
-_SHOWN = 12  # reasons that are told
+_MAX_LISTED_REASONS = 12  # reasons in the text output
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         default=[],
-        help="folders and files of capability reports (those that --ledger holds)",
+        help="folders and files of capability reports (default: those in the ledger)",
     )
     parser.add_argument(
         "--without",
@@ -83,11 +83,11 @@ def main(arguments: argparse.Namespace) -> int:
     study = open_study(campaign, ledger=arguments.ledger)
     # As declared, whatever was given to whom before.
     cells = choose_cells(campaign.matrix.expand(), only=arguments.only, exclude=arguments.exclude)
-    given = report.read_files(arguments.reports) if arguments.reports else []
+    documents = report.read_files(arguments.reports) if arguments.reports else []
     with ExitStack() as opened:
         if (ledger := study.open_existing_ledger()) is not None:
             opened.callback(ledger.close)
-        machines, failed = _machines(arguments, ledger, given)
+        machines, failed = _machines(arguments, ledger, documents)
         settings = {
             "bandwidth": arguments.bandwidth,
             "variants": arguments.variants,
@@ -95,14 +95,14 @@ def main(arguments: argparse.Namespace) -> int:
             "effort": arguments.effort,
             "without": _without(arguments),
         }
-        plan, told = assignment_plan.make_plan(study, ledger, machines, cells, settings)
+        plan, tasks = assignment_plan.make_plan(study, ledger, machines, cells, settings)
         files: dict[str, Path] = {}
         if not arguments.dry_run:
             if ledger is None:
                 ledger = opened.enter_context(closing(study.open_ledger()))
-            assignment_plan.record_reports(ledger, (document for document, _ in given))
-            kept = assignment_plan.record_plan(study, ledger, plan, settings)
-            files = assignment_plan.write_tasks(arguments.out, told, kept)
+            assignment_plan.record_reports(ledger, (document for document, _ in documents))
+            plan_record = assignment_plan.record_plan(study, ledger, plan, settings)
+            files = assignment_plan.write_tasks(arguments.out, tasks, plan_record)
     if arguments.gantt:
         arguments.gantt.write_text(svg(plan, title=study.campaign.name), "utf-8")
     if arguments.json:
@@ -115,27 +115,27 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _check_options(arguments: argparse.Namespace) -> None:
     if arguments.limit is not None:
-        message = "makes cells for a trial, which no plan is needed for; run them where you are"
+        message = "is for trial runs, which need no plan; use it with `run`"
         raise wrong_option("--limit", message)
     if arguments.gantt and (arguments.gantt.is_dir() or not arguments.gantt.parent.is_dir()):
-        why = "is a folder" if arguments.gantt.is_dir() else "lies in no folder that there is"
+        why = "is a folder" if arguments.gantt.is_dir() else "is in a folder that does not exist"
         raise BenchfleetError(f"--gantt {arguments.gantt} {why}; name a file to draw the plan in")
 
 
 def _remarks(
     arguments: argparse.Namespace, plan: Assignment, failed: Sequence[str]
 ) -> Iterator[str]:
-    """What is to be said beside the plan."""
+    """Notes below the plan."""
     if failed:
         names = ", ".join(failed)
-        yield f"note: left out, since it was said to have failed: {names}; probe it again"
+        yield f"note: left out, marked as failed: {names}; probe it to use it again"
     if plan.failed:
         retry = options.same_choice(arguments, "retry")
         yield f"note: {plan.failed} of these cells failed before; {retry}"
     if arguments.dry_run:
         yield "nothing was written or recorded"
     if arguments.gantt:
-        yield f"drawn in {display_path(arguments.gantt.absolute())}"
+        yield f"chart in {display_path(arguments.gantt.absolute())}"
 
 
 def _without(arguments: argparse.Namespace) -> list[str]:
@@ -143,19 +143,19 @@ def _without(arguments: argparse.Namespace) -> list[str]:
 
 
 def _machines(
-    arguments: argparse.Namespace, ledger: Ledger | None, given: list[tuple[Any, str]]
+    arguments: argparse.Namespace, ledger: Ledger | None, documents: list[tuple[Any, str]]
 ) -> tuple[list[Capability], list[str]]:
     """Those that there are reports of, less those that are left out; and of these the ones that
     failed."""
-    found = report.newest(
-        given or ([] if ledger is None else assignment_plan.ledger_reports(ledger))
+    machines = report.newest(
+        documents or ([] if ledger is None else assignment_plan.ledger_reports(ledger))
     )
-    if not found:
+    if not machines:
         raise BenchfleetError(
             "there is no capability report: run `benchfleet probe` on each machine, and name the "
             "files with --reports, or record them with `probe CAMPAIGN --ledger URL`"
         )
-    names = {machine.hostname for machine in found}
+    names = {machine.hostname for machine in machines}
     without = set(_without(arguments))
     if unknown := sorted(without - names):
         raise BenchfleetError(
@@ -164,13 +164,13 @@ def _machines(
         )
     failed: set[str] = set()
     if ledger is not None:
-        new = assignment_plan.new_reports(ledger, [document for document, _ in given])
-        failed = assignment_plan.failed_machines(ledger, since=new) & names - without
-    left = [one for one in found if one.hostname not in without | failed]
-    if not left:
-        why = "failed, by what the ledger was told; probe one again" if failed else "are left out"
-        raise BenchfleetError(f"no machine is left: all that there are reports of {why}")
-    return left, sorted(failed)
+        unrecorded = assignment_plan.new_reports(ledger, [document for document, _ in documents])
+        failed = assignment_plan.failed_machines(ledger, since=unrecorded) & names - without
+    usable = [one for one in machines if one.hostname not in without | failed]
+    if not usable:
+        why = "are marked as failed in the ledger; probe one again" if failed else "are left out"
+        raise BenchfleetError(f"no usable machine: all machines with a report {why}")
+    return usable, sorted(failed)
 
 
 def lines(study: Study, plan: Assignment, files: Mapping[str, Path]) -> Iterator[str]:
@@ -180,7 +180,7 @@ def lines(study: Study, plan: Assignment, files: Mapping[str, Path]) -> Iterator
         f"{counted(len(plan.slots), 'machine')}"
         + (f" · {plan.done} done" if plan.done else "")
         + (f" · {len(plan.running)} running" if plan.running else "")
-        + (f" · {len(plan.unplaceable)} fit nowhere" if plan.unplaceable else "")
+        + (f" · {len(plan.unplaceable)} fit on no machine" if plan.unplaceable else "")
     )
     yield headline(plan)
     yield ""
@@ -197,21 +197,21 @@ def lines(study: Study, plan: Assignment, files: Mapping[str, Path]) -> Iterator
             yield f"phase {name}: from {duration(begin)} to {duration(end)}"
     yield from _nowhere(plan)
     if plan.cells:
-        known = ", ".join(f"{count} by {_BY[name]}" for name, count in plan.times.items())
-        yield f"times: {known}"
+        sources = ", ".join(f"{count} by {_BY[name]}" for name, count in plan.times.items())
+        yield f"times: {sources}"
     for note in plan.notes:
         yield f"note: {note}"
 
 
 def _nowhere(plan: Assignment) -> Iterator[str]:
-    alike: dict[str, list[str]] = {}  # by the reason
+    by_reason: dict[str, list[str]] = {}  # by the reason
     for cell, why in plan.unplaceable.items():
-        alike.setdefault(why, []).append(cell)
-    for why, cells in list(alike.items())[:_SHOWN]:
+        by_reason.setdefault(why, []).append(cell)
+    for why, cells in list(by_reason.items())[:_MAX_LISTED_REASONS]:
         others = f" and {counted(len(cells) - 1, 'other')}" if len(cells) > 1 else ""
-        yield f"warning: fits nowhere: {cells[0]}{others}: {why}"
-    if rest := sum(map(len, list(alike.values())[_SHOWN:])):
-        yield f"… and {rest} more fit nowhere; --json names them"
+        yield f"warning: fits on no machine: {cells[0]}{others}: {why}"
+    if rest := sum(map(len, list(by_reason.values())[_MAX_LISTED_REASONS:])):
+        yield f"… and {rest} more fit on no machine; --json lists them"
 
 
 _BY = {
@@ -274,4 +274,6 @@ def _rate(text: str) -> float:
     try:
         return float(size(re.sub(r" ?/ ?s$", "", text)))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate; write 100MB/s") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a rate: use a form such as 100MB/s"
+        ) from None

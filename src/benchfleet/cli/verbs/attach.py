@@ -13,16 +13,16 @@ from typing import Any
 
 from benchfleet.cli.shared import local_runs
 from benchfleet.cli.shared.options import opened
-from benchfleet.cli.text.notices import as_of, standing
+from benchfleet.cli.text.notices import as_of, counts_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path, printable
 from benchfleet.cli.text.watch import watch
 from benchfleet.errors import LedgerError
 from benchfleet.results.layout import Layout
-from benchfleet.runs.follow import follow, seen
+from benchfleet.runs.follow import follow, progress_of
 from benchfleet.runs.registry import Record
 
-_KILLED = "it ended without a word, as what is killed does"
+_KILLED = "it ended without a report; it was probably killed"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Show the run until it ends, and end as it does; Ctrl-C leaves the view alone."""
-    run = local_runs.the_one(arguments, local_runs.runs(arguments))
+    run = local_runs.single_run(arguments, local_runs.runs(arguments))
     if not run.is_running:
         return _ended(arguments, run)
     stream = sys.stderr if arguments.json else sys.stdout
@@ -45,59 +45,66 @@ def main(arguments: argparse.Namespace) -> int:
             for latest in follow(run, observer):
                 run = latest
     except KeyboardInterrupt:
-        asked = local_runs.called(run, arguments) or arguments
+        command = local_runs.command_arguments(run, arguments) or arguments
         stop = (
-            local_runs.words(asked, "stop") if asked.campaign else f"benchfleet stop {run.results}"
+            local_runs.command_text(command, "stop")
+            if command.campaign
+            else f"benchfleet stop {run.results}"
         )
-        said = f"left the view; the run goes on ({run.shown}); stop it with: {stop}"
-        print(f"\n{printable(said)}" if sys.stderr.isatty() else printable(said), file=sys.stderr)
+        message = f"left the view; the run continues ({run.label}); stop it with: {stop}"
+        print(
+            f"\n{printable(message)}" if sys.stderr.isatty() else printable(message),
+            file=sys.stderr,
+        )
         return 128 + signal.SIGINT
     return _ended(arguments, run)
 
 
 def _ended(arguments: argparse.Namespace, run: Record) -> int:
     """Say how it ended as itself does, and return its exit code."""
-    asked = local_runs.called(run, arguments)
+    command = local_runs.command_arguments(run, arguments)
     if run.end is None or "error" in run.end:
         say(f"benchfleet: {(run.end or {}).get('error', _KILLED)}", to=sys.stderr)
         if run.log:
             say(f"log      {display_path(Path(run.log))}", to=sys.stderr)
         return 1
-    if asked is None:
-        return _told_by_its_record(arguments, run)
+    if command is None:
+        return _from_record(arguments, run)
     try:
-        return _concluded(asked, run, run.end)
+        return _concluded(command, run, run.end)
     except LedgerError as error:  # its password stood in the address, say, and is kept nowhere
         say(f"benchfleet: {error}", to=sys.stderr)
-        return _told_by_its_record(arguments, run)
+        return _from_record(arguments, run)
 
 
-def _concluded(asked: argparse.Namespace, run: Record, told: Mapping[str, Any]) -> int:
+def _concluded(command: argparse.Namespace, run: Record, end_record: Mapping[str, Any]) -> int:
     from benchfleet.cli.text.run_summary import conclude  # the reports
     from benchfleet.runner.loop import RunEnd
 
-    study, cells = opened(asked)
+    study, cells = opened(command)
     study = replace(study, layout=Layout(run.results))
-    known = {str(cell.fingerprint): cell for cell in cells}
+    by_fingerprint = {str(cell.fingerprint): cell for cell in cells}
     end = RunEnd(
-        progress=seen(run),
-        seconds=told["seconds"],
-        ran=told["ran"],
-        interrupted=told["interrupted"],
-        broken=told["broken"],
-        impossible=tuple((known[f], why) for f, why in told["impossible"] if f in known),
+        progress=progress_of(run),
+        seconds=end_record["seconds"],
+        ran=end_record["ran"],
+        interrupted=end_record["interrupted"],
+        broken=end_record["broken"],
+        impossible=tuple(
+            (by_fingerprint[f], why) for f, why in end_record["impossible"] if f in by_fingerprint
+        ),
     )
-    return conclude(asked, study, cells, end)
+    return conclude(command, study, cells, end)
 
 
-def _told_by_its_record(arguments: argparse.Namespace, run: Record) -> int:
+def _from_record(arguments: argparse.Namespace, run: Record) -> int:
     """What is known of a run that was a call of the library, or whose ledger cannot be asked."""
-    progress, end = seen(run), run.end or {}
+    progress, end = progress_of(run), run.end or {}
     with contextlib.suppress(OSError):
         if arguments.json:
             print_json({"campaign": run.campaign, **progress.states})
         else:
-            say(f"{run.campaign}: {standing(progress)}{as_of(end.get('counted_at'))}")
+            say(f"{run.campaign}: {counts_text(progress)}{as_of(end.get('counted_at'))}")
             say(f"results  {display_path(run.results)}")
         sys.stdout.flush()
     if end.get("interrupted"):

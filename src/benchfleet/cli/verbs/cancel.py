@@ -23,21 +23,21 @@ def main(arguments: argparse.Namespace) -> int:
     with closing(study.open_ledger()) as ledger:
         ledger.enroll(cells)
         among = {str(cell.fingerprint) for cell in cells}
-        found = ledger.cells(states=["pending", "running"], fingerprints=among)
+        active = ledger.cells(states=["pending", "running"], fingerprints=among)
         selection.check(arguments, study, ledger.cells(fingerprints=among))
-        meant = selection.selected(arguments, found)
-        running = [record.path for record in meant if record.state == "running"]
-        if meant and not arguments.yes and not _agreed(len(meant), len(running)):
+        chosen = selection.selected(arguments, active)
+        running = [record.path for record in chosen if record.state == "running"]
+        if chosen and not arguments.yes and not _agreed(len(chosen), len(running)):
             print("nothing was cancelled")
             return 1
-        for record in meant:
+        for record in chosen:
             ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint))
-        names = [record.fingerprint for record in meant]
+        names = [record.fingerprint for record in chosen]
         ended = ledger.cells(states=["cancelled"], fingerprints=names)
         cancelled = [record.path for record in ended]
     if arguments.json:
-        told = {"campaign": study.campaign.name, "cancelled": cancelled, "running": running}
-        print_json(told)
+        payload = {"campaign": study.campaign.name, "cancelled": cancelled, "running": running}
+        print_json(payload)
         return 0
     for path in cancelled:
         stops = "  its runner stops it after the sample at hand" if path in running else ""
@@ -52,8 +52,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _agreed(cells: int, running: int) -> bool:
-    meant = counted(cells, "cell")
+    chosen = counted(cells, "cell")
     return confirm(
-        f"cancel {meant} ({running} running, whose samples are kept)?",
-        otherwise=f"this would cancel {meant} ({running} running); say --yes",
+        f"cancel {chosen} ({running} running, whose samples are kept)?",
+        otherwise=f"this would cancel {chosen} ({running} running); say --yes",
     )

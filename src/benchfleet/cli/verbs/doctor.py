@@ -34,19 +34,19 @@ def main(arguments: argparse.Namespace) -> int:
         from benchfleet.cli.shared.host_commands import show
 
         return show(arguments)
-    found: list[Check] = []
+    checks: list[Check] = []
     for one in _checks(arguments):
-        found.append(one)
+        checks.append(one)
         if not arguments.json:
             say(_line(one), flush=True)
             if one.fix:
                 say(f"    {one.fix}", flush=True)
     problems, warnings = (
-        sum(one.level == level for one in found) for level in ("problem", "warning")
+        sum(one.level == level for one in checks) for level in ("problem", "warning")
     )
     if arguments.json:
-        told = {"fit": not problems, "checks": [asdict(one) for one in found]}
-        print_json(told)
+        payload = {"fit": not problems, "checks": [asdict(one) for one in checks]}
+        print_json(payload)
     elif problems:
         count = f"{counted(problems, 'problem')}, {counted(warnings, 'warning')}"
         print(f"{count}: a run would fail")

@@ -14,8 +14,8 @@ from benchfleet.ledger.history import Attempt, attempts_by_cell
 from benchfleet.reports.failures import FailureGroup, grouped_failures
 from benchfleet.study import Study
 
-_SHOWN = 3  # cells of a group by name
-_LINES = 8  # of the log
+MAX_LISTED_CELLS = 3  # cells of a group by name
+_MAX_LOG_LINES = 8  # of the log
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -26,20 +26,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Show the failures by stage, kind and message, with every attempt of one cell each."""
     study, cells = options.opened(arguments)
-    found = missing_ledger.records_of(arguments, study, cells)
-    selection.check(arguments, study, found)
-    records = selection.selected(arguments, found)
+    all_records = missing_ledger.records_of(arguments, study, cells)
+    selection.check(arguments, study, all_records)
+    records = selection.selected(arguments, all_records)
     groups = grouped_failures(records)
     first = {group.folder.rpartition("/")[2]: group for group in groups}
-    known = {str(record.fingerprint): record for record in records}
+    by_fingerprint = {str(record.fingerprint): record for record in records}
     attempts = _attempts(study, list(first))
-    told = [
-        _told(arguments, group, known[name], attempts.get(name, []))
+    groups_json = [
+        _group_json(arguments, group, by_fingerprint[name], attempts.get(name, []))
         for name, group in first.items()
     ]
     count = sum(len(group.cells) for group in groups)
     if arguments.json:
-        print_json({"campaign": study.campaign.name, "cells": count, "groups": told})
+        print_json({"campaign": study.campaign.name, "cells": count, "groups": groups_json})
         return 0
     if not groups:
         say(f"{study.campaign.name}: nothing failed")
@@ -47,7 +47,7 @@ def main(arguments: argparse.Namespace) -> int:
     kinds = counted(len(groups), "kind")
     head = f"{study.campaign.name}: {counted(count, 'cell')} without a result, {kinds} of failure"
     say(head)
-    for one in told:
+    for one in groups_json:
         print()
         say(*_lines(one))
     return 0
@@ -62,7 +62,7 @@ def _attempts(study: Study, names: Sequence[str]) -> dict[str, list[Attempt]]:
     )
 
 
-def _told(
+def _group_json(
     arguments: argparse.Namespace,
     group: FailureGroup,
     record: CellRecord,
@@ -112,19 +112,19 @@ def _lines(group: dict[str, Any]) -> Iterator[str]:
     count = group["count"]
     yield f"{group['stage']}: {group['kind']} · {counted(count, 'cell')}"
     yield f"  {group['why'].splitlines()[0]}"
-    for cell in group["cells"][:_SHOWN]:
+    for cell in group["cells"][:MAX_LISTED_CELLS]:
         yield f"  - {cell}"
-    if count > _SHOWN:
-        yield f"  - and {count - _SHOWN} more"
+    if count > MAX_LISTED_CELLS:
+        yield f"  - and {count - MAX_LISTED_CELLS} more"
     yield f"  the attempts of {group['example']}"
     for one in group["attempts"]:
         what = one["failure"].partition("\n")[0] or one["how"]
         then = f"; then {one['then']}" if one["then"] else ""
-        place = " ".join(part for part in (one["host"], one["device"]) if part)
-        yield f"    {one['attempt']}  {what}{f', on {place}' if place else ''}{then}"
+        device_text = " ".join(part for part in (one["host"], one["device"]) if part)
+        yield f"    {one['attempt']}  {what}{f', on {device_text}' if device_text else ''}{then}"
     if group["log_tail"]:
         yield f"  the end of its log; all of it is in {group['folder']}"
-        for line in group["log_tail"].splitlines()[-_LINES:]:
+        for line in group["log_tail"].splitlines()[-_MAX_LOG_LINES:]:
             yield f"    | {line}"
     yield f"  {group['way_out']}"
     yield f"  then: {group['command']}"

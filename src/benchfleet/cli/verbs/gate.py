@@ -1,4 +1,4 @@
-"""``benchfleet gate``: the gates between a campaign's phases, shown, weighed and overridden."""
+"""``benchfleet gate``: the gates between a campaign's phases, shown, evaluated and overridden."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from benchfleet.study import Study
 
 _ACTS = """\
 acts:
-  show      how each gate stands, with the numbers behind it
-  check     weigh the gates of phases that are complete; --again those that were weighed, too
-  override  open one, whatever its numbers say, and record who did so and why
+  show      the state of each gate, with its numbers
+  check     evaluate the gates of complete phases; --again: also those already decided
+  override  open one regardless of its numbers; records who did so and why
 
 """
 
@@ -48,10 +48,10 @@ def main(arguments: argparse.Namespace) -> int:
     study, _ = options.opened(arguments)
     names = [phase.name for phase in study.campaign.phases]
     if not names:
-        raise BenchfleetError(f"{study.campaign.name} has no phases, and so no gates")
+        raise BenchfleetError(f"{study.campaign.name} has no phases, so it has no gates")
     if arguments.phase and arguments.phase not in names:
         instead = hint(arguments.phase, names)
-        raise wrong_option("PHASE", f"no phase is called {arguments.phase!r}; {instead}")
+        raise wrong_option("PHASE", f"there is no phase {arguments.phase!r}; {instead}")
     for option, act in (("again", "check"), ("reason", "override")):
         if getattr(arguments, option) and arguments.act != act:
             raise wrong_option(f"--{option}", f"belongs to `{act}`")
@@ -59,18 +59,18 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace, study: Study) -> int:
-    found = [one for one in _standings(study) if arguments.phase in ("", one.phase.name)]
+    standings = [one for one in _standings(study) if arguments.phase in ("", one.phase.name)]
     if arguments.json:
-        data = {"campaign": study.campaign.name, "phases": [one.to_dict() for one in found]}
+        data = {"campaign": study.campaign.name, "phases": [one.to_dict() for one in standings]}
         print_json(data)
     else:
-        say(*gate_text.lines(found))
-        for one in found:
-            say(*_told(one))
-    return 1 if any(map(gate_text.closed, found)) else 0
+        say(*gate_text.lines(standings))
+        for one in standings:
+            say(*_decision_lines(one))
+    return 1 if any(map(gate_text.closed, standings)) else 0
 
 
-def _told(one: PhaseStatus) -> list[str]:
+def _decision_lines(one: PhaseStatus) -> list[str]:
     """What is behind a decision, line by line."""
     gate = one.decision
     if gate is None:
@@ -86,13 +86,11 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
     """Weigh what can be weighed. A gate that is to be weighed again while cells of its phase are
     left is undecided from now on, and a run weighs it when they have ended."""
     if study.campaign.file is None:
-        raise wrong_option(
-            "CAMPAIGN", "a gate is weighed by whoever has the campaign's file; name it"
-        )
+        raise wrong_option("CAMPAIGN", "is missing; evaluating a gate needs the campaign's file")
     ledger = study.open_existing_ledger()
     if ledger is None:
-        raise BenchfleetError(f"nothing of {study.campaign.name} was run yet")
-    said = []
+        raise BenchfleetError(f"{study.campaign.name} has not run yet")
+    messages = []
     cells = cells_by_phase(study.cells(), study.campaign.phases)
     with closing(ledger):
         for phase in study.campaign.phases:
@@ -100,7 +98,7 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
             if arguments.phase not in ("", phase.name):
                 continue
             if phase.name in decided and not arguments.again:
-                said.append(f"{phase.name}: decided already; --again weighs it again")
+                messages.append(f"{phase.name}: already decided; --again evaluates it again")
                 continue
             others = {name: gate for name, gate in decided.items() if name != phase.name}
             if not may_run(phase.name, study.campaign.phases, others):
@@ -110,11 +108,11 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
                 ledger.record(decision.event())
             elif phase.name in decided:
                 ledger.record(gate_reset(phase.name, _who(study)))
-                said.append(f"{phase.name}: undecided again, until its cells have ended")
+                messages.append(f"{phase.name}: undecided again, until its cells have ended")
             else:
-                said.append(f"{phase.name}: not all of its cells have ended")
+                messages.append(f"{phase.name}: not all of its cells have ended")
     if not arguments.json:
-        say(*said)
+        say(*messages)
     return _show(arguments, study)
 
 
@@ -122,7 +120,7 @@ def _override(arguments: argparse.Namespace, study: Study) -> int:
     if not arguments.phase:
         raise wrong_option("PHASE", "name the phase whose gate is to be opened")
     if not arguments.reason.strip():
-        raise wrong_option("--reason", "say why: it is recorded beside your name")
+        raise wrong_option("--reason", "give a reason; the ledger records it with your name")
     with closing(study.open_ledger()) as ledger:
         study.record_campaign(ledger)
         before = newest_decisions(ledger.events(kinds=GATE_EVENTS)).get(arguments.phase)

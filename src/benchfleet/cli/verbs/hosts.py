@@ -22,12 +22,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     for name, module in (("check", hosts_check), ("bootstrap", hosts_bootstrap)):
         help = _ACTIONS[name]
-        found = actions.add_parser(
+        action_parser = actions.add_parser(
             name, help=help, description=help.capitalize(), allow_abbrev=False
         )
-        fleet.options(found)
-        module.configure(found)
-        found.add_argument("--debug", action="store_true", help="show an error's traceback")
+        fleet.options(action_parser)
+        module.configure(action_parser)
+        action_parser.add_argument("--debug", action="store_true", help="show an error's traceback")
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -50,20 +50,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
     """Bring this benchfleet to hosts, each into an environment of its own."""
-    wanted = _wanted(arguments)
+    installation = _installation(arguments)
     if arguments.dry_run:
         for host in hosts:
-            _rehearse(host, wanted)
+            _rehearse(host, installation)
         return 0
     bare = [host for host in hosts if not host.python]
     if bare and not arguments.yes and not _agreed(bare):
         return 1
-    tell = _Telling(hosts)
+    report = _HostOutput(hosts)
     with connections(known_hosts_of(arguments.machines)) as ssh:
-        return 0 if all(on_all(hosts, lambda host: _one(host, wanted, ssh, tell))) else 1
+        return 0 if all(on_all(hosts, lambda host: _one(host, installation, ssh, report))) else 1
 
 
-def _wanted(arguments: argparse.Namespace) -> EnvironmentSpec:
+def _installation(arguments: argparse.Namespace) -> EnvironmentSpec:
     mistakes = []
     wheels: tuple[Path, ...] = ()
     if arguments.wheels is not None:
@@ -98,18 +98,18 @@ def _agreed(hosts: Sequence[Host]) -> bool:
     return input("go on? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _rehearse(host: Host, wanted: EnvironmentSpec) -> None:
+def _rehearse(host: Host, installation: EnvironmentSpec) -> None:
     if host.python:
         say(f"{host.name}: its {host.python} is used as it is; nothing is installed")
         return
     say(f"{host.name}: python3 stands for the first Python that will do")
-    for step in Plan(host, wanted).rehearsed():
+    for step in Plan(host, installation).rehearsed():
         say(f"  # {step.title}")
         for line in quoted(step.words).splitlines():
             say(f"  {line}")
 
 
-class _Telling:
+class _HostOutput:
     """Says what is done on which host, a line at a time."""
 
     def __init__(self, hosts: Sequence[Host]) -> None:
@@ -122,42 +122,46 @@ class _Telling:
                 say(f"{host.name:<{self._width}}  {line}", flush=True)
 
 
-def _one(host: Host, wanted: EnvironmentSpec, ssh: OpenSsh, tell: _Telling) -> bool:
+def _one(host: Host, installation: EnvironmentSpec, ssh: OpenSsh, report: _HostOutput) -> bool:
     """Bootstrap one host; whether it can be used now."""
     if host.python:
-        tell(host, f"its {host.python} is used as it is; nothing is installed")
+        report(host, f"its {host.python} is used as it is; nothing is installed")
         trouble = check(host, ssh).trouble
-        tell(host, f"cannot be used: {trouble.message}" if trouble else "can be used")
+        report(host, f"cannot be used: {trouble.message}" if trouble else "can be used")
         return trouble is None
 
-    def asked(step: Step) -> Answer:
+    def run_step(step: Step) -> Answer:
         answer = ask(ssh, host, step.words, sent=step.sent, timeout=step.timeout)
         if answer.code == LOST:
             raise BootstrapFailed(diagnosis(answer.code, answer.err, jump=host.jump).message)
         return answer
 
     @contextmanager
-    def held(step: Step) -> Iterator[bool]:
-        with _holding(ssh, host, step, lambda text: tell(host, text)) as alone:
+    def hold_lock(step: Step) -> Iterator[bool]:
+        with _hold_remote_lock(ssh, host, step, lambda text: report(host, text)) as alone:
             yield alone
 
     try:
-        bootstrap(host, wanted, ask=asked, hold=held, tell=lambda text: tell(host, text))
+        bootstrap(
+            host, installation, ask=run_step, hold=hold_lock, tell=lambda text: report(host, text)
+        )
     except BenchfleetError as error:
-        tell(host, f"failed: {error}")
+        report(host, f"failed: {error}")
         return False
     return True
 
 
 @contextmanager
-def _holding(ssh: OpenSsh, host: Host, step: Step, tell: Callable[[str], None]) -> Iterator[bool]:
+def _hold_remote_lock(
+    ssh: OpenSsh, host: Host, step: Step, report: Callable[[str], None]
+) -> Iterator[bool]:
     """Keep the lock's command running over there for the block, whether or not it keeps others
     out; its input's end ends it."""
     pipe = subprocess.PIPE
     with subprocess.Popen(ssh.argv(host, step.words), stdin=pipe, stdout=pipe) as holder:
         for line in holder.stdout or ():
             if line.strip() == b"busy":
-                tell("another bootstrap is under way there; waiting for it")
+                report("another bootstrap is under way there; waiting for it")
             elif line.strip() in (b"held", b"unlocked"):
                 break
         else:

@@ -38,20 +38,20 @@ _COLUMNS = (
     "disk",
 )
 _NUMBERS = ("answers", "RAM", "disk")
-_CLOCK = 5.0  # seconds that a clock may be off without a word
-_DISK = 10 * 10**9  # bytes; less is worth a word
+_MAX_CLOCK_SKEW_S = 5.0  # seconds that a clock may be off without a word
+_MIN_FREE_DISK_BYTES = 10 * 10**9  # bytes; less is worth a word
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
-    """What was found of one host."""
+class HostCheck:
+    """The result of checking one host."""
 
     host: Host
     reached: float | None = None  # seconds until it answered
     facts: Facts | None = None
     offset: float = 0.0  # seconds that its clock is ahead
     trouble: Diagnosis | None = None
-    notes: tuple[str, ...] = ()  # what is no obstacle, and good to know
+    notes: tuple[str, ...] = ()  # remarks that do not prevent its use
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,54 +62,54 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
     """Say of every host whether it can be used, and what it has."""
     with connections(known_hosts_of(arguments.machines)) as ssh:
-        found = on_all(hosts, lambda host: check(host, ssh))
+        checks = on_all(hosts, lambda host: check(host, ssh))
     if arguments.json:
-        print_json({"hosts": [_as_json(one) for one in found]})
+        print_json({"hosts": [_as_json(one) for one in checks]})
     else:
-        _show(found, str(arguments.machines))
-    return 1 if any(one.trouble for one in found) else 0
+        _show(checks, str(arguments.machines))
+    return 1 if any(one.trouble for one in checks) else 0
 
 
-def check(host: Host, ssh: OpenSsh) -> Checked:
-    """Reach the host and have it tell of itself."""
+def check(host: Host, ssh: OpenSsh) -> HostCheck:
+    """Connect to the host and read its facts."""
     begun = time.monotonic()
     answer = ask(ssh, host, REACH)
     if answer.code == LOST:
         if host.jump:
             answer = ask(ssh, host, REACH, alone=True)
-        return Checked(host=host, trouble=diagnosis(answer.code, answer.err, jump=host.jump))
+        return HostCheck(host=host, trouble=diagnosis(answer.code, answer.err, jump=host.jump))
     reached = time.monotonic() - begun
-    asked = time.time()
+    asked_at = time.time()
     answer = ask(ssh, host, [interpreter_of(host), "-c", ASK, host.folder])
-    between = (asked + time.time()) / 2
+    between = (asked_at + time.time()) / 2
     if answer.code != 0:
-        return Checked(host=host, reached=reached, trouble=_cannot_tell(host, answer))
+        return HostCheck(host=host, reached=reached, trouble=_no_facts(host, answer))
     try:
         facts = parse_facts(answer.out)
     except ProtocolError as error:
         trouble = Diagnosis(stage="answer", message=str(error), hopeless=True)
-        return Checked(host=host, reached=reached, trouble=trouble)
-    seen = Checked(host=host, reached=reached, facts=facts, offset=facts.clock - between)
-    return replace(seen, trouble=_unfit(host, facts), notes=tuple(_notes(seen, facts)))
+        return HostCheck(host=host, reached=reached, trouble=trouble)
+    checked = HostCheck(host=host, reached=reached, facts=facts, offset=facts.clock - between)
+    return replace(checked, trouble=_unfit(host, facts), notes=tuple(_notes(checked, facts)))
 
 
-def _cannot_tell(host: Host, answer: Answer) -> Diagnosis:
-    found = diagnosis(answer.code, answer.err, jump=host.jump)
-    if found.stage == "python" and not host.python:
+def _no_facts(host: Host, answer: Answer) -> Diagnosis:
+    trouble = diagnosis(answer.code, answer.err, jump=host.jump)
+    if trouble.stage == "python" and not host.python:
         message = f"{environment_name()} is not there yet"
         return Diagnosis(stage="benchfleet", message=message, hopeless=True)
-    if found.stage in ("python", "benchfleet"):
-        what = "there is no such Python" if found.stage == "python" else "it has no benchfleet"
+    if trouble.stage in ("python", "benchfleet"):
+        what = "Python not found" if trouble.stage == "python" else "it has no benchfleet"
         message = (
-            f"{what}: {host.python} ({answer.last}); mend it, or leave 'python' out and run "
+            f"{what}: {host.python} ({answer.last}); fix it, or remove 'python' and run "
             "`benchfleet hosts bootstrap`"
         )
-        return replace(found, message=message)
-    return found
+        return replace(trouble, message=message)
+    return trouble
 
 
 def _unfit(host: Host, facts: Facts) -> Diagnosis | None:
-    """Why a host that tells of itself cannot be used all the same."""
+    """Why a host that answers cannot be used."""
     if why := version_mismatch(facts):
         return Diagnosis(stage="version", message=why, hopeless=True)
     try:
@@ -119,21 +119,22 @@ def _unfit(host: Host, facts: Facts) -> Diagnosis | None:
     return None
 
 
-def _notes(seen: Checked, facts: Facts) -> Iterator[str]:
-    if abs(seen.offset) > _CLOCK:
-        yield f"its clock is {abs(seen.offset):.0f} s {'ahead' if seen.offset > 0 else 'behind'}"
-    if facts.disk_free < _DISK:
-        yield f"only {gigabytes(facts.disk_free)} are free where {seen.host.folder} is"
-    if facts.gpu_problem and seen.host.cpu_slots is not None:  # else it is the trouble
-        yield f"its GPUs cannot be asked: {facts.gpu_problem}"
+def _notes(checked: HostCheck, facts: Facts) -> Iterator[str]:
+    if abs(checked.offset) > _MAX_CLOCK_SKEW_S:
+        direction = "ahead" if checked.offset > 0 else "behind"
+        yield f"its clock is {abs(checked.offset):.0f} s {direction}"
+    if facts.disk_free < _MIN_FREE_DISK_BYTES:
+        yield f"only {gigabytes(facts.disk_free)} are free where {checked.host.folder} is"
+    if facts.gpu_problem and checked.host.cpu_slots is not None:  # else it is the trouble
+        yield f"its GPUs cannot be queried: {facts.gpu_problem}"
     for gpu in facts.gpus:
         if gpu.fault:
             yield f"GPU {gpu.index} cannot be used: {gpu.fault}"
-        if gpu.processes and gpu.index in (seen.host.gpus or [gpu.index]):
+        if gpu.processes and gpu.index in (checked.host.gpus or [gpu.index]):
             yield f"GPU {gpu.index} is in use: {', '.join(gpu.processes)}"
 
 
-def _as_json(one: Checked) -> dict[str, Any]:
+def _as_json(one: HostCheck) -> dict[str, Any]:
     trouble = one.trouble
     return {
         "host": one.host.name,
@@ -146,40 +147,40 @@ def _as_json(one: Checked) -> dict[str, Any]:
     }
 
 
-def _show(found: Sequence[Checked], machines: str) -> None:
+def _show(checks: Sequence[HostCheck], machines: str) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    rows = [[one.host.name, "no" if one.trouble else "yes", *_columns(one)] for one in found]
-    for one, row in zip(found, rows, strict=True):
+    rows = [[one.host.name, "no" if one.trouble else "yes", *_columns(one)] for one in checks]
+    for one, row in zip(checks, rows, strict=True):
         row.insert(3, _keys(one))
-    told = [any(column) for column in zip(*rows, strict=True)]  # the others take room for nothing
+    filled = [any(column) for column in zip(*rows, strict=True)]  # leave empty columns out
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in compress(_COLUMNS, told):
+    for title in compress(_COLUMNS, filled):
         justify: Literal["left", "right"] = "right" if title in _NUMBERS else "left"
         table.add_column(title, justify=justify, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(text)) for text in compress(row, told)))
+        table.add_row(*(Text(printable(text)) for text in compress(row, filled)))
     width = None if sys.stdout.isatty() else 100
     Console(width=width, highlight=False).print(table)
-    for one in found:
+    for one in checks:
         if one.trouble:
             say(f"{one.host.name}: {one.trouble.stage}: {one.trouble.message}")
         for note in one.notes:
             say(f"{one.host.name}: {note}")
     bare = [
         one.host.name
-        for one in found
+        for one in checks
         if one.trouble and one.trouble.stage == "benchfleet" and not one.host.python
     ]
     if bare:
         command = ["benchfleet", "hosts", "bootstrap", machines, "--hosts", ",".join(bare)]
-        say(f"bring it to them: {shlex.join(command)}")
+        say(f"install it: {shlex.join(command)}")
 
 
-def _keys(one: Checked) -> str:
+def _keys(one: HostCheck) -> str:
     """Whether the host's key and ours were good."""
     if one.reached is not None:
         return "good"
@@ -187,7 +188,7 @@ def _keys(one: Checked) -> str:
     return {"host key": "changed", "permission": "refused"}.get(stage, "")
 
 
-def _columns(one: Checked) -> list[str]:
+def _columns(one: HostCheck) -> list[str]:
     answers = "" if one.reached is None else f"{one.reached:.1f} s"
     facts = one.facts
     if facts is None:

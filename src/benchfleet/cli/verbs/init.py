@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from benchfleet import registry
-from benchfleet.cli.text.campaign_template import Found, Here, chosen_models, drafted
+from benchfleet.cli.text.campaign_template import CachedModel, MachineSummary, chosen_models, draft
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.names import path_part
 from benchfleet.domain.resource import Device
@@ -37,24 +37,24 @@ def main(arguments: argparse.Namespace) -> int:
     file: Path = arguments.file
     if file.suffix.lower() not in _SUFFIXES:
         raise _refused(file, f"init writes YAML; name a file that ends in {_SUFFIXES[0]}")
-    here = Here(gpus=_gpus(), cores=cores(), ram=available_memory())
-    found, no_models = _models(here)
+    machine = MachineSummary(gpus=_gpus(), cores=cores(), ram=available_memory())
+    cached, no_models = _models(machine)
     name = shlex.quote(str(file))
-    text = drafted(file=name, name=_name(file), here=here, found=found, no_models=no_models)
+    text = draft(file=name, name=_name(file), machine=machine, models=cached, no_models=no_models)
     try:
         with file.open("w" if arguments.yes else "x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        raise _refused(file, "is there already; --yes overwrites it") from None
+        raise _refused(file, "exists already; --yes overwrites it") from None
     except OSError as error:
         raise _refused(file, f"cannot be written: {error.strerror}") from None
-    models = [model.source for model in chosen_models(here, found)] or ["mock"]
+    sources = [model.source for model in chosen_models(machine, cached)] or ["mock"]
     if arguments.json:
-        devices = [gpu.label for gpu in here.gpus]
-        print_json({"file": str(file), "models": models, "gpus": devices})
+        devices = [gpu.label for gpu in machine.gpus]
+        print_json({"file": str(file), "models": sources, "gpus": devices})
         return 0
-    say(f"wrote {file} for {here}")
-    say(f"models: {', '.join(models)}")
+    say(f"wrote {file} for {machine}")
+    say(f"models: {', '.join(sources)}")
     say(f"next: benchfleet plan {name}")
     return 0
 
@@ -66,27 +66,30 @@ def _gpus() -> tuple[Device, ...]:
         return ()  # a machine without a GPU runs on its CPU
 
 
-def _models(here: Here) -> tuple[list[Found], str]:
+def _models(machine: MachineSummary) -> tuple[list[CachedModel], str]:
     """The language models of the local cache, and why there is none that can be run."""
     try:
         registry.load("models", "transformers")
     except MissingExtra as error:
         return [], f"{error} for real models."
-    found = []
+    cached = []
     for source in cached_models():
         try:
             checkpoint = read_checkpoint(model_folder(source))
             kinds = checkpoint.config.get("architectures") or []
             if any(str(kind).endswith(_LANGUAGE_MODELS) for kind in kinds):
                 estimate = checkpoint.estimate(
-                    device="gpu" if here.gpus else "cpu", model_kwargs={}, batch=1, length=_TOKENS
+                    device="gpu" if machine.gpus else "cpu",
+                    model_kwargs={},
+                    batch=1,
+                    length=_TOKENS,
                 )
-                found.append(Found(source=source, memory=estimate.total))
+                cached.append(CachedModel(source=source, memory=estimate.total))
         except (ValueError, OSError):
-            continue  # nothing can be said of it, so it is none to begin with
-    if found and not chosen_models(here, found):
-        return found, "No model of the Hugging Face cache fits here."
-    return found, "" if found else "No language model is in the Hugging Face cache."
+            continue  # its memory is unknown, so it is left out
+    if cached and not chosen_models(machine, cached):
+        return cached, "No model of the Hugging Face cache fits here."
+    return cached, "" if cached else "No language model is in the Hugging Face cache."
 
 
 def _name(file: Path) -> str:

@@ -45,10 +45,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Do the act, and tell of it."""
-    found = load_campaign(arguments.campaign).with_results(arguments.results)
+    campaign = load_campaign(arguments.campaign).with_results(arguments.results)
     if (arguments.act == "copy") != bool(arguments.to):
         raise wrong_option("--to", "`copy` needs it, and no other act takes it")
-    return _DO[arguments.act](arguments, open_study(found, ledger=arguments.ledger))
+    return _DO[arguments.act](arguments, open_study(campaign, ledger=arguments.ledger))
 
 
 def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
@@ -56,47 +56,47 @@ def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
     moved = study.home.set_aside_damaged()
     ledger = study.open_ledger(known_results=True)
     try:
-        with progress_line("results taken in") as seen:
-            told = rebuild(ledger, study.layout, seen=seen)
+        with progress_line("results taken in") as progress:
+            outcome = rebuild(ledger, study.layout, seen=progress)
     finally:
         ledger.close()
     if arguments.json:
-        print_json({**told.to_dict(), "damaged": str(moved or "")})
-        return 1 if told.refused else 0
+        print_json({**outcome.to_dict(), "damaged": str(moved or "")})
+        return 1 if outcome.refused else 0
     if moved:
         say(f"the damaged ledger is kept as {moved}")
-    print(f"{counted(told.entered, 'result')} taken in, {told.unchanged} were known")
-    for path, why in told.refused:
+    print(f"{counted(outcome.entered, 'result')} taken in, {outcome.unchanged} were known")
+    for path, why in outcome.refused:
         say(f"  left out  {path}: {why}")
-    return 1 if told.refused else 0
+    return 1 if outcome.refused else 0
 
 
 def _init(arguments: argparse.Namespace, study: Study) -> int:
     """Make the ledger where there is none."""
-    found = study.open_existing_ledger()
-    made = found is None
-    with closing(found or study.open_ledger()) as ledger:
+    existing = study.open_existing_ledger()
+    is_new = existing is None
+    with closing(existing or study.open_ledger()) as ledger:
         study.record_campaign(ledger)
     name, where = study.campaign.name, study.ledger_text
     rights = {}
     if split_url(study.url)[0].startswith("postgres"):
         rights = {"run": runner_grants(name, "ROLE"), "look": reader_grants(name, "ROLE")}
-    lines = [f"{where} {'is made' if made else 'was there'}"]
+    lines = [f"{where} {'is made' if is_new else 'was there'}"]
     if rights:
         lines += ["-- for a ROLE that runs cells", *rights["run"].splitlines()]
         lines += ["-- for one that only looks", *rights["look"].splitlines()]
-    return _tell(arguments, {"ledger": where, "made": made, "rights": rights}, *lines)
+    return _print_result(arguments, {"ledger": where, "made": is_new, "rights": rights}, *lines)
 
 
 def _check(arguments: argparse.Namespace, study: Study) -> int:
     with closing(ledger_of(study)) as ledger:
-        found = list(problems(cast(CopyableLedger, ledger)))
+        faults = list(problems(cast(CopyableLedger, ledger)))
         cells = sum(1 for _ in ledger.cells())
     where = study.ledger_text
-    many = counted(len(found), "fault") if found else "no faults"
-    lines = [*found, f"{where}: {counted(cells, 'cell')}, {many}"]
-    told = {"ledger": where, "cells": cells, "faults": found}
-    return _tell(arguments, told, *lines) or (1 if found else 0)
+    many = counted(len(faults), "fault") if faults else "no faults"
+    lines = [*faults, f"{where}: {counted(cells, 'cell')}, {many}"]
+    payload = {"ledger": where, "cells": cells, "faults": faults}
+    return _print_result(arguments, payload, *lines) or (1 if faults else 0)
 
 
 def _copy(arguments: argparse.Namespace, study: Study) -> int:
@@ -107,23 +107,23 @@ def _copy(arguments: argparse.Namespace, study: Study) -> int:
         closing(ledger_of(study)) as source,
         closing(target.open_ledger(known_results=True)) as other,
     ):
-        if arguments.yes and (ignore_running := running_cells_warning(source)):
+        if arguments.yes and (warning := running_cells_warning(source)):
             print(
-                printable(f"benchfleet: {ignore_running}; end them before the copy is run"),
+                printable(f"benchfleet: {warning}; end them before the copy is run"),
                 file=sys.stderr,
             )
-        with progress_line("copied") as seen:
+        with progress_line("copied") as progress:
             ledgers = cast(CopyableLedger, source), cast(CopyableLedger, other)
-            cells = copy_ledger(*ledgers, ignore_running=arguments.yes, seen=seen)
+            cells = copy_ledger(*ledgers, ignore_running=arguments.yes, seen=progress)
     where = target.ledger_text
-    told = {"ledger": study.ledger_text, "to": where, "cells": cells}
+    payload = {"ledger": study.ledger_text, "to": where, "cells": cells}
     copied = f"{counted(cells, 'cell')} copied with all history to {where}"
-    return _tell(arguments, told, f"{copied}; name it with --ledger from now on")
+    return _print_result(arguments, payload, f"{copied}; name it with --ledger from now on")
 
 
-def _tell(arguments: argparse.Namespace, told: dict[str, Any], *lines: str) -> int:
+def _print_result(arguments: argparse.Namespace, payload: dict[str, Any], *lines: str) -> int:
     if arguments.json:
-        print_json(told)
+        print_json(payload)
     else:
         print("\n".join(map(printable, lines)))
     return 0

@@ -1,4 +1,4 @@
-"""``benchfleet logs``: what a cell printed, attempt by attempt; made safe for a terminal."""
+"""``benchfleet logs``: what a cell printed, attempt by attempt; with control characters removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from benchfleet.planner.preview import known_records, with_paths
 from benchfleet.results.logs import Log, Tail, lines, log_of
 from benchfleet.study import Study
 
-_LOOK = 0.5  # seconds between two looks at a log that grows
+_POLL_INTERVAL_S = 0.5  # seconds between two looks at a log that grows
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,74 +57,82 @@ def main(arguments: argparse.Namespace) -> int:
     named = find(arguments.cell, list(with_paths(cells, records)), records, key="CELL")
     ledger = study.open_existing_ledger()
     if ledger is None:
-        raise BenchfleetError(f"{named.path} was never begun, so it printed nothing")
+        raise BenchfleetError(f"{named.path} has not started, so it has no log")
     with closing(ledger):
         fingerprint = str(named.cell.fingerprint)
         if arguments.follow:
             return _follow(arguments, study, ledger, fingerprint)
-        record, found = _look(ledger, fingerprint)
-        if record is None or not found:
-            raise BenchfleetError(f"{named.path} was never begun, so it printed nothing")
-        meant = _meant(arguments, record, found)
-        log = _log(study, record, found, meant)
+        record, attempts_found = _read_attempts(ledger, fingerprint)
+        if record is None or not attempts_found:
+            raise BenchfleetError(f"{named.path} has not started, so it has no log")
+        attempt = _chosen_attempt(arguments, record, attempts_found)
+        log = _log(study, record, attempts_found, attempt)
         if arguments.json:
-            print_json(_as_json(arguments, study, record, found, meant, log))
+            print_json(_as_json(arguments, study, record, attempts_found, attempt, log))
             return 0
-        _tell(record, found, meant)
+        _print_headline(record, attempts_found, attempt)
         if log is None:
-            raise BenchfleetError(_nowhere(study, record, meant))
+            raise BenchfleetError(_nowhere(study, record, attempt))
         for line in _text(arguments, log):  # of any length
             say(line)
     return 0
 
 
-def _look(ledger: Ledger, fingerprint: str) -> tuple[CellRecord | None, list[Attempt]]:
+def _read_attempts(ledger: Ledger, fingerprint: str) -> tuple[CellRecord | None, list[Attempt]]:
     record = next(iter(ledger.cells(fingerprints={fingerprint})), None)
     return record, attempts(ledger, fingerprint)
 
 
-def _meant(arguments: argparse.Namespace, record: CellRecord, found: Sequence[Attempt]) -> Attempt:
+def _chosen_attempt(
+    arguments: argparse.Namespace, record: CellRecord, attempts_found: Sequence[Attempt]
+) -> Attempt:
     if arguments.attempt is None:
-        return found[-1]
-    for one in found:
+        return attempts_found[-1]
+    for one in attempts_found:
         if one.attempt == arguments.attempt:
             return one
-    known = ", ".join(str(one.attempt) for one in found)
-    raise BenchfleetError(f"{record.path} has no attempt {arguments.attempt}; it has {known}")
+    numbers = ", ".join(str(one.attempt) for one in attempts_found)
+    raise BenchfleetError(f"{record.path} has no attempt {arguments.attempt}; it has {numbers}")
 
 
-def _log(study: Study, record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> Log | None:
-    name = f"{meant.attempt}-{meant.token}"
-    return log_of(study.layout, record, name, last=meant is found[-1])
+def _log(
+    study: Study, record: CellRecord, attempts_found: Sequence[Attempt], attempt: Attempt
+) -> Log | None:
+    name = f"{attempt.attempt}-{attempt.token}"
+    return log_of(study.layout, record, name, last=attempt is attempts_found[-1])
 
 
 def _text(arguments: argparse.Namespace, log: Log) -> Iterable[str]:
     try:
-        found = lines(log.pieces())
-        yield from deque(found, arguments.lines) if arguments.lines else found
+        log_lines = lines(log.pieces())
+        yield from deque(log_lines, arguments.lines) if arguments.lines else log_lines
     except (OSError, tarfile.TarError, KeyError) as error:
         raise BenchfleetError(f"{log.file} cannot be read: {error}") from error
 
 
-def _nowhere(study: Study, record: CellRecord, meant: Attempt) -> str:
+def _nowhere(study: Study, record: CellRecord, attempt: Attempt) -> str:
     where = display_path(study.layout.root)
     return (
-        f"the log of attempt {meant.attempt} of {record.path} is not in {where}: another machine's"
-        " runner has it, or it was deleted"
+        f"the log of attempt {attempt.attempt} of {record.path} is not in {where}: it is on the "
+        "machine that ran the attempt, or was deleted"
     )
 
 
-def _tell(record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> None:
+def _print_headline(
+    record: CellRecord, attempts_found: Sequence[Attempt], attempt: Attempt
+) -> None:
     """Which attempt it is, aside from the log itself."""
-    say(_headline(record, found, meant), to=sys.stderr, flush=True)
+    say(_headline(record, attempts_found, attempt), to=sys.stderr, flush=True)
 
 
-def _headline(record: CellRecord, found: Sequence[Attempt], meant: Attempt) -> str:
-    outcome = meant.outcome
-    how = outcome.state if outcome else meant.how or "running"
-    place = " ".join(part for part in (outcome.host, outcome.device) if part) if outcome else ""
-    on = f" on {place}" if place else ""
-    return f"{record.path}  attempt {meant.attempt} of {found[-1].attempt}, {how}{on}"
+def _headline(record: CellRecord, attempts_found: Sequence[Attempt], attempt: Attempt) -> str:
+    outcome = attempt.outcome
+    how = outcome.state if outcome else attempt.how or "running"
+    device_text = (
+        " ".join(part for part in (outcome.host, outcome.device) if part) if outcome else ""
+    )
+    on = f" on {device_text}" if device_text else ""
+    return f"{record.path}  attempt {attempt.attempt} of {attempts_found[-1].attempt}, {how}{on}"
 
 
 def _follow(arguments: argparse.Namespace, study: Study, ledger: Ledger, fingerprint: str) -> int:
@@ -132,38 +140,40 @@ def _follow(arguments: argparse.Namespace, study: Study, ledger: Ledger, fingerp
     current: Attempt | None = None
     tail = Tail()
     while True:
-        record, found = _look(ledger, fingerprint)
+        record, attempts_found = _read_attempts(ledger, fingerprint)
         ended = record is None or record.state in FINAL_STATES
-        if record is not None and found:
-            if current is None or current.token != found[-1].token:
+        if record is not None and attempts_found:
+            if current is None or current.token != attempts_found[-1].token:
                 if current is not None:  # what it said last
-                    _print_new(arguments, study, record, found, current, tail, last=True)
-                current, tail = found[-1], Tail()
-                _tell(record, found, current)
-            _print_new(arguments, study, record, found, found[-1], tail, last=ended)
+                    _print_new(arguments, study, record, attempts_found, current, tail, last=True)
+                current, tail = attempts_found[-1], Tail()
+                _print_headline(record, attempts_found, current)
+            _print_new(
+                arguments, study, record, attempts_found, attempts_found[-1], tail, last=ended
+            )
         if ended:
             return 0
-        time.sleep(_LOOK)
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def _print_new(
     arguments: argparse.Namespace,
     study: Study,
     record: CellRecord,
-    found: Sequence[Attempt],
-    meant: Attempt,
+    attempts_found: Sequence[Attempt],
+    attempt: Attempt,
     tail: Tail,
     *,
     last: bool,
 ) -> None:
-    log = _log(study, record, found, meant)
+    log = _log(study, record, attempts_found, attempt)
     if log is None:
         return
     try:
-        said = tail.new_lines(log, last=last)
+        new_lines = tail.new_lines(log, last=last)
     except FileNotFoundError:
         return  # it moves to its place just now
-    for line in said[-arguments.lines :] if arguments.lines else said:
+    for line in new_lines[-arguments.lines :] if arguments.lines else new_lines:
         say(line, flush=True)
     arguments.lines = None  # of what was there at first
 
@@ -172,8 +182,8 @@ def _as_json(
     arguments: argparse.Namespace,
     study: Study,
     record: CellRecord,
-    found: Sequence[Attempt],
-    meant: Attempt,
+    attempts_found: Sequence[Attempt],
+    attempt: Attempt,
     log: Log | None,
 ) -> dict[str, Any]:
     return {
@@ -183,11 +193,11 @@ def _as_json(
             {
                 "attempt": one.attempt,
                 "how": one.outcome.state if one.outcome else one.how or "running",
-                "log": str(at.file) if (at := _log(study, record, found, one)) else "",
+                "log": str(at.file) if (at := _log(study, record, attempts_found, one)) else "",
             }
-            for one in found
+            for one in attempts_found
         ],
-        "attempt": meant.attempt,
+        "attempt": attempt.attempt,
         "log": str(log.file) if log else "",
         "text": "\n".join(_text(arguments, log)) if log else "",
     }

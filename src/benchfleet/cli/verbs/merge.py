@@ -1,4 +1,4 @@
-"""``benchfleet merge``: bring every result that the ledger calls done into this host's folder."""
+"""``benchfleet merge``: fetch every finished result into this host's folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchfleet.cli.shared import options
 from benchfleet.cli.shared.leases import ledger_of
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.progress_line import progress_line
-from benchfleet.cli.text.run_summary import compared, write_report
+from benchfleet.cli.text.run_summary import comparison_of, write_report
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted
@@ -31,7 +31,7 @@ from benchfleet.runner.recovery.startup import publish_committed
 from benchfleet.study import Study
 from benchfleet.summary import write_summaries_of_others
 
-_SHOWN = 20  # results that are named one by one
+_MAX_LISTED_RESULTS = 20  # results that are named one by one
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,8 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR|URL",
         action="append",
         default=[],
-        help="look there too: a results folder, here or by rsync://, or an object store; may be "
-        "said again",
+        help="look there too: a results folder, here or by rsync://, or an object store; "
+        "repeatable",
     )
 
 
@@ -58,27 +58,27 @@ def main(arguments: argparse.Namespace) -> int:
     ledger = ledger_of(study)
     make_folder(study.layout.root)
     with closing(ledger):
-        for found in publish_committed(ledger, study.layout):
-            if found.problem:
-                say(f"benchfleet: {found.problem}", to=sys.stderr)
+        for published in publish_committed(ledger, study.layout):
+            if published.problem:
+                say(f"benchfleet: {published.problem}", to=sys.stderr)
         records = study.records(cells)
         absent = ResultLocator(study).absent(records)
-        named = {source: _source(source, study) for source in arguments.sources}
+        named = {source: _source_stores(source, study) for source in arguments.sources}
         stores = [*chain.from_iterable(named.values()), *_stores(study, ledger)]
-        with progress_line("results fetched") as seen:
-            got = download_results(study.layout, absent, stores, progress=seen)
+        with progress_line("results fetched") as progress:
+            got = download_results(study.layout, absent, stores, progress=progress)
         branch = _branch(study, ledger, records)
         done = [record for record in records if record.state == "success"]
         empty = [source for source, stores in named.items() if not _has_results(stores, done, got)]
-        here = [record for record in done if record not in absent]
-        defects = {r.path: why for r in here if (why := local_defect(study.layout, r))}
+        local_records = [record for record in done if record not in absent]
+        defects = {r.path: why for r in local_records if (why := local_defect(study.layout, r))}
         where = ResultLocator(study).elsewhere(got.missing)
         missing = {
             record.path: where.get(record.fingerprint) or _host_of(record) for record in got.missing
         }
     _write(study, got)
     if arguments.json:
-        found_ = {
+        payload = {
             "campaign": study.campaign.name,
             "results": str(study.layout.root),
             "done": len(done),
@@ -92,11 +92,11 @@ def main(arguments: argparse.Namespace) -> int:
             "nothing": empty,
             **({"branch": asdict(branch)} if branch else {}),
         }
-        print_json(found_)
+        print_json(payload)
     else:
-        _tell(arguments, study, got, len(done), defects, missing, empty)
+        _print_summary(arguments, study, got, len(done), defects, missing, empty)
         if branch is not None:
-            _tell_branch(branch)
+            _print_branch(branch)
     return 1 if missing or defects else 0
 
 
@@ -128,26 +128,28 @@ def _branch(study: Study, ledger: Ledger, records: Sequence[CellRecord]) -> Merg
     return merged
 
 
-def _tell_branch(branch: Merged) -> None:
+def _print_branch(branch: Merged) -> None:
     for path, why in branch.refused.items():
         say(f"refused  {path}: {why}")
     if branch.commit:
-        struck = f", {counted(branch.struck, 'line')} struck off the lists" if branch.struck else ""
+        struck = (
+            f", {counted(branch.struck, 'line')} removed from the lists" if branch.struck else ""
+        )
         print(f"main     {counted(len(branch.entries), 'result')} merged{struck}")
 
 
-def _source(source: str, study: Study) -> list[ResultStore]:
+def _source_stores(source: str, study: Study) -> list[ResultStore]:
     """A results folder, or the one above it."""
     if "://" not in source:
         folder = Path(source).resolve()
         if not folder.is_dir():
-            raise UnknownName(f"there is no folder {source} to merge from")
+            raise UnknownName(f"no folder {source}; name a results folder or a URL")
         source = folder.as_uri()
     return [open_store(source, study.campaign.name), open_store(source, "")]
 
 
 def _has_results(stores: Sequence[ResultStore], done: Sequence[CellRecord], got: Downloads) -> bool:
-    """Whether one of these has any of the results, or may: one that is away is told as such."""
+    """Whether one of these stores has any of the results; an unreachable one counts as yes."""
     brought = {
         *got.came.values(),
         *(store for _, store, _ in got.refused),
@@ -169,14 +171,14 @@ def _host_of(record: CellRecord) -> str:
 
 
 def _write(study: Study, downloads: Downloads) -> None:
-    """Report and summaries speak of the whole campaign, whatever part of it was merged."""
+    """Write report and summaries of the whole campaign, whatever part was merged."""
     write_summaries_of_others(study)
     if downloads.came or not study.layout.report.exists():
         cells = study.cells()
-        write_report(study, compared(study, cells, study.records(cells)))
+        write_report(study, comparison_of(study, cells, study.records(cells)))
 
 
-def _tell(
+def _print_summary(
     arguments: argparse.Namespace,
     study: Study,
     got: Downloads,
@@ -185,22 +187,26 @@ def _tell(
     missing: dict[str, str],
     empty: Sequence[str],
 ) -> None:
-    here = done - len(missing)
-    lines = [f"{study.campaign.name}: {counted(done, 'result', 'are')} done, {here} here"]
+    local_count = done - len(missing)
+    lines = [f"{study.campaign.name}: {counted(done, 'result', 'are')} done, {local_count} here"]
     if got.came:
         lines.append(f"{len(got.came)} came from {', '.join(sorted({*got.came.values()}))}")
     lines += [f"away     {store}: {why}" for store, why in got.away.items()]
     for source in empty:
-        lines.append(f"nothing  {source} holds no result that {study.campaign.name} calls done")
+        lines.append(f"empty    {source} has no finished result of {study.campaign.name}")
     if empty:
-        lines.append("--from names the folder of results, or the one above it")
-    lines += _some([f"refused  {path}  from {store}: {why}" for path, store, why in got.refused])
-    lines += _some([f"unsound  {path}: {why}" for path, why in defects.items()])
-    lines += _some([f"missing  {path}  last seen at {host}" for path, host in missing.items()])
+        lines.append("--from takes the results folder, or its parent")
+    lines += _first_lines(
+        [f"refused  {path}  from {store}: {why}" for path, store, why in got.refused]
+    )
+    lines += _first_lines([f"unsound  {path}: {why}" for path, why in defects.items()])
+    lines += _first_lines(
+        [f"missing  {path}  last seen at {host}" for path, host in missing.items()]
+    )
     if missing:
-        lines.append("name where they lie: benchfleet merge … --from rsync://user@host/its/results")
+        lines.append("name their location: benchfleet merge … --from rsync://user@host/its/results")
     if defects:
-        lines.append(f"mend what is unsound: {options.same_choice(arguments, 'verify')} --repair")
+        lines.append(f"repair them: {options.same_choice(arguments, 'verify')} --repair")
     lines += [
         f"results  {display_path(study.layout.root)}",
         f"report   {display_path(study.layout.report)}",
@@ -208,6 +214,6 @@ def _tell(
     say(*lines)
 
 
-def _some(lines: Sequence[str]) -> list[str]:
-    more = len(lines) - _SHOWN
-    return [*lines[:_SHOWN], *([f"… and {more} more"] if more > 0 else [])]
+def _first_lines(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - _MAX_LISTED_RESULTS
+    return [*lines[:_MAX_LISTED_RESULTS], *([f"… and {more} more"] if more > 0 else [])]

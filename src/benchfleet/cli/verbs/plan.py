@@ -45,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
         missing = str(error)
     records = known_records(study, cells)
     phases = study.phases(cells, records)
-    found = placement_text.placing(study, here=study.host)
+    placement_rules = placement_text.placement_rules(study, host=study.host)
     plan = planned(
         cells,
         records,
@@ -53,21 +53,21 @@ def main(arguments: argparse.Namespace) -> int:
         missing=missing,
         ram=available_memory(),
         cores=cores(),
-        placement=found,
+        placement=placement_rules,
     )
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
-    kept = [one for one in found.kept_off(open_) if one.host not in ("", study.host)]
+    kept_off = [one for one in placement_rules.kept_off(open_) if one.host not in ("", study.host)]
     if arguments.json:
-        shown = {
+        plan_text = {
             **as_json(study, plan),
             "phases": [one.to_dict() for one in phases],
-            "kept_off": [one.to_dict() for one in kept],
+            "kept_off": [one.to_dict() for one in kept_off],
         }
-        print_json(shown)
+        print_json(plan_text)
     else:
-        notes = (*found.notes, *found.unreported(open_, [""] if pool else []))
-        told = (*gate_text.lines(phases), *placement_text.lines(kept, notes))
-        _print(overview(study, plan, told, every_cell=arguments.cells))
+        notes = (*placement_rules.notes, *placement_rules.unreported(open_, [""] if pool else []))
+        extra_lines = (*gate_text.lines(phases), *placement_text.lines(kept_off, notes))
+        _print(overview(study, plan, extra_lines, every_cell=arguments.cells))
     return 0
 
 
@@ -84,7 +84,7 @@ def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
     if not arguments.json:
         _print(explained(named, state, before))
         return 0
-    found = {
+    payload = {
         "cell": named.path,
         "fingerprint": named.cell.fingerprint,
         "state": state,
@@ -99,7 +99,7 @@ def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
             for record, differing in before
         ],
     }
-    print_json(found)
+    print_json(payload)
     return 0
 
 

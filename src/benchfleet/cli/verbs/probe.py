@@ -66,16 +66,16 @@ def main(arguments: argparse.Namespace) -> int:
         message = "chooses among the machines of an inventory; name it with --machines"
         raise wrong_option("--hosts", message)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    place = campaign.results if campaign else arguments.out.absolute()
-    results = _results(place, quick=arguments.quick)
-    told = probe_text.document(results, campaign, hostname=_hostname(campaign))
-    file = report.write(arguments.out, told)
+    disk_path = campaign.results if campaign else arguments.out.absolute()
+    results = _results(disk_path, quick=arguments.quick)
+    document = probe_text.document(results, campaign, hostname=_hostname(campaign))
+    file = report.write(arguments.out, document)
     if arguments.ledger and campaign:
-        _record(open_study(campaign, ledger=arguments.ledger), told)
+        _record(open_study(campaign, ledger=arguments.ledger), document)
     if arguments.json:
-        print_json(told)
+        print_json(document)
         return 0
-    say(*probe_text.summary(told))
+    say(*probe_text.summary(document))
     say(f"report    {display_path(file.absolute())}")
     return 0
 
@@ -83,14 +83,14 @@ def main(arguments: argparse.Namespace) -> int:
 def _on_hosts(arguments: argparse.Namespace, campaign: Campaign | None) -> int:
     from benchfleet.cli.verbs import probe_hosts  # ssh and all that it takes
 
-    found = probe_hosts.probe(arguments, campaign)
-    for one in found:
-        if one.told is not None:
-            report.write(arguments.out, one.told)
+    probes = probe_hosts.probe(arguments, campaign)
+    for one in probes:
+        if one.document is not None:
+            report.write(arguments.out, one.document)
             if arguments.ledger and campaign:
-                _record(open_study(campaign, ledger=arguments.ledger), one.told)
-    probe_hosts.show(arguments, found)
-    return 0 if all(one.told for one in found) else 1
+                _record(open_study(campaign, ledger=arguments.ledger), one.document)
+    probe_hosts.show(arguments, probes)
+    return 0 if all(one.document for one in probes) else 1
 
 
 def _hostname(campaign: Campaign | None) -> str:
@@ -100,14 +100,14 @@ def _hostname(campaign: Campaign | None) -> str:
         raise BenchfleetError(str(error)) from None
 
 
-def _results(place: Path, *, quick: bool) -> dict[str, Any]:
-    """The sections of the report; `place` is on the disk that is meant."""
+def _results(disk_path: Path, *, quick: bool) -> dict[str, Any]:
+    """The sections of the report; `disk_path` is on the disk that is meant."""
     gpu = hardware.gpus()
     sections = {
         "system": hardware.system(),
         "cpu": hardware.cpu(),
         "memory": hardware.memory(),
-        "storage": hardware.storage(place),
+        "storage": hardware.storage(disk_path),
         "gpu": gpu,
         "software": hardware.software(),
         "llm": hardware.models(os.environ),
@@ -125,6 +125,6 @@ def _measuring(what: str) -> None:
         print(f"\r\x1b[Kmeasuring {what}…", end="", file=sys.stderr, flush=True)
 
 
-def _record(study: Study, told: Mapping[str, Any]) -> None:
+def _record(study: Study, document: Mapping[str, Any]) -> None:
     with closing(study.open_ledger()) as ledger:
-        ledger.record(Event(kind=PROBED, data={"report": told}))
+        ledger.record(Event(kind=PROBED, data={"report": document}))

@@ -29,7 +29,7 @@ class Probed:
     """What came of one host."""
 
     host: str
-    told: Mapping[str, Any] | None = None  # its report
+    document: Mapping[str, Any] | None = None  # its report
     problem: str = ""  # why there is none
 
 
@@ -44,16 +44,18 @@ def probe(arguments: argparse.Namespace, campaign: Campaign | None) -> list[Prob
 def _one(host: Host, ssh: OpenSsh, campaign: Campaign | None, quick: bool) -> Probed:
     checked = check(host, ssh)
     if checked.trouble:
-        said = f"{checked.trouble.stage}: {checked.trouble.message}"
+        problem = f"{checked.trouble.stage}: {checked.trouble.message}"
         hint = "; see `benchfleet hosts bootstrap`" if checked.trouble.stage == "benchfleet" else ""
-        return Probed(host=host.name, problem=said + hint)
+        return Probed(host=host.name, problem=problem + hint)
     words = measure(replace(host, python=interpreter_of(host)), quick=quick)
     answer = ask(ssh, host, words)
     if answer.code != 0:
         return Probed(host=host.name, problem=answer.last or f"exit code {answer.code}")
     try:
-        told = json.loads(answer.out[answer.out.index("{") :])  # a login script may say something
-        return Probed(host=host.name, told=_by_our_rules(host, told["results"], campaign))
+        document = json.loads(
+            answer.out[answer.out.index("{") :]
+        )  # a login script may say something
+        return Probed(host=host.name, document=_by_our_rules(host, document["results"], campaign))
     except (ValueError, LookupError, TypeError, BenchfleetError) as error:
         return Probed(host=host.name, problem=f"it sent no capability report: {error}")
 
@@ -63,25 +65,27 @@ def _by_our_rules(
 ) -> dict[str, Any]:
     """The report as the host would have written it, had it the campaign: of the GPUs that the
     inventory lets us use."""
-    found = {name: section for name, section in results.items() if name != "eligibility"}
+    sections = {name: section for name, section in results.items() if name != "eligibility"}
     if host.gpus is not None:
-        devices = [gpu for gpu in found["gpu"]["devices"] if gpu["index"] in host.gpus]
-        found["gpu"] = {**found["gpu"], "devices": devices}
-    told = document(found, campaign, hostname=host.name)
-    report.read(told, f"what {host.name} sent")
-    return told
+        devices = [gpu for gpu in sections["gpu"]["devices"] if gpu["index"] in host.gpus]
+        sections["gpu"] = {**sections["gpu"], "devices": devices}
+    adapted = document(sections, campaign, hostname=host.name)
+    report.read(adapted, f"what {host.name} sent")
+    return adapted
 
 
-def show(arguments: argparse.Namespace, found: list[Probed]) -> None:
+def show(arguments: argparse.Namespace, probes: list[Probed]) -> None:
     """Print each host's report, or in a line what it can do."""
     if arguments.json:
-        told = [{"host": one.host, "report": one.told, "problem": one.problem} for one in found]
-        print_json({"hosts": told})
+        hosts = [
+            {"host": one.host, "report": one.document, "problem": one.problem} for one in probes
+        ]
+        print_json({"hosts": hosts})
         return
-    for one in found:
-        if one.told is None:
+    for one in probes:
+        if one.document is None:
             say(f"{one.host}: {one.problem}")
             continue
-        judged = one.told["results"]["eligibility"]
+        judged = one.document["results"]["eligibility"]
         file = display_path((arguments.out / report.file_name(one.host)).absolute())
         say(f"{one.host}: {standing(judged)} → {file}")

@@ -1,4 +1,4 @@
-"""``benchfleet reassign``: give what a failed machine held and was to do to the others."""
+"""``benchfleet reassign``: move the cells of a failed machine to the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from benchfleet.cli.shared import assignment_plan, leases, options
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
-from benchfleet.domain import plan as told
+from benchfleet.domain import plan as plan_module
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted, duration
@@ -29,8 +29,8 @@ from benchfleet.study import Study
 
 HOST_READY = "host_ready"  # the event of a run that reached a host over SSH
 _HELD_ELSEWHERE = (
-    "a run on another machine used it over SSH; what that run has there is its own, and it shares "
-    "that out again by itself once the machine is lost to it"
+    "a run on another machine uses it over SSH; that run moves its own cells elsewhere once it "
+    "loses the machine"
 )
 
 
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="HOST",
-        help="the machine, as `status` calls it; may be said again",
+        help="the machine, as `status` shows it; repeatable",
     )
     parser.add_argument(
         "--out", metavar="DIR", type=Path, default=Path("tasks"), help="where tasks go (tasks)"
@@ -55,10 +55,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Again:
+class _Replanned:
     """What became of the cells that the plan gave to failed machines."""
 
-    left: Sequence[str]  # what is neither done nor under way elsewhere, by fingerprint as declared
+    remaining: Sequence[
+        str
+    ]  # what is neither done nor under way elsewhere, by fingerprint as declared
     plan: Assignment | None = None
     files: Mapping[str, Path]
     why_not: str = ""  # why nothing was planned again
@@ -67,7 +69,7 @@ class _Again:
     def moved(self) -> Counter[str]:
         """How many of them each machine has now."""
         given = self.plan.cells if self.plan else ()
-        return Counter(one.host for one in given if one.declared.fingerprint in self.left)
+        return Counter(one.host for one in given if one.declared.fingerprint in self.remaining)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -77,75 +79,79 @@ def main(arguments: argparse.Namespace) -> int:
     failed = list(dict.fromkeys(arguments.host))
     with closing(leases.ledger_of(study)) as ledger:
         records = list(ledger.cells())
-        found = holders(ledger, records)
-        meant = leases.choose(arguments, found)
-        plan = told.newest(told.plans(ledger.events(kinds={ASSIGNED})))
-        _check_names(ledger, failed, found, plan)
-        left = _left(plan, failed, records, meant) if plan else {}
-        if not leases.agreed(arguments, meant, "reassign"):
+        held_leases = holders(ledger, records)
+        chosen = leases.choose(arguments, held_leases)
+        plan = plan_module.newest(plan_module.plans(ledger.events(kinds={ASSIGNED})))
+        _check_names(ledger, failed, held_leases, plan)
+        remaining = _remaining_cells(plan, failed, records, chosen) if plan else {}
+        if not leases.confirmed(arguments, chosen, "reassign"):
             print("nothing was reassigned")
             return 1
         over_ssh = {event.data.get("host") for event in ledger.events(kinds={HOST_READY})}
-        given = [one for host in failed for one in _release(study, ledger, host, meant)]
-        again = _plan_again(arguments, study, ledger, plan, list(left)) if plan and left else None
-    only_planned = sum(not was_running for was_running in left.values())
+        released = [one for host in failed for one in _release(study, ledger, host, chosen)]
+        again = (
+            _plan_again(arguments, study, ledger, plan, list(remaining))
+            if plan and remaining
+            else None
+        )
+    only_planned = sum(not was_running for was_running in remaining.values())
     if arguments.json:
-        print_json(_as_json(study, given, only_planned, again))
+        print_json(_as_json(study, released, only_planned, again))
     else:
         names = ", ".join(failed)
-        if given or left:
-            held = f"its worker held {counted(len(given), 'cell')}"
-            held = held if given else "no worker there held a cell"
+        if released or remaining:
+            held_text = f"its worker held {counted(len(released), 'cell')}"
+            held_text = held_text if released else "no worker there held a cell"
             waited = counted(only_planned, "cell")
-            say(f"{names} failed: {held}, {waited} only planned for it")
+            say(f"{names} failed: {held_text}, {waited} only planned for it")
         if reached := ", ".join(host for host in failed if host in over_ssh):
             say(f"{reached}: {_HELD_ELSEWHERE}")
-        if given or not left:
-            none = f"{names} holds no cell, and has none to do"
-            leases.tell(arguments, study, "reassigned", given, none)
+        if released or not remaining:
+            none = f"{names} holds no cell and has none planned"
+            leases.print_pending(arguments, study, "reassigned", released, none)
         if again is not None:
             _show(arguments, again)
     return 1 if again is not None and (again.plan is None or again.plan.unplaceable) else 0
 
 
-def _release(study: Study, ledger: Ledger, host: str, meant: Sequence[Holder]) -> list[Holder]:
+def _release(study: Study, ledger: Ledger, host: str, chosen: Sequence[Holder]) -> list[Holder]:
     """Record that the machine failed, and release what it holds."""
-    own = [one for one in meant if one.host == host]
+    own = [one for one in chosen if one.host == host]
     names = [str(one.record.fingerprint) for one in own]
     data = {"host": host, "cells": names, "by": study.host}
     ledger.record(Event(kind=assignment_plan.FAILED, data=data))
-    return leases.released(ledger, own, f"its machine {host} failed")
+    return leases.release(ledger, own, f"its machine {host} failed")
 
 
 def _check_names(
-    ledger: Ledger, failed: Sequence[str], found: Sequence[Holder], plan: Plan | None
+    ledger: Ledger, failed: Sequence[str], held_leases: Sequence[Holder], plan: Plan | None
 ) -> None:
-    """Raises BenchfleetError for a machine that nothing was ever heard of."""
-    known = {one.host for one in found} | set((plan.hosts if plan else None) or ())
-    known |= {one.hostname for one in report.newest(assignment_plan.ledger_reports(ledger))}
+    """Raises BenchfleetError for an unknown machine."""
+    known_hosts = {one.host for one in held_leases} | set((plan.hosts if plan else None) or ())
+    known_hosts |= {one.hostname for one in report.newest(assignment_plan.ledger_reports(ledger))}
     for event in ledger.events(kinds={BEGAN, HOST_READY}):
-        known.add(str(event.data.get("host") or event.data.get("machine") or ""))
-    names = sorted(filter(None, known))
+        known_hosts.add(str(event.data.get("host") or event.data.get("machine") or ""))
+    names = sorted(filter(None, known_hosts))
     for host in failed:
-        if host not in known:
+        if host not in known_hosts:
             instead = hint(host, names)
-            raise BenchfleetError(f"no machine of this campaign is called {host!r}; {instead}")
+            raise BenchfleetError(f"this campaign has no machine {host!r}; {instead}")
 
 
-def _left(
+def _remaining_cells(
     plan: Plan,
     failed: Sequence[str],
     records: Sequence[CellRecord],
-    meant: Sequence[Holder],
+    chosen: Sequence[Holder],
 ) -> dict[str, bool]:
     """What the plan gave these machines that has not ended, and is not run by others; of each cell,
     as declared, whether it was running there."""
     states = {str(record.fingerprint): record.state for record in records}
-    theirs = {str(one.record.fingerprint) for one in meant}
-    given = {cell: form for host in failed for cell, form in plan.of(host).items()}
+    theirs = {str(one.record.fingerprint) for one in chosen}
+    assigned = {cell: form for host in failed for cell, form in plan.of(host).items()}
     return {
         declared: form in theirs
-        for declared, form in given.items()
+        for declared, form in assigned.items()
         if form in theirs or states.get(form, "pending") in ("pending", "failed", "partial")
     }
 
@@ -155,28 +161,28 @@ def _plan_again(
     study: Study,
     ledger: Ledger,
     plan: Plan,
-    left: Sequence[str],
-) -> _Again:
+    remaining: Sequence[str],
+) -> _Replanned:
     """All that the plan has and that is not done, over the machines that are left."""
     if study.campaign.file is None:
-        why = "planning again takes the campaign's file: reassign CAMPAIGN --ledger …"
-        return _Again(left=left, files={}, why_not=why)
+        why = "a new plan needs the campaign's file: reassign CAMPAIGN --ledger …"
+        return _Replanned(remaining=remaining, files={}, why_not=why)
     without = {*plan.settings.get("without", ()), *assignment_plan.failed_machines(ledger)}
     machines = assignment_plan.known_machines(ledger, without=without)
     if not machines:
-        why = "no other machine is known: `benchfleet probe` one, and run `benchfleet assign`"
-        return _Again(left=left, files={}, why_not=why)
+        why = "no other machine is known: run `benchfleet probe` on one, then `benchfleet assign`"
+        return _Replanned(remaining=remaining, files={}, why_not=why)
     cells = [cell for cell in study.campaign.matrix.expand() if cell.fingerprint in plan.cells]
-    made, tasks = assignment_plan.make_plan(study, ledger, machines, cells, plan.settings)
-    kept = assignment_plan.record_plan(study, ledger, made, plan.settings)
-    files = assignment_plan.write_tasks(arguments.out, tasks, kept)
-    return _Again(left=left, plan=made, files=files)
+    assignment, tasks = assignment_plan.make_plan(study, ledger, machines, cells, plan.settings)
+    plan_record = assignment_plan.record_plan(study, ledger, assignment, plan.settings)
+    files = assignment_plan.write_tasks(arguments.out, tasks, plan_record)
+    return _Replanned(remaining=remaining, plan=assignment, files=files)
 
 
-def _show(arguments: argparse.Namespace, again: _Again) -> None:
+def _show(arguments: argparse.Namespace, again: _Replanned) -> None:
     if again.plan is None:
-        cells = counted(len(again.left), "cell")
-        say(f"{cells} of its plan go to nobody: {again.why_not}")
+        cells = counted(len(again.remaining), "cell")
+        say(f"{cells} of its plan stay unassigned: {again.why_not}")
         return
     moved = ", ".join(f"{count} to {host}" for host, count in sorted(again.moved.items()))
     say(f"planned again: {moved or 'nothing'}")
@@ -185,19 +191,19 @@ def _show(arguments: argparse.Namespace, again: _Again) -> None:
         now = counted(total[host], "cell")
         say(f"{host}: {now} now → {display_path(file.absolute())}")
     for cell, why in again.plan.unplaceable.items():
-        say(f"fits nowhere: {cell}: {why}")
-    print(f"all is done in {duration(again.plan.makespan)}, if all of them work from now on")
+        say(f"fits on no machine: {cell}: {why}")
+    print(f"everything ends in {duration(again.plan.makespan)} if all of them keep working")
     command = options.same_choice(arguments, "work")
-    say(f"workers take it by themselves; where one has ended: {command} --assigned")
+    say(f"running workers pick it up; restart one that has ended: {command} --assigned")
 
 
 def _as_json(
-    study: Study, given: Sequence[Holder], only_planned: int, again: _Again | None
+    study: Study, released: Sequence[Holder], only_planned: int, again: _Replanned | None
 ) -> dict[str, Any]:
     plan = again.plan if again else None
     return {
         "campaign": study.campaign.name,
-        "reassigned": [one.to_dict() for one in given],
+        "reassigned": [one.to_dict() for one in released],
         "only_planned": only_planned,
         "moved": dict(again.moved) if again else {},
         "makespan": plan.makespan if plan else None,

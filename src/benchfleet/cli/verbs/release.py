@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GLOB",
-        help="only cells whose path or id matches; may be said again",
+        help="only cells whose path or id matches; repeatable",
     )
     parser.add_argument(
         "--runner",
@@ -37,17 +37,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Give the cells back; a runner that is still alive stops them, and publishes nothing."""
     if not (arguments.cell or arguments.runner or arguments.host):
-        raise BenchfleetError("release what? name it by --host, --runner or --cell; see status")
+        raise BenchfleetError(
+            "nothing selected: use --host, --runner or --cell; `status` lists them"
+        )
     study, cells = options.opened(arguments)
     with closing(leases.ledger_of(study)) as ledger:
         records = ledger.cells(
             states=["running"], fingerprints={cell.fingerprint for cell in cells}
         )
-        meant = leases.choose(arguments, holders(ledger, records))
-        if not leases.agreed(arguments, meant, "release"):
+        chosen = leases.choose(arguments, holders(ledger, records))
+        if not leases.confirmed(arguments, chosen, "release"):
             print("nothing was released")
             return 1
-        given = leases.released(ledger, meant, "a person gave it back")
-    none = "nothing to release: no such cell is held"
-    leases.tell(arguments, study, "released", given, none)
+        released = leases.release(ledger, chosen, "released by a user")
+    none = "nothing to release: no runner holds such a cell"
+    leases.print_pending(arguments, study, "released", released, none)
     return 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchfleet.cli.shared import missing_ledger, options
 from benchfleet.cli.text.output import say
-from benchfleet.cli.text.run_summary import compared, show
+from benchfleet.cli.text.run_summary import comparison_of, show
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.reports import exports, html, markdown
@@ -45,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
     output = arguments.output or (_page(study) if drawn == "html" else _STDOUT)
     records = missing_ledger.records_of(arguments, study, cells)
-    comparison = compared(study, cells, records, arguments.baseline)
+    comparison = comparison_of(study, cells, records, arguments.baseline)
     if drawn == "terminal" and output == _STDOUT:
         show(comparison, study.campaign.name)
         return 0
@@ -60,11 +60,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _format(arguments: argparse.Namespace) -> str:
-    asked: str | None = arguments.format
-    if arguments.json and asked not in {None, "json"}:
-        raise BenchfleetError(f"--json and --format {asked} exclude each other; drop one of them")
+    requested: str | None = arguments.format
+    if arguments.json and requested not in {None, "json"}:
+        raise BenchfleetError(
+            f"--json and --format {requested} exclude each other; drop one of them"
+        )
     suffix = arguments.output.suffix.lower() if arguments.output else ""
-    return "json" if arguments.json else asked or _SUFFIXES.get(suffix, "terminal")
+    return "json" if arguments.json else requested or _SUFFIXES.get(suffix, "terminal")
 
 
 def _page(study: Study) -> Path:

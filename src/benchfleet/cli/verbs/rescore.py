@@ -29,24 +29,24 @@ def main(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
     records = study.records(cells)
     selection.check(arguments, study, records)
-    meant = [
+    chosen = [
         record
         for record in selection.selected(arguments, records)
         if _can_be_scored(study, record, everything=arguments.all, named=bool(arguments.cell))
     ]
-    found = []
-    for one in rescore(study, meant):
-        found.append(one)
+    rescored = []
+    for one in rescore(study, chosen):
+        rescored.append(one)
         if not arguments.json:
             say(_line(one), flush=True)
     if arguments.json:
-        told = {"campaign": study.campaign.name, "cells": [_told(one) for one in found]}
-        print_json(told)
-    elif not found:
+        payload = {"campaign": study.campaign.name, "cells": [_cell_json(one) for one in rescored]}
+        print_json(payload)
+    elif not rescored:
         print("nothing to score again: no scoring failed (--all compares what is published)")
     else:
-        say(_advice(arguments, found))
-    return 1 if any(one.failure or one.differs for one in found) else 0
+        say(_advice(arguments, rescored))
+    return 1 if any(one.failure or one.differs for one in rescored) else 0
 
 
 def _can_be_scored(study: Study, record: CellRecord, *, everything: bool, named: bool) -> bool:
@@ -74,14 +74,14 @@ def _line(one: Rescored) -> str:
     )
 
 
-def _advice(arguments: argparse.Namespace, found: Sequence[Rescored]) -> str:
-    if any(one.failure and one.record.state != "success" for one in found):
+def _advice(arguments: argparse.Namespace, rescored: Sequence[Rescored]) -> str:
+    if any(one.failure and one.record.state != "success" for one in rescored):
         retry, run = (options.same_choice(arguments, verb) for verb in ("retry", "run"))
         return f"ask the model for what is missing, and go on after what is kept: {retry} && {run}"
     return f"look at it with: {options.same_choice(arguments, 'report')}"
 
 
-def _told(one: Rescored) -> dict[str, object]:
+def _cell_json(one: Rescored) -> dict[str, object]:
     return {
         "cell": one.record.path,
         "score": one.score,

@@ -38,7 +38,7 @@ def main(arguments: argparse.Namespace) -> int:
     ended = [record for record in records if record.state in _states(arguments)]
     ledger = study.open_existing_ledger()
     if ledger is not None:
-        found = ResultLocator(study).gone(records) if arguments.gone else ended
+        found = ResultLocator(study).missing(records) if arguments.gone else ended
         with closing(ledger):
             chosen = list(selection.selected(arguments, found))
             if arguments.gone and chosen and not _agreed(arguments, chosen):

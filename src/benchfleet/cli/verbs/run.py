@@ -27,11 +27,11 @@ _EXAMPLES = 3  # names in a notice
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     options.campaign(parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4")
-    course(parser)
+    add_run_options(parser)
     options.detaching(parser)
 
 
-def course(parser: argparse.ArgumentParser) -> None:
+def add_run_options(parser: argparse.ArgumentParser) -> None:
     """What is run, where, and how it is shown."""
     options.choice(parser)
     options.devices(parser)
@@ -43,19 +43,19 @@ def course(parser: argparse.ArgumentParser) -> None:
         "--metrics-port",
         metavar="N",
         type=_port,
-        help="serve metrics for Prometheus at this port of this machine alone; 0 takes a free one",
+        help="serve Prometheus metrics on this port of localhost; 0 picks a free one",
     )
     parser.add_argument(
         "--metrics-file",
         metavar="FILE",
         type=Path,
-        help="keep metrics for Prometheus in this file, as its node_exporter reads them",
+        help="write Prometheus metrics to this file, for node_exporter",
     )
     parser.add_argument(
         "--resume-from",
         metavar="DIR",
         type=Path,
-        help="take over the samples that another results folder holds of the same cells",
+        help="start from the samples of the same cells in another results folder",
     )
 
 
@@ -66,7 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
     devices = options.requested_devices(arguments, study.campaign)
     quiet = arguments.json or arguments.log_json
     _rerun_deleted(arguments, study, cells)
-    if not quiet and study.is_summary_current() and not ResultLocator(study).unsent():
+    if not quiet and study.is_summary_current() and not ResultLocator(study).has_unsent():
         records = study.finished_records(cells)
         if records is not None and _passed_all_gates(study):
             return _nothing_was_run(arguments, study, records)
@@ -108,12 +108,12 @@ def begin(
 
 
 def allowed_here(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> list[Cell]:
-    """The cells that the campaign lets this host run; the others are told of."""
+    """The cells that the campaign allows on this host; prints how many it excludes."""
     allowed = study.allowed_here(cells)
-    if left := len(cells) - len(allowed):
-        cells_left = counted(left, "cell")
-        said = f"left for others: {cells_left}, which 'runners' does not let {study.host} run"
-        say(said, to=beside(arguments))
+    if excluded_count := len(cells) - len(allowed):
+        cells_left = counted(excluded_count, "cell")
+        note = f"left for others: {cells_left}; 'runners' excludes {study.host}"
+        say(note, to=beside(arguments))
     return allowed
 
 
@@ -132,7 +132,7 @@ def _passed_all_gates(study: Study) -> bool:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**16:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; write a number below 65536")
+        raise argparse.ArgumentTypeError(f"invalid port {text!r}: use 0 to 65535")
     return int(text)
 
 
@@ -141,14 +141,14 @@ def _resume_from(arguments: argparse.Namespace, study: Study, cells: Sequence[Ce
     from benchfleet.results.import_samples import import_samples
 
     done = {record.fingerprint for record in study.records(cells) if record.state == "success"}
-    wanted = {str(cell.fingerprint) for cell in cells if cell.fingerprint not in done}
-    taken = import_samples(arguments.resume_from, study.layout, study.campaign.name, wanted)
-    counts = f"{counted(taken.samples, 'sample')} of {counted(taken.cells, 'cell')}"
+    unfinished = {str(cell.fingerprint) for cell in cells if cell.fingerprint not in done}
+    imported = import_samples(arguments.resume_from, study.layout, study.campaign.name, unfinished)
+    counts = f"{counted(imported.samples, 'sample')} of {counted(imported.cells, 'cell')}"
     stream = beside(arguments)
-    with contextlib.suppress(OSError):  # nobody listens any more
-        print(f"took over {counts} from {display_path(arguments.resume_from)}", file=stream)
-        for said in taken.left_out:
-            say(f"left out: {said}", to=stream)
+    with contextlib.suppress(OSError):  # the reader is gone
+        print(f"imported {counts} from {display_path(arguments.resume_from)}", file=stream)
+        for reason in imported.left_out:
+            say(f"left out: {reason}", to=stream)
 
 
 def _nothing_was_run(
@@ -156,17 +156,17 @@ def _nothing_was_run(
 ) -> int:
     """Say that every cell is done already, where the report is, and what is missing of it."""
     name, count = study.campaign.name, len(records)
-    gone = ResultLocator(study).gone(records)
-    lines = [f"{name}: every cell is done already; nothing was run"]
+    missing = ResultLocator(study).missing(records)
+    lines = [f"{name}: all cells are done; nothing was run"]
     if not sys.stdout.isatty():  # as every run begins that is not watched
         lines.insert(0, f"{name}: {counted(count, 'cell')} · {count} done ({count} reused)")
-    lines += [f"done, but its results are not there: {record.path}" for record in gone]
-    if gone:
+    lines += [f"done, but its result is missing: {record.path}" for record in missing]
+    if missing:
         again = f"{options.same_choice(arguments, 'retry')} --gone"
-        lines.append(f"run those again: {again} && {options.same_choice(arguments, 'run')}")
+        lines.append(f"run them again: {again} && {options.same_choice(arguments, 'run')}")
     lines.append(f"look at it with: {options.same_choice(arguments, 'report')}")
     lines.append(f"report   {display_path(study.layout.report)}")
-    with contextlib.suppress(OSError):  # nobody listens any more; the code remains
+    with contextlib.suppress(OSError):  # the reader is gone; the exit code remains
         say(*lines)
         sys.stdout.flush()
-    return 1 if gone else 0
+    return 1 if missing else 0

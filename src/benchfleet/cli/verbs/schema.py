@@ -23,12 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", action="store_true", help="that of a capability report, as probe writes it"
     )
-    parser.add_argument("--json", action="store_true", help="as without it: it is JSON")
+    parser.add_argument("--json", action="store_true", help="no effect: the schema is JSON")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Print the schema."""
-    made = inventory_schema if arguments.machines else campaign_schema
-    schema = report_schema() if arguments.report else made()
+    build_schema = inventory_schema if arguments.machines else campaign_schema
+    schema = report_schema() if arguments.report else build_schema()
     print(json.dumps(schema, indent=2, ensure_ascii=False))
     return 0

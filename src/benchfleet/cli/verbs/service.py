@@ -22,7 +22,7 @@ _MARK = "# Written by `benchfleet service`"
 _OWN = {"--install", "--yes", "--json", "--worker"}  # options of this verb, and no run's
 # What a run needs of the shell, and a user's systemd does not have. No secrets: the unit is no
 # place for them.
-_KEPT = (
+_PASSED_VARIABLES = (
     "PATH",
     "LD_LIBRARY_PATH",
     "CUDA_HOME",
@@ -52,7 +52,7 @@ ExecStart={command}
 # Secrets, if any are needed: a file of mode 600 with lines such as HF_TOKEN=… or PGPASSWORD=…
 EnvironmentFile=-%h/.config/benchfleet/environment
 # The first signal has running cells stop after the sample at hand, as Ctrl-C does; only the runner
-# hears it, which ends its slots. What takes longer is ended, and goes on after its last sample.
+# receives it, which ends its slots. What takes longer is killed and resumes after its last sample.
 KillMode=mixed
 KillSignal=SIGTERM
 TimeoutStopSec=120
@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     example = "benchfleet service study.yaml --gpus 0,1 --install"
     options.optional_campaign(parser, example=f"{example}\n(takes the options of run and work)")
-    work.course(parser)
+    work.add_worker_options(parser)
     parser.add_argument(
         "--worker",
         action="store_true",
@@ -86,14 +86,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Check the campaign, and print or install the unit."""
     if arguments.campaign is None and not arguments.worker:
-        message = "`run` needs it; --worker makes a unit of `work`, which needs the --ledger alone"
+        message = "is missing; only --worker (`work`) runs without it, from --ledger"
         raise wrong_option("CAMPAIGN", message)
-    if not arguments.worker and (said := _of_work(arguments)):
-        raise wrong_option(said, "is of `work`; say --worker, too")
+    if not arguments.worker and (option := _of_work(arguments)):
+        raise wrong_option(option, "is an option of `work`; add --worker")
     if display_url(arguments.ledger) != arguments.ledger:
-        message = (
-            "holds a password, which the unit would show; keep it in ~/.pgpass or in PGPASSWORD"
-        )
+        message = "contains a password, which the unit would show; use ~/.pgpass or PGPASSWORD"
         raise wrong_option("--ledger", message)
     study, _ = options.opened(arguments)
     machines(arguments, options.requested_devices(arguments, study.campaign))
@@ -117,7 +115,7 @@ def main(arguments: argparse.Namespace) -> int:
             f"start    systemctl --user daemon-reload && systemctl --user enable --now {name}"
         )
     )
-    print("stay     loginctl enable-linger   (else it runs while you are logged in)")
+    print("stay     loginctl enable-linger   (otherwise it only runs while you are logged in)")
     watched = arguments.campaign or display_path(study.layout.root)
     say(f"watch    benchfleet attach {watched}")
     say(f"log      journalctl --user --unit {name}")
@@ -126,22 +124,24 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _of_work(arguments: argparse.Namespace) -> str:
-    """An option that only `work` takes; ``""`` where none was said."""
-    said = {
+    """An option that only `work` takes; ``""`` where none is given."""
+    name = {
         "--models": arguments.models,
         "--forever": arguments.forever,
         "--max-hours": arguments.max_hours,
         "--trust-campaign": arguments.trust_campaign,
     }
-    return next((option for option, value in said.items() if value), "")
+    return next((name for name, value in name.items() if value), "")
 
 
 def unit(name: str, command: Sequence[str], *, folder: Path, environ: Mapping[str, str]) -> str:
     """The text of the unit that runs `command` in `folder`."""
-    kept = [f"{key}={environ[key]}" for key in _KEPT if environ.get(key)]
-    for text in (name, str(folder), *command, *kept):
+    variables = [f"{key}={environ[key]}" for key in _PASSED_VARIABLES if environ.get(key)]
+    for text in (name, str(folder), *command, *variables):
         if any(ord(character) < 32 for character in text):
-            raise BenchfleetError(f"{text!r} holds control characters, which a unit cannot name")
+            raise BenchfleetError(
+                f"{text!r} contains control characters, which a unit file cannot hold"
+            )
     first = command[0]
     if "$" in first:  # systemd takes a variable's place in all words but the program's own
         command = ["/usr/bin/env", *command]
@@ -151,7 +151,7 @@ def unit(name: str, command: Sequence[str], *, folder: Path, environ: Mapping[st
         name=_literally(name),
         folder=_literally(str(folder)),
         command=" ".join([_quoted(program), *(_quoted(word).replace("$", "$$") for word in words)]),
-        environment="".join(f"Environment={_quoted(word)}\n" for word in kept),
+        environment="".join(f"Environment={_quoted(word)}\n" for word in variables),
     )
 
 
@@ -171,7 +171,7 @@ def _units() -> Path:
 
 def _install(file: Path, text: str, *, replace: bool) -> None:
     if file.exists() and file.read_text("utf-8", "replace") != text and not replace:
-        otherwise = f"{file} is there already, with other content; say --yes"
+        otherwise = f"{file} exists with other content; --yes replaces it"
         if not confirm(f"replace {file}?", otherwise=otherwise):
             raise BenchfleetError("nothing was written")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from contextlib import closing
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.shared import options
-from benchfleet.cli.shared.running_campaigns import AT_WORK, RunningRunner, runners
+from benchfleet.cli.shared.running_campaigns import RUNNER_EVENTS, RunningRunner, runners
 from benchfleet.cli.shared.slots_command import order_of, target_runners
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.event import Event
@@ -30,9 +30,9 @@ from benchfleet.domain.slots import (
 from benchfleet.ledger.base import Ledger
 from benchfleet.study import Study, open_study
 
-_PATIENCE = 10.0  # seconds for an answer; a runner looks once a second
-_EVERY = 0.1  # seconds between looks at the ledger
-_FOLLOWED = (ANSWERED, FREED, ENDED)  # what is waited for
+_ANSWER_TIMEOUT_S = 10.0  # seconds for an answer; a runner looks once a second
+_POLL_INTERVAL_S = 0.1  # seconds between looks at the ledger
+_AWAITED_EVENTS = (ANSWERED, FREED, ENDED)  # what is waited for
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -70,21 +70,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Ask the runners of a campaign, and show what they say."""
     order = order_of(arguments)
-    found = load_campaign(arguments.campaign).with_results(arguments.results)
-    study = open_study(found, ledger=arguments.ledger)
+    campaign = load_campaign(arguments.campaign).with_results(arguments.results)
+    study = open_study(campaign, ledger=arguments.ledger)
     ledger = study.open_existing_ledger()
     if ledger is None:
         return _nobody(arguments, study, None, order)
     with closing(ledger):
-        at_work = runners(ledger.events(kinds=AT_WORK))
-        meant = target_runners(arguments, order, at_work)
-        if not meant:
+        at_work = runners(ledger.events(kinds=RUNNER_EVENTS))
+        targets = target_runners(arguments, order, at_work)
+        if not targets:
             return _nobody(arguments, study, ledger, order)
-        asked = {ledger.record(order.event(one.id)): one for one in meant}
-        answers = _answers(ledger, asked)
-        code = _show(arguments, study, asked, answers)
+        requests = {ledger.record(order.event(one.id)): one for one in targets}
+        answers = _answers(ledger, requests)
+        code = _show(arguments, study, requests, answers)
         if arguments.wait and code == 0:
-            _wait_until_free(ledger, min(asked), meant, order)
+            _wait_until_free(ledger, min(requests), targets, order)
         return code
 
 
@@ -103,47 +103,47 @@ def _nobody(
     if arguments.json:
         print_json({"campaign": name, "runners": []})
     elif ledger is not None and kind == REMOVED:
-        shown = ", ".join(map(str, order.devices))
-        say(f"{name}: no run is on; later ones leave {shown} out until it is added")
+        names = ", ".join(map(str, order.devices))
+        say(f"{name}: no run is on; later ones leave {names} out until it is added")
         return 0
     else:
         say(f"{name}: no run is on; start one with: {start}")
     return 0 if order.action == "list" else 1
 
 
-def _answers(ledger: Ledger, asked: dict[int, RunningRunner]) -> dict[int, Answer]:
+def _answers(ledger: Ledger, requests: dict[int, RunningRunner]) -> dict[int, Answer]:
     """What each runner said, by the number of what it was asked."""
-    found: dict[int, Answer] = {}
+    answers: dict[int, Answer] = {}
 
     def all_answered(events: Sequence[Event]) -> bool:
         for event in events:
-            if event.kind == ANSWERED and event.data.get("asked") in asked:
-                found[event.data["asked"]] = answer_of(event.data)
-        return len(found) == len(asked)
+            if event.kind == ANSWERED and event.data.get("asked") in requests:
+                answers[event.data["asked"]] = answer_of(event.data)
+        return len(answers) == len(requests)
 
-    _follow(ledger, min(asked), all_answered, patience=_PATIENCE)
-    return found
+    _follow(ledger, min(requests), all_answered, timeout_s=_ANSWER_TIMEOUT_S)
+    return answers
 
 
 def _wait_until_free(
-    ledger: Ledger, since: int, meant: Sequence[RunningRunner], order: SlotsCommand
+    ledger: Ledger, since: int, targets: Sequence[RunningRunner], order: SlotsCommand
 ) -> None:
     """Follow the ledger until every runner told that each device is free, or ended."""
-    left = {(one.id, str(device)) for one in meant for device in order.devices}
+    pending = {(one.id, str(device)) for one in targets for device in order.devices}
 
     def all_free(events: Sequence[Event]) -> bool:
-        ended = {one.id for one in meant if one.is_gone}
+        ended = {one.id for one in targets if one.is_gone}
         for event in events:
             if event.kind == FREED:
                 for device in event.data["devices"]:
-                    left.discard((event.data["runner"], device))
+                    pending.discard((event.data["runner"], device))
                     say(f"{device} is free", flush=True)
             elif event.kind == ENDED:
                 ended.add(event.data["runner"])
-        left.difference_update({one for one in left if one[0] in ended})
-        return not left
+        pending.difference_update({one for one in pending if one[0] in ended})
+        return not pending
 
-    _follow(ledger, since, all_free, patience=None)
+    _follow(ledger, since, all_free, timeout_s=None)
 
 
 def _follow(
@@ -151,13 +151,13 @@ def _follow(
     since: int,
     enough: Callable[[Sequence[Event]], bool],
     *,
-    patience: float | None,
+    timeout_s: float | None,
 ) -> None:
-    """Look at new events until they are enough, for `patience` seconds at most."""
-    until = None if patience is None else time.monotonic() + patience
-    every = _EVERY
+    """Look at new events until they are enough, for `timeout_s` seconds at most."""
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    every = _POLL_INTERVAL_S
     while True:
-        events = ledger.events(since, kinds=_FOLLOWED)
+        events = ledger.events(since, kinds=_AWAITED_EVENTS)
         since = events[-1].seq if events else since
         if enough(events) or (until is not None and time.monotonic() > until):
             return
@@ -168,17 +168,17 @@ def _follow(
 def _show(
     arguments: argparse.Namespace,
     study: Study,
-    asked: dict[int, RunningRunner],
+    requests: dict[int, RunningRunner],
     answers: dict[int, Answer],
 ) -> int:
     """Print the answers; 1 where something was refused or nobody answered."""
     refused = any(answer.refused for answer in answers.values())
-    code = 1 if refused or len(answers) < len(asked) else 0
+    code = 1 if refused or len(answers) < len(requests) else 0
     if arguments.json:
-        told = [_as_json(one, answers.get(number)) for number, one in asked.items()]
-        print_json({"campaign": study.campaign.name, "runners": told})
+        runners_json = [_as_json(one, answers.get(number)) for number, one in requests.items()]
+        print_json({"campaign": study.campaign.name, "runners": runners_json})
         return code
-    for number, one in asked.items():
+    for number, one in requests.items():
         answer = answers.get(number)
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began))
         where = "this machine" if one.is_here else one.machine
@@ -208,13 +208,13 @@ def _show_slots(slots: Sequence[SlotState]) -> None:
 
 
 def _as_json(one: RunningRunner, answer: Answer | None) -> dict[str, object]:
-    told: dict[str, object] = {
+    payload: dict[str, object] = {
         "runner": one.id,
         "machine": one.machine,
         "began": one.began,
         "answered": answer is not None,
     }
     if answer is not None:
-        told["said"], told["refused"] = answer.done, answer.refused
-        told["slots"] = [vars(slot) for slot in answer.slots]
-    return told
+        payload["said"], payload["refused"] = answer.done, answer.refused
+        payload["slots"] = [vars(slot) for slot in answer.slots]
+    return payload

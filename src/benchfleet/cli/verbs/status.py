@@ -39,15 +39,15 @@ def main(arguments: argparse.Namespace) -> int:
 
 def lines(status: Status, command: Command) -> Iterator[str]:
     """The status as text, with the commands that help."""
-    shown = [f"{status.counts[state]} {state}" for state in STATES if status.counts[state]]
-    shown.insert(0, counted(status.counts["total"], "cell"))
-    yield f"{status.campaign}: {' · '.join(shown)}"
+    counts = [f"{status.counts[state]} {state}" for state in STATES if status.counts[state]]
+    counts.insert(0, counted(status.counts["total"], "cell"))
+    yield f"{status.campaign}: {' · '.join(counts)}"
     yield from gate_text.lines(status.phases)
     yield from placement_text.lines(status.kept_off, status.notes)
     if took := in_all(status.used):
         yield f"  used     {took}"
     for one in status.holders:
-        yield f"  running  {one.record.path}  ({leases.shown(one)})"
+        yield f"  running  {one.record.path}  ({leases.holder_text(one)})"
     yield from _failed(status, command)
     yield from _cancelled(status, command)
     yield from _results(status, command)
@@ -77,11 +77,11 @@ def _results(status: Status, command: Command) -> Iterator[str]:
             then = f"something else lies at its place: {command('verify')}"
         yield f"  waits    {one.path}  done; {then}"
     if status.elsewhere:
-        there = counted_stores(status.elsewhere.values())
-        yield f"results that are not here: {there}; bring them: {command('merge')}"
+        stores = counted_stores(status.elsewhere.values())
+        yield f"results that are not here: {stores}; bring them: {command('merge')}"
     if status.unsent:
         yield f"{counted(status.unsent, 'result', 'wait')} to be put to {status.store}"
-    for path in status.gone:
+    for path in status.missing:
         yield f"  gone     {path}  done, but its results are not there"
-    if status.gone:
+    if status.missing:
         yield f"run them again: {command('retry')} --gone"

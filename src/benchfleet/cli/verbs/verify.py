@@ -71,13 +71,13 @@ def main(arguments: argparse.Namespace) -> int:
         missing_ledger.warn(arguments, study)
         return _show(arguments, study, verify.run(None), done)
     with closing(ledger):
-        found = _verified(verify, ledger)
-        mendable = [one for one in found.wrong if one.kind in REPAIRED]
+        verification = _verified(verify, ledger)
+        mendable = [one for one in verification.wrong if one.kind in REPAIRED]
         if arguments.repair and mendable and _agreed(arguments, mendable):
             moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-            done = list(repair(ledger, study.layout, found.wrong, moment=moment))
-            found = _verified(verify, ledger)
-    return _show(arguments, study, found, done)
+            done = list(repair(ledger, study.layout, verification.wrong, moment=moment))
+            verification = _verified(verify, ledger)
+    return _show(arguments, study, verification, done)
 
 
 def _verified(verify: Verify, ledger: Ledger) -> Verification:
@@ -86,13 +86,16 @@ def _verified(verify: Verify, ledger: Ledger) -> Verification:
 
 
 def _show(
-    arguments: argparse.Namespace, study: Study, found: Verification, done: Sequence[Repaired]
+    arguments: argparse.Namespace,
+    study: Study,
+    verification: Verification,
+    done: Sequence[Repaired],
 ) -> int:
     if arguments.json:
-        print_json(_as_json(arguments, study, found, done))
+        print_json(_as_json(arguments, study, verification, done))
     else:
-        say(*map(_did, done), *_lines(arguments, study, found))
-    return 0 if found.is_good else 1
+        say(*map(_repair_line, done), *_lines(arguments, study, verification))
+    return 0 if verification.is_good else 1
 
 
 def _agreed(arguments: argparse.Namespace, wrong: Sequence[Finding]) -> bool:
@@ -100,51 +103,57 @@ def _agreed(arguments: argparse.Namespace, wrong: Sequence[Finding]) -> bool:
         return True
     moved = sum(one.kind in MOVED for one in wrong)
     what = f"mend {counted(len(wrong), 'place')} and move {moved} to .evidence"
-    shown = [f"  {one.kind}  {one.path}  {one.message}" for one in wrong]
-    question = "\n".join([*shown, f"{what}; cells without a result run again?"])
+    rows = [f"  {one.kind}  {one.path}  {one.message}" for one in wrong]
+    question = "\n".join([*rows, f"{what}; cells without a result run again?"])
     return confirm(question, otherwise=f"this would {what}; say --yes", ask=not arguments.json)
 
 
-def _did(one: Repaired) -> str:
+def _repair_line(one: Repaired) -> str:
     return f"  {one.act}  {one.path}{f'  {one.detail}' if one.detail else ''}"
 
 
-def _lines(arguments: argparse.Namespace, study: Study, found: Verification) -> Iterator[str]:
+def _lines(
+    arguments: argparse.Namespace, study: Study, verification: Verification
+) -> Iterator[str]:
     name = study.campaign.name
     how = "looked over" if arguments.quick else "verified"
-    wrong = f"{counted(len(found.wrong), 'thing')} wrong" if found.wrong else "nothing wrong"
-    yield f"{name}: {counted(found.results, 'result')} {how}, {wrong}"
-    for kind in dict.fromkeys(one.kind for one in found.wrong):
-        for one in found.wrong:
+    wrong = (
+        f"{counted(len(verification.wrong), 'thing')} wrong"
+        if verification.wrong
+        else "nothing wrong"
+    )
+    yield f"{name}: {counted(verification.results, 'result')} {how}, {wrong}"
+    for kind in dict.fromkeys(one.kind for one in verification.wrong):
+        for one in verification.wrong:
             if one.kind == kind:
                 yield f"  {one.kind}  {one.path}  {one.message}"
         yield f"    {_way_out(arguments, kind)}"
-    for note in _notes(arguments, found):
+    for note in _notes(arguments, verification):
         yield f"  note: {note}"
-    if found.missing:
-        yield from _missing(arguments, found)
+    if verification.missing:
+        yield from _missing(arguments, verification)
 
 
-def _missing(arguments: argparse.Namespace, found: Verification) -> Iterator[str]:
+def _missing(arguments: argparse.Namespace, verification: Verification) -> Iterator[str]:
     """The cells without a good result, and how to get them."""
-    shown = ", ".join(f"{count} {state}" for state, count in found.missing.items())
-    count = sum(found.missing.values())
-    yield f"{counted(count, 'cell')} without a good result: {shown}"
-    for axis, names in found.complete.items():
+    counts_text = ", ".join(f"{count} {state}" for state, count in verification.missing.items())
+    count = sum(verification.missing.values())
+    yield f"{counted(count, 'cell')} without a good result: {counts_text}"
+    for axis, names in verification.complete.items():
         if short := {n: c for n, c in names.items() if c[0] < c[1]}:
-            told = ", ".join(f"{n} {has} of {all_}" for n, (has, all_) in short.items())
-            yield f"  {axis}: {told}"
-    if any(state in found.missing for state in ("pending", "running")):
+            incomplete = ", ".join(f"{n} {has} of {all_}" for n, (has, all_) in short.items())
+            yield f"  {axis}: {incomplete}"
+    if any(state in verification.missing for state in ("pending", "running")):
         yield f"run them: {options.same_choice(arguments, 'run')}"
-    if any(state in found.missing for state in ("failed", "partial", "cancelled")):
+    if any(state in verification.missing for state in ("failed", "partial", "cancelled")):
         yield f"why, and the way out: {options.same_choice(arguments, 'failures')}"
 
 
-def _notes(arguments: argparse.Namespace, found: Verification) -> list[str]:
-    there = elsewhere_lines(
-        arguments, found.elsewhere.values(), "{results} elsewhere, not looked at"
+def _notes(arguments: argparse.Namespace, verification: Verification) -> list[str]:
+    elsewhere = elsewhere_lines(
+        arguments, verification.elsewhere.values(), "{results} elsewhere, not looked at"
     )
-    return [*there, *found.notes]
+    return [*elsewhere, *verification.notes]
 
 
 def _way_out(arguments: argparse.Namespace, kind: str) -> str:
@@ -155,19 +164,23 @@ def _way_out(arguments: argparse.Namespace, kind: str) -> str:
 
 
 def _as_json(
-    arguments: argparse.Namespace, study: Study, found: Verification, done: Sequence[Repaired]
+    arguments: argparse.Namespace,
+    study: Study,
+    verification: Verification,
+    done: Sequence[Repaired],
 ) -> dict[str, Any]:
     return {
         "campaign": study.campaign.name,
-        "results": found.results,
+        "results": verification.results,
         "wrong": [
-            {**one.to_dict(), "way_out": _way_out(arguments, one.kind)} for one in found.wrong
+            {**one.to_dict(), "way_out": _way_out(arguments, one.kind)}
+            for one in verification.wrong
         ],
         "repaired": [one.to_dict() for one in done],
-        "notes": _notes(arguments, found),
-        "missing": dict(found.missing),
+        "notes": _notes(arguments, verification),
+        "missing": dict(verification.missing),
         "complete": {
             axis: {name: {"good": has, "cells": all_} for name, (has, all_) in names.items()}
-            for axis, names in found.complete.items()
+            for axis, names in verification.complete.items()
         },
     }

@@ -33,17 +33,19 @@ class Arguments:
     models: dict[str, str] = field(default_factory=dict)  # name in the results → as it was given
     configs: dict[str, Any] = field(default_factory=dict)  # name → what was given for it
     keys: dict[str, str] = field(default_factory=dict)  # the campaign's key → the argument's
-    places: list[str] = field(default_factory=list)  # arguments' items that are a line of their own
+    item_keys: list[str] = field(
+        default_factory=list
+    )  # arguments' items that are a line of their own
     lines: dict[KeyPath, int] = field(default_factory=dict)  # where each of those stands, from 1
 
     def campaign(self, results: Path) -> Campaign:
         """The campaign that they make. Raises CampaignError with every mistake in them."""
         data = {"campaign": CAMPAIGN, "defaults": self.defaults, "matrix": self.matrix}
         try:
-            found, flaws = to_plain_data(data)
+            plain_data, flaws = to_plain_data(data)
         except TooMuch as error:
             raise CampaignError(CALL, [Mistake(key="", message=str(error))]) from None
-        source = Source(data=found, lines=self.lines, flaws=(*self.flaws, *flaws))
+        source = Source(data=plain_data, lines=self.lines, flaws=(*self.flaws, *flaws))
         try:
             return read_campaign(source, file=self.folder / CALL, file_label=CALL, results=results)
         except CampaignError as error:
@@ -56,16 +58,16 @@ class Arguments:
     def _in_our_words(self, mistakes: Iterable[Mistake]) -> list[Mistake]:
         """The mistakes under the names of the arguments, without what only follows from ours."""
         own = [(dotted(flaw.path), flaw.message) for flaw in self.flaws]
-        found = []
+        mistakes_found = []
         for mistake in mistakes:
             line = mistake.line
-            key = self._argument(mistake.key) if line is None else self.places[line - 1]
+            key = self._argument(mistake.key) if line is None else self.item_keys[line - 1]
             follows = (key, mistake.message) not in own and any(
                 where == key or where.startswith((f"{key}[", f"{key}.")) for where, _ in own
             )
             if not follows:
-                found.append(Mistake(key=key, message=mistake.message))
-        return sorted(found, key=lambda mistake: _place(mistake.key))
+                mistakes_found.append(Mistake(key=key, message=mistake.message))
+        return sorted(mistakes_found, key=lambda mistake: _argument_rank(mistake.key))
 
     def _argument(self, key: str) -> str:
         for ours in sorted(self.keys, key=len, reverse=True):
@@ -74,7 +76,7 @@ class Arguments:
         return key
 
 
-def _place(key: str) -> int:
+def _argument_rank(key: str) -> int:
     """The place of the argument that a key begins with."""
     return next((n for n, name in enumerate(_ORDER) if key.startswith(name)), len(_ORDER))
 
@@ -106,29 +108,29 @@ def read_arguments(
     return read
 
 
-def _read_models(read: Arguments, given: Any) -> None:
-    items = _listed(read, MODELS, given, "['org/name', './folder']")
+def _read_models(read: Arguments, argument: Any) -> None:
+    items = _listed(read, MODELS, argument, "['org/name', './folder']")
     folders = [_folder(read.folder, item) for item in items]
     called = _called([folder for folder in folders if folder is not None])
     listed: list[Any] = []
-    for place, (item, folder) in enumerate(zip(items, folders, strict=True)):
-        ours, here = f"matrix.models[{len(listed)}]", f"{MODELS}[{place}]"
-        read.keys[ours] = here
+    for index, (item, folder) in enumerate(zip(items, folders, strict=True)):
+        ours, argument_key = f"matrix.models[{len(listed)}]", f"{MODELS}[{index}]"
+        read.keys[ours] = argument_key
         if isinstance(item, Mapping):
             name = item.get("name", item.get("model"))
             listed.append(item)
             read.models[str(name)] = str(name)
         elif not isinstance(item, (str, os.PathLike)):
-            read.wrong((MODELS, place), f"must be a name or a folder, not {item!r:.60}")
+            read.wrong((MODELS, index), f"must be a name or a folder, not {item!r:.60}")
         elif folder is None:
             listed.append(item)
             read.models[str(item)] = str(item)
         else:
-            as_given = os.fsdecode(item)
-            name = as_given if _named_as_a_hub_model(item) else called[folder]
+            source = os.fsdecode(item)
+            name = source if _named_as_a_hub_model(item) else called[folder]
             listed.append({"name": name, "path": str(folder)})
-            read.keys |= {f"{ours}.name": here, f"{ours}.path": here}
-            read.models[name] = as_given
+            read.keys |= {f"{ours}.name": argument_key, f"{ours}.path": argument_key}
+            read.models[name] = source
     read.matrix["models"] = listed
 
 
@@ -138,8 +140,8 @@ def _folder(start: Path, item: Any) -> Path | None:
         return absolute(start, os.fsdecode(item))
     if not isinstance(item, str) or not item:
         return None
-    place = absolute(start, item)
-    return place if not _named_as_a_hub_model(item) or os.path.isdir(place) else None
+    path = absolute(start, item)
+    return path if not _named_as_a_hub_model(item) or os.path.isdir(path) else None
 
 
 def _named_as_a_hub_model(item: Any) -> bool:
@@ -160,35 +162,35 @@ def _called(folders: Sequence[Path]) -> dict[Path, str]:
     return names
 
 
-def _read_configs(read: Arguments, given: Any) -> None:
-    pairs = given.items() if isinstance(given, Mapping) else given
+def _read_configs(read: Arguments, argument: Any) -> None:
+    pairs = argument.items() if isinstance(argument, Mapping) else argument
     named: dict[str, Any] = {}
-    for place, item in enumerate(_listed(read, CONFIGS, pairs, "[('dense', None)]")):
+    for index, item in enumerate(_listed(read, CONFIGS, pairs, "[('dense', None)]")):
         if not isinstance(item, (tuple, list)) or len(item) != 2:
             message = f"must be a pair such as ('dense', None), not {item!r:.60}"
-            read.wrong((CONFIGS, place), message)
+            read.wrong((CONFIGS, index), message)
             continue
         name, config = item
         if not isinstance(name, str):
-            read.wrong((CONFIGS, place, 0), f"must be a name, not {name!r:.60}")
+            read.wrong((CONFIGS, index, 0), f"must be a name, not {name!r:.60}")
         elif name in named:
             message = f"{name!r} stands twice; give each config a name of its own"
-            read.wrong((CONFIGS, place, 0), message)
+            read.wrong((CONFIGS, index, 0), message)
         else:
             whole = isinstance(config, Mapping) and {"attention", "everywhere"} & config.keys()
             named[name] = config if config is None or whole else {"attention": config}
             read.configs[name] = config
-            ours, here = dotted(("matrix", "configs", name)), f"{CONFIGS}[{place}]"
-            read.keys[ours] = f"{here}[1]" if whole else here
+            ours, argument_key = dotted(("matrix", "configs", name)), f"{CONFIGS}[{index}]"
+            read.keys[ours] = f"{argument_key}[1]" if whole else argument_key
             if not whole:
-                read.keys[f"{ours}.attention"] = f"{here}[1]"
+                read.keys[f"{ours}.attention"] = f"{argument_key}[1]"
     read.matrix["configs"] = named
 
 
-def _read_benchmarks(read: Arguments, given: Any) -> None:
+def _read_benchmarks(read: Arguments, argument: Any) -> None:
     listed: list[Any] = []
     example = "[BenchmarkConfig('mock_benchmark')]"
-    for place, item in enumerate(_listed(read, BENCHMARKS, given, example)):
+    for index, item in enumerate(_listed(read, BENCHMARKS, argument, example)):
         name = getattr(item, "benchmark_name", None)
         if isinstance(item, (str, Mapping)):
             body = item
@@ -196,39 +198,39 @@ def _read_benchmarks(read: Arguments, given: Any) -> None:
         elif isinstance(name, str):
             settings = getattr(item, "settings", None) or {}
             if not isinstance(settings, Mapping):
-                read.wrong((BENCHMARKS, place, "settings"), "must be a mapping of names to values")
+                read.wrong((BENCHMARKS, index, "settings"), "must be a mapping of names to values")
                 settings = {}
             subsets = getattr(item, "subsets", None)
             body = {name: {**settings, **({} if subsets is None else {"subsets": subsets})}}
             for number in range(len(subsets) if isinstance(subsets, (list, tuple)) else 0):
-                read.places.append(f"{BENCHMARKS}[{place}].subsets[{number}]")
+                read.item_keys.append(f"{BENCHMARKS}[{index}].subsets[{number}]")
                 path = ("matrix", "benchmarks", len(listed), name, "subsets", number)
-                read.lines[path] = len(read.places)
+                read.lines[path] = len(read.item_keys)
         else:
             message = "must be a BenchmarkConfig, or have a benchmark_name that is text"
-            read.wrong((BENCHMARKS, place), f"{message}; not {item!r:.60}")
+            read.wrong((BENCHMARKS, index), f"{message}; not {item!r:.60}")
             continue
         ours = ("matrix", "benchmarks", len(listed))
-        read.keys[dotted(ours)] = f"{BENCHMARKS}[{place}]"
-        read.keys[dotted((*ours, str(name)))] = f"{BENCHMARKS}[{place}]"
+        read.keys[dotted(ours)] = f"{BENCHMARKS}[{index}]"
+        read.keys[dotted((*ours, str(name)))] = f"{BENCHMARKS}[{index}]"
         listed.append(body)
     read.matrix["benchmarks"] = listed
 
 
-def _read_adapter(read: Arguments, given: Any) -> None:
-    name = getattr(given, "adapter_name", None)
+def _read_adapter(read: Arguments, argument: Any) -> None:
+    name = getattr(argument, "adapter_name", None)
     if name is None:
-        message = f"must be an AdapterConfig, or have its attributes; not {given!r:.60}"
+        message = f"must be an AdapterConfig, or have its attributes; not {argument!r:.60}"
         read.wrong((ADAPTER,), message)
         return
     read.defaults["adapter"] = _ADAPTERS.get(name, name) if isinstance(name, str) else name
     for kwargs in ("model_kwargs", "tokenizer_kwargs"):
-        read.defaults[kwargs] = getattr(given, kwargs, None)
+        read.defaults[kwargs] = getattr(argument, kwargs, None)
 
 
-def _listed(read: Arguments, argument: str, given: Any, example: str) -> list[Any]:
+def _listed(read: Arguments, argument: str, value: Any, example: str) -> list[Any]:
     """The items of an argument that must be a list; any iterable but text is one."""
-    if isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping)):
-        return list(given)
-    read.wrong((argument,), f"must be a list such as {example}, not {given!r:.60}")
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
+        return list(value)
+    read.wrong((argument,), f"must be a list such as {example}, not {value!r:.60}")
     return []

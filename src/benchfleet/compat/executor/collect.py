@@ -18,7 +18,7 @@ from .values import BenchmarkFailure, BenchmarkResult, BenchmarkStub, ExecutionP
 ProgressCallback = Callable[[ExecutionProgress], object]
 
 
-class Watch:
+class ProgressReporter:
     """Tells a caller how far a run is, and keeps what the runner warned of, by cell."""
 
     def __init__(self, tell: ProgressCallback | None, now: Callable[[], float]) -> None:
@@ -52,13 +52,13 @@ def snapshot(progress: Progress, now: float) -> ExecutionProgress:
 
 
 def stub(
-    cell: Cell, record: CellRecord, asked: Arguments, adapter_config: Any, layout: Layout
+    cell: Cell, record: CellRecord, call: Arguments, adapter_config: Any, layout: Layout
 ) -> BenchmarkStub:
     """The cell as its caller described it."""
     return BenchmarkStub(
-        model_name=asked.models.get(cell.model.name, cell.model.name),  # a variant: by its own
+        model_name=call.models.get(cell.model.name, cell.model.name),  # a variant: by its own
         sparse_config_name=cell.config.name,
-        sparse_attention_config=asked.configs[cell.config.name],
+        sparse_attention_config=call.configs[cell.config.name],
         benchmark_name=cell.workload.benchmark,
         subset=cell.workload.subset,
         adapter_config=adapter_config,
@@ -87,15 +87,19 @@ def result(
 def failure(described: BenchmarkStub, record: CellRecord, why: str) -> BenchmarkFailure:
     """A cell without a result; `why` is the reason where no attempt has told one."""
     outcome = record.outcome
-    told = outcome.reason if outcome and record.state in ("failed", "partial") else None
+    reason = outcome.reason if outcome and record.state in ("failed", "partial") else None
     return BenchmarkFailure(
         stub=described,
         state=record.state,
-        stage=told.stage if told else "collect" if record.state == "success" else "provision",
-        error_type=told.kind if told else "bad_result" if record.state == "success" else "error",
-        error_message=told.message if told else why or f"the cell is {record.state}",
+        stage=reason.stage if reason else "collect" if record.state == "success" else "provision",
+        error_type=reason.kind
+        if reason
+        else "bad_result"
+        if record.state == "success"
+        else "error",
+        error_message=reason.message if reason else why or f"the cell is {record.state}",
         execution_time=sum(outcome.seconds.values()) if outcome else 0.0,
         attempts=record.attempt,
-        traceback=told.trace if told else "",
-        log_tail=told.log_tail if told else "",
+        traceback=reason.trace if reason else "",
+        log_tail=reason.log_tail if reason else "",
     )

@@ -25,14 +25,14 @@ from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.runner.recovery.startup import publish_committed
 from benchfleet.runner.resources.shapes import Pool
-from benchfleet.runs.live_state import announced, both
+from benchfleet.runs.live_state import combine, registered_run
 from benchfleet.study import Study, open_study
 from benchfleet.summary import summarised, write_summary
 from benchfleet.wiring import run_cells
 
 from .arguments import CALL, Arguments, read_arguments
-from .collect import ProgressCallback, Watch, failure, result, stub
-from .interrupt import answers, deferred_interrupt
+from .collect import ProgressCallback, ProgressReporter, failure, result, stub
+from .interrupt import deferred_interrupt, handles_ctrl_c
 from .values import (
     AdapterConfig,
     BenchmarkConfig,
@@ -93,7 +93,7 @@ class BenchmarkExecutor:
         LedgerError or ResultsError where ledger or folder cannot be used; and KeyboardInterrupt
         after a Ctrl-C, once running cells have stopped and were given back with their samples.
         """
-        asked = read_arguments(
+        call = read_arguments(
             Path.cwd(),
             model_names,
             sparse_attention_configs,
@@ -101,16 +101,16 @@ class BenchmarkExecutor:
             adapter_config,
             generation_kwargs,
         )
-        pool, study = self._checked(asked, progress)
+        pool, study = self._checked(call, progress)
         cells = study.cells()
         inbox, serving = EventQueue(), threading.Event()
-        watch = Watch(progress or self._progress, inbox.now)
+        watch = ProgressReporter(progress or self._progress, inbox.now)
         with (
             deferred_interrupt(inbox, serving),
-            announced(study, ends_on="SIGINT" if answers() else "") as feed,
+            registered_run(study, ends_on="SIGINT" if handles_ctrl_c() else "") as feed,
         ):
             done = _prepare(study, cells, retry_failed=retry_failed)
-            fleet, observer = Fleet(pool=pool), both(watch, feed)
+            fleet, observer = Fleet(pool=pool), combine(watch, feed)
             end = run_cells(study, cells, fleet, inbox=inbox, observer=observer, serving=serving)
             serving.clear()
             records = study.records(cells)
@@ -118,7 +118,7 @@ class BenchmarkExecutor:
             write_summary(study, summary)
             feed.ended(end)
         results, failures = _collected(
-            study, cells, records, asked, adapter_config, done, _reasons(records, end, watch)
+            study, cells, records, call, adapter_config, done, _reasons(records, end, watch)
         )
         return ExecutionResults(
             execution_summary=summary,
@@ -127,7 +127,7 @@ class BenchmarkExecutor:
             execution_time=end.seconds,
         )
 
-    def _checked(self, asked: Arguments, progress: Any) -> tuple[Pool, Study]:
+    def _checked(self, call: Arguments, progress: Any) -> tuple[Pool, Study]:
         """The devices and the campaign, or every mistake in executor and call at once."""
         mistakes: list[Mistake] = []
         _check_callback(progress, mistakes)
@@ -147,7 +147,7 @@ class BenchmarkExecutor:
             message = str(error).replace("leave --gpus out", "give gpu_ids=[]")
             mistakes.append(Mistake(key="gpu_ids", message=message))
         try:
-            campaign = asked.campaign(self.base_result_dir)
+            campaign = call.campaign(self.base_result_dir)
         except CampaignError as error:
             raise CampaignError(CALL, [*mistakes, *error.mistakes]) from None
         if mistakes:
@@ -156,10 +156,10 @@ class BenchmarkExecutor:
 
 
 def _prepare(study: Study, cells: Sequence[Cell], *, retry_failed: bool) -> set[str]:
-    """Put the ledger in accord with the folder and the caller's wish; what is done already.
+    """Reconcile the ledger with the folder and the arguments, and return the finished cells.
 
-    Where the ledger is gone it is made again from the results. A cell is tried again where it
-    failed, and where its folder was deleted: whoever deletes a result wants it anew.
+    A lost ledger is rebuilt from the results. A cell runs again if it failed, or if its folder
+    was deleted.
     """
     layout = study.layout
     ledger = study.open_ledger(known_results=True)
@@ -190,27 +190,27 @@ def _deleted(study: Study, records: Iterable[CellRecord]) -> list[CellRecord]:
     """The results that are not at their place, nor just about to be put there by another runner."""
     absent = [
         record
-        for record in ResultLocator(study).gone(records)
+        for record in ResultLocator(study).missing(records)
         if not any(study.layout.attempts_of(record.fingerprint).glob(f"*/{names.CELL}"))
     ]
-    return ResultLocator(study).gone(
+    return ResultLocator(study).missing(
         absent
     )  # asked again: one may have been put there between the two looks
 
 
-def _reasons(records: Iterable[CellRecord], end: RunEnd, watch: Watch) -> dict[str, str]:
+def _reasons(records: Iterable[CellRecord], end: RunEnd, watch: ProgressReporter) -> dict[str, str]:
     """Why cells have no result although no attempt of theirs says so, by fingerprint."""
-    found = {str(r.fingerprint): watch.warnings.get(r.path) or end.broken for r in records}
+    reasons = {str(r.fingerprint): watch.warnings.get(r.path) or end.broken for r in records}
     for cell, why in end.impossible:
-        found[cell.fingerprint] = f"it cannot run here: {why}"
-    return found
+        reasons[cell.fingerprint] = f"it cannot run here: {why}"
+    return reasons
 
 
 def _collected(
     study: Study,
     cells: Iterable[Cell],
     records: Iterable[CellRecord],
-    asked: Arguments,
+    call: Arguments,
     adapter_config: Any,
     done: set[str],
     reasons: Mapping[str, str],
@@ -220,7 +220,7 @@ def _collected(
     results, failures = [], []
     for cell in cells:
         record = by_fingerprint[cell.fingerprint]
-        described = stub(cell, record, asked, adapter_config, study.layout)
+        described = stub(cell, record, call, adapter_config, study.layout)
         why = reasons.get(cell.fingerprint, "")
         if record.state == "success":
             try:
@@ -233,14 +233,14 @@ def _collected(
     return results, failures
 
 
-def _gpu_ids(given: Any, mistakes: list[Mistake]) -> tuple[int, ...]:
+def _gpu_ids(value: Any, mistakes: list[Mistake]) -> tuple[int, ...]:
     example = "must be a list of GPU ids such as [0, 1], or [] for the CPU"
-    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, Mapping)):
-        mistakes.append(Mistake(key="gpu_ids", message=f"{example}; not {given!r:.60}"))
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, Mapping)):
+        mistakes.append(Mistake(key="gpu_ids", message=f"{example}; not {value!r:.60}"))
         return ()
     ids: list[int] = []
-    for place, one in enumerate(given):
-        key, number = f"gpu_ids[{place}]", _whole(one)
+    for index, one in enumerate(value):
+        key, number = f"gpu_ids[{index}]", _whole(one)
         if number is None or number < 0:
             message = f"must be the number of a GPU, not {one!r:.60}"
             mistakes.append(Mistake(key=key, message=message))
@@ -251,45 +251,45 @@ def _gpu_ids(given: Any, mistakes: list[Mistake]) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _count(given: Any, mistakes: list[Mistake]) -> int:
-    number = _whole(given)
+def _count(value: Any, mistakes: list[Mistake]) -> int:
+    number = _whole(value)
     if number is None or number < 1:
-        message = f"must be a whole number, 1 or more, not {given!r:.60}"
+        message = f"must be a whole number, 1 or more, not {value!r:.60}"
         mistakes.append(Mistake(key="max_concurrent_runs", message=message))
         return 1
     return number
 
 
-def _whole(given: Any) -> int | None:
+def _whole(value: Any) -> int | None:
     """The whole number that it is, NumPy's too; truths are none."""
-    if isinstance(given, bool) or not isinstance(given, Integral):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         return None
-    return int(given)
+    return int(value)
 
 
-def _folder(given: Any, mistakes: list[Mistake]) -> Path:
-    named = isinstance(given, (str, os.PathLike)) and os.fspath(given)
+def _folder(value: Any, mistakes: list[Mistake]) -> Path:
+    named = isinstance(value, (str, os.PathLike)) and os.fspath(value)
     if named and isinstance(named, str) and "://" not in named:
         return absolute(Path.cwd(), named)
-    message = f"must be a folder of this machine, not {given!r:.60}"
+    message = f"must be a folder of this machine, not {value!r:.60}"
     mistakes.append(Mistake(key="base_result_dir", message=message))
     return Path.cwd()
 
 
-def _ledger(given: Any, mistakes: list[Mistake]) -> str:
-    message = f"must be text such as 'sqlite:///local/ledger.db', not {given!r:.60}"
-    if isinstance(given, str):
+def _ledger(value: Any, mistakes: list[Mistake]) -> str:
+    message = f"must be text such as 'sqlite:///local/ledger.db', not {value!r:.60}"
+    if isinstance(value, str):
         try:
-            split_url(given)
+            split_url(value)
         except UnknownName as error:
             message = str(error)
         else:
-            return given
+            return value
     mistakes.append(Mistake(key="ledger", message=message))
     return ""
 
 
-def _check_callback(given: Any, mistakes: list[Mistake]) -> None:
-    if given is not None and not callable(given):
-        message = f"must be something to call with an ExecutionProgress, not {given!r:.60}"
+def _check_callback(value: Any, mistakes: list[Mistake]) -> None:
+    if value is not None and not callable(value):
+        message = f"must be something to call with an ExecutionProgress, not {value!r:.60}"
         mistakes.append(Mistake(key="progress", message=message))

@@ -11,10 +11,10 @@ from types import FrameType
 from benchfleet.runner.events import EventQueue, Interrupted
 
 
-def answers() -> bool:
+def handles_ctrl_c() -> bool:
     """Whether a Ctrl-C would reach a call that is made here and now."""
-    here = threading.current_thread() is threading.main_thread()
-    return here and callable(signal.getsignal(signal.SIGINT))
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return in_main_thread and callable(signal.getsignal(signal.SIGINT))
 
 
 @contextmanager
@@ -27,14 +27,14 @@ def deferred_interrupt(inbox: EventQueue, serving: threading.Event) -> Iterator[
     is time to raise, since the Ctrl-C was meant for it.
     """
     before = signal.getsignal(signal.SIGINT)
-    if not answers():
+    if not handles_ctrl_c():
         yield
         return
-    asked = False
+    interrupted = False
 
     def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal interrupted
+        interrupted = True
         inbox.post(Interrupted(signal=signal.Signals(number).name))
         if not serving.is_set():
             serving.set()  # nothing waits for a server from now on
@@ -47,6 +47,6 @@ def deferred_interrupt(inbox: EventQueue, serving: threading.Event) -> Iterator[
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-    if asked:
+    if interrupted:
         signal.raise_signal(signal.SIGINT)
         raise KeyboardInterrupt

@@ -8,26 +8,26 @@ import pytest
 
 from benchfleet.campaign.load import read_campaign
 from benchfleet.campaign.yaml_reader import read_yaml
-from benchfleet.cli.text.campaign_template import Found, Here, chosen_models, drafted
+from benchfleet.cli.text.campaign_template import CachedModel, MachineSummary, chosen_models, draft
 from benchfleet.domain.resource import Device
 
 GB = 10**9
-CPU = Here(gpus=(), cores=8, ram=16 * GB)
-GPUS = Here(
+CPU = MachineSummary(gpus=(), cores=8, ram=16 * GB)
+GPUS = MachineSummary(
     gpus=tuple(Device(kind="gpu", index=i, name="H200", memory=150 * GB) for i in (0, 3)),
     cores=8,
     ram=16 * GB,
 )
 
 
-def _drafted(here: Here, *found: Found, name: str = "study") -> str:
-    return drafted(
-        file="study.yaml", name=name, here=here, found=found, no_models="No model was found."
+def _drafted(here: MachineSummary, *found: CachedModel, name: str = "study") -> str:
+    return draft(
+        file="study.yaml", name=name, machine=here, models=found, no_models="No model was found."
     )
 
 
 def test_the_largest_models_that_fit_are_chosen_and_the_others_stand_by() -> None:
-    found = [Found(source=f"org/m{size}", memory=size * GB) for size in (1, 40, 2, 12, 3)]
+    found = [CachedModel(source=f"org/m{size}", memory=size * GB) for size in (1, 40, 2, 12, 3)]
     assert [model.source for model in chosen_models(CPU, found)] == ["org/m12", "org/m3", "org/m2"]
     text = _drafted(CPU, *found)
     data = read_yaml(text).data
@@ -37,7 +37,7 @@ def test_the_largest_models_that_fit_are_chosen_and_the_others_stand_by() -> Non
 
 
 def test_gpus_decide_what_fits_where_there_are_any() -> None:
-    model = Found(source="org/m", memory=100 * GB)
+    model = CachedModel(source="org/m", memory=100 * GB)
     assert chosen_models(CPU, [model]) == []
     text = _drafted(GPUS, model)
     assert read_yaml(text).data["matrix"]["models"] == ["org/m"]
@@ -59,7 +59,7 @@ def test_without_a_model_the_mock_answers_and_the_reason_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["null", "True", "007", "a: b", "x#y", "- a", "naïve 😀", '"q"'])
 def test_names_are_read_back_as_they_were(name: str) -> None:
-    text = _drafted(CPU, Found(source=name, memory=1), name=name)
+    text = _drafted(CPU, CachedModel(source=name, memory=1), name=name)
     data = read_yaml(text).data
     assert (data["campaign"], data["matrix"]["models"]) == (name, [name])
 

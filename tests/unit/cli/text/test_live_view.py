@@ -8,8 +8,8 @@ import time
 import pytest
 from rich.console import Console
 
-from benchfleet.cli.text.live_view import View
-from benchfleet.cli.text.notices import held, speed
+from benchfleet.cli.text.live_view import LiveView
+from benchfleet.cli.text.notices import memory_text, speed_text
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.runner.progress import Eta, Notice, Progress, Running
 
@@ -26,7 +26,7 @@ def running(*gpus: GpuReading, ram: int | None = None, generated: int = 0) -> Ru
     return slot
 
 
-def drawn(view: View, width: int, height: int = 25) -> list[str]:
+def drawn(view: LiveView, width: int, height: int = 25) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height)
     console.print(view.draw())
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
@@ -35,7 +35,7 @@ def drawn(view: View, width: int, height: int = 25) -> list[str]:
 def test_tokens_a_second_and_memory_stand_beside_each_slot() -> None:
     gpu = GpuReading(index=0, memory=31_200_000_000, total=80 * GB)
     progress = Progress(total=8, slots={"s-1": running(gpu, generated=4120)})
-    view = View("study")
+    view = LiveView("study")
     view(Notice(kind="run_started"), progress)
     (line,) = [line for line in drawn(view, 120) if "recall_512" in line]
     assert "3/8" in line
@@ -47,7 +47,7 @@ def test_tokens_a_second_and_memory_stand_beside_each_slot() -> None:
 def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_whole(width: int) -> None:
     slot = running(GpuReading(index=0, memory=31_200_000_000, total=80 * GB), generated=4120)
     slot.cell = "a-model-with-a-long-name/streaming-1024/longbench_narrativeqa@f7419d6f"
-    view = View("study")
+    view = LiveView("study")
     view(Notice(kind="run_started"), Progress(total=8, slots={"s-1": slot}))
     line = drawn(view, width)[1]
     assert len(line) <= width
@@ -58,7 +58,7 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_whole(width: int) ->
 
 @pytest.mark.parametrize("width", [40, 60, 200])
 def test_no_count_is_lost_on_a_narrow_terminal(width: int) -> None:
-    view = View("a-study-of-many-long-names-in-attention")
+    view = LiveView("a-study-of-many-long-names-in-attention")
     progress = Progress(total=8, states={"failed": 2, "success": 3, "running": 2, "pending": 1})
     progress.eta = Eta(seconds=3600, spread=60, at=time.monotonic())
     view(Notice(kind="run_started"), progress)
@@ -70,7 +70,7 @@ def test_no_count_is_lost_on_a_narrow_terminal(width: int) -> None:
 
 def test_what_happened_is_folded_and_no_part_of_a_name_is_left_out() -> None:
     name = "meta-llama_Llama-3.1-8B-Instruct/streaming-with-a-long-window/longbench_narrativeqa"
-    view = View("study")
+    view = LiveView("study")
     view(Notice(kind="warning", cell=name, message="it went wrong"), Progress(total=8))
     assert "".join(drawn(view, 40)[1:]) == f"! {name} it went wrong"
 
@@ -78,7 +78,7 @@ def test_what_happened_is_folded_and_no_part_of_a_name_is_left_out() -> None:
 @pytest.mark.parametrize("height", [5, 8, 24, 60])
 @pytest.mark.parametrize("width", [40, 100])
 def test_a_view_is_no_higher_than_its_terminal(width: int, height: int) -> None:
-    view, progress = View("study"), Progress(total=64, states={"running": 40, "pending": 24})
+    view, progress = LiveView("study"), Progress(total=64, states={"running": 40, "pending": 24})
     for number in range(40):
         progress.slots[f"s-{number}"] = slot = running()
         slot.devices = f"cpu:{number}"
@@ -94,11 +94,11 @@ def test_a_view_is_no_higher_than_its_terminal(width: int, height: int) -> None:
 
 
 def test_nothing_is_counted_before_the_ledger_was_asked() -> None:
-    assert drawn(View("study"), 80) == ["study   starting"]
+    assert drawn(LiveView("study"), 80) == ["study   starting"]
 
 
 def test_a_host_that_is_lost_is_told_and_stays_on_the_screen() -> None:
-    view = View("study")
+    view = LiveView("study")
     lost = Notice(kind="host_lost", message="no route", data={"host": "lab2", "hopeless": False})
     view(lost, Progress(total=8))
     assert [line.plain for line in view.troubles] == ["! host lab2: no route; it is tried again"]
@@ -124,12 +124,12 @@ def test_a_host_that_is_lost_is_told_and_stays_on_the_screen() -> None:
 def test_memory_is_that_of_the_fullest_gpu_or_else_ram(
     gpus: tuple[GpuReading, ...], ram: int | None, told: str
 ) -> None:
-    assert held(running(*gpus, ram=ram)) == told
+    assert memory_text(running(*gpus, ram=ram)) == told
 
 
 def test_a_slot_at_rest_shows_neither() -> None:
     slot = running(ram=GB, generated=7)
     slot.rest()
-    assert (held(slot), speed(slot, time.monotonic())) == ("", "")
-    assert speed(running(), time.monotonic()) == ""
-    assert speed(running(generated=5), running().asked_since + 10) != ""
+    assert (memory_text(slot), speed_text(slot, time.monotonic())) == ("", "")
+    assert speed_text(running(), time.monotonic()) == ""
+    assert speed_text(running(generated=5), running().asked_since + 10) != ""

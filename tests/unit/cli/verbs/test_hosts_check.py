@@ -40,4 +40,4 @@ def test_a_broken_driver_makes_a_host_unusable() -> None:
 def test_a_broken_driver_is_good_to_know_where_the_cpu_is_used() -> None:
     found = hosts_check.check(Host(name="lab1", cpu_slots=1), SSH)
     assert found.trouble is None
-    assert found.notes == ("its GPUs cannot be asked: NVML: Driver/library version mismatch",)
+    assert found.notes == ("its GPUs cannot be queried: NVML: Driver/library version mismatch",)

@@ -24,7 +24,7 @@ NOTHING = Status(
     used=UsageTotal(),
     failed=(),
     elsewhere={},
-    gone=(),
+    missing=(),
     unpublished=(),
     unsent=0,
     store="",
@@ -58,7 +58,7 @@ def test_everything_out_of_order_is_named_with_its_way_out() -> None:
         failed=[record("b", state="failed", outcome=oom)],
         unpublished=[Unpublished(path="c", blocked=True)],
         elsewhere={"d": "lab1"},
-        gone=["e"],
+        missing=["e"],
         unsent=2,
         store="s3://bucket",
     )
