@@ -79,7 +79,7 @@ def test_a_source_that_holds_nothing_of_the_campaign_is_named(hosts: User) -> No
     told = hosts.run("merge", *at, code=1).stdout
     assert told.count("empty    ") == 1
     assert "empty    others has no finished result of study" in told
-    assert "the folder of results, or the one above it" in told
+    assert "the results folder, or its parent" in told
     again = hosts.json("merge", *at, code=1)  # what host1 holds is here already
     assert (again["came"], again["nothing"]) == ({}, ["others"])
 

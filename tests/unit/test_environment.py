@@ -74,7 +74,7 @@ def test_leases_last_as_long_as_the_environment_says_and_else_as_usual() -> None
 
 @pytest.mark.parametrize("said", ["soon", "1", "-5", "nan", "inf", "1e9"])
 def test_a_length_of_leases_that_cannot_be_is_refused(said: str) -> None:
-    with pytest.raises(ValueError, match="write seconds from 2 to 86400"):
+    with pytest.raises(ValueError, match="use seconds from 2 to 86400"):
         lease_seconds({"BENCHFLEET_LEASE_SECONDS": said})
 
 
@@ -112,5 +112,5 @@ def test_a_hosts_name_can_be_a_file_and_a_branch(said: str, name: str) -> None:
 
 @pytest.mark.parametrize("said", ["//", "..", "x" * 101, "a.lock"])
 def test_a_host_that_cannot_be_called_so_is_told(said: str) -> None:
-    with pytest.raises(ValueError, match="BENCHFLEET_HOST calls this host"):
+    with pytest.raises(ValueError, match="invalid host name"):
         host_name(None, {"BENCHFLEET_HOST": said})

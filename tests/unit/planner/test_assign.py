@@ -150,7 +150,7 @@ def test_the_plan_is_drawn(study: Campaign) -> None:
     drawn = svg(plan, title="<study>")
     assert "&lt;study&gt;" in drawn
     assert drawn.count("<rect") >= len(plan.cells)
-    assert "one after the other; no plan takes less than" in headline(plan)
+    assert "sequentially; lower bound" in headline(plan)
     assert any(line.startswith("desktop") for line in text(plan))
     assert list(text(plan))[-1].endswith("░ bringing and loading a model")
 

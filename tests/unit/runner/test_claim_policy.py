@@ -107,8 +107,8 @@ def test_what_is_not_here_is_left_for_those_who_have_it(tmp_path: Path) -> None:
 
 def test_cells_of_other_versions_of_plugins_are_left_for_those_who_have_them() -> None:
     assert reason(mock(adapter_version=1)) == ""
-    assert "the adapter 'mock' has version 1 here" in reason(mock(adapter_version=2))
-    assert "'recall' has version 1 here, and the cell needs 2" in reason(
+    assert "adapter 'mock' has version 1 here" in reason(mock(adapter_version=2))
+    assert "'recall' has version 1 here, but the cell needs 2" in reason(
         with_workload("recall", version="2")
     )
     step = AttentionStep(name="sink", params={"sink_size": 4}, version=2)

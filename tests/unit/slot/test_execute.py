@@ -190,7 +190,7 @@ def test_a_cell_of_another_version_of_a_plugin_is_not_run(
     assert executor.run(given)
     failure = heard.failed["failure"]
     assert (failure["stage"], failure["kind"]) == ("setup", "user_error")
-    assert "has version 2 here, and the cell needs 1" in failure["message"]
+    assert "has version 2 here, but the cell needs 1" in failure["message"]
 
 
 def test_what_asks_and_scores_in_one_is_not_run_to_score_it_again(
