@@ -152,7 +152,7 @@ def test_the_plan_is_drawn(study: Campaign) -> None:
     assert drawn.count("<rect") >= len(plan.cells)
     assert "sequentially; lower bound" in headline(plan)
     assert any(line.startswith("desktop") for line in text(plan))
-    assert list(text(plan))[-1].endswith("░ bringing and loading a model")
+    assert list(text(plan))[-1].endswith("░ model download and load")
 
 
 @pytest.mark.parametrize(
