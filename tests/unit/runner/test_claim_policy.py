@@ -113,7 +113,7 @@ def test_cells_of_other_versions_of_plugins_are_left_for_those_who_have_them() -
     )
     step = AttentionStep(name="sink", params={"sink_size": 4}, version=2)
     cell = replace(mock(), config=Config(name="sparse", attention=(step,)))
-    assert "the attention config 'sink' has version 1 here" in reason(cell)
+    assert "attention config 'sink' has version 1 here" in reason(cell)
 
 
 def test_only_allowed_models_are_taken() -> None:
