@@ -22,7 +22,7 @@ from stores import PATH, StoreContract, seal
 
 @pytest.fixture
 def rsh(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How ssh is told of the test's keys; the URL's host and port."""
+    """Set the ssh options for the test's keys; the URL's host and port."""
     monkeypatch.setenv("RSYNC_RSH", shell_of(sshd, tmp_path))
     return f"127.0.0.1:{sshd.port}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,10 @@ from benchfleet.domain.humanize import counted, duration
 
 from . import spending, wording
 from .ranking import Winner
+from .statistics import mean
 from .tables import Comparison, Entry
+
+OVERVIEW_MIN_BENCHMARKS = 9  # a smaller report fits on a page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +45,40 @@ class Grid:
 def page_tables(comparison: Comparison) -> dict[str, Grid | None]:
     """The tables of a page by name; None for those that would be empty."""
     return {
+        "overview": overview(comparison),
         "scores": _by_benchmark(comparison, _score),
         "differences": _by_benchmark(comparison, _difference),
         "costs": _by_benchmark(comparison, _cost),
         "time": _time(comparison),
         "spent": _spent(comparison),
     }
+
+
+def overview(comparison: Comparison) -> Grid | None:
+    """Per model × config the mean over the benchmarks where all its configs have a result, and
+    how many of these the config leads; None for a report that is short without it."""
+    if len(comparison.benchmarks) < OVERVIEW_MIN_BENCHMARKS:
+        return None
+    leads = Counter((one.model, one.config) for one in comparison.winners if not one.ties)
+    groups = []
+    for model in comparison.models:
+        entries = [one for one in comparison.entries if one.model == model]
+        without = {one.benchmark for one in entries if one.mean is None}
+        means: dict[str, list[float]] = {}
+        for one in entries:
+            if one.mean is not None and one.benchmark not in without:
+                means.setdefault(one.config, []).append(one.mean)
+        rows = {
+            config: [
+                Cell(text=wording.number(mean(values), 3)),
+                Cell(text=str(len(values))),
+                Cell(text=str(leads[model, config])),
+            ]
+            for config, values in means.items()
+        }
+        if rows:
+            groups.append(Group(model=model, rows=rows))
+    return Grid(head=["mean", "benchmarks", "leads"], groups=groups) if groups else None
 
 
 def leaders(comparison: Comparison) -> Grid:

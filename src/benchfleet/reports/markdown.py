@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from benchfleet.domain.humanize import counted, duration
 
 from . import spending, wording
+from .grids import Grid, overview
 from .tables import Comparison, Entry
+from .wording import OVERVIEW
 
 _MAX_MESSAGE_CHARS = 500
 _MAX_CELLS = 20
@@ -40,6 +42,11 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
     base = escaped(comparison.baseline)
     yield f"# {escaped(title)}"
     yield f"{wording.counts(comparison)}."
+    if grid := overview(comparison):
+        yield "## Overview"
+        yield _overview(grid)
+        yield OVERVIEW
+        yield wording.led(comparison, escaped)
     if comparison.winners:
         yield "## What won"
         yield "\n".join(f"- {sentence}" for sentence in wording.verdicts(comparison, escaped))
@@ -75,6 +82,15 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
     yield wording.METHOD
     if comparison.notes:
         yield "\n".join(f"- {escaped(note)}" for note in comparison.notes)
+
+
+def _overview(grid: Grid) -> str:
+    rows = [
+        [escaped(group.model), escaped(config), *(cell.text for cell in cells)]
+        for group in grid.groups
+        for config, cells in group.rows.items()
+    ]
+    return _pipe_table(["model", "config", *grid.head], rows, names=2)
 
 
 def _table(comparison: Comparison, render: Callable[[Entry, int], str]) -> str:

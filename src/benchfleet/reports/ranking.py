@@ -24,7 +24,7 @@ class Winner:
     model: str
     benchmark: str
     config: str
-    better_than: tuple[str, ...]  # surely
+    better_than: tuple[str, ...]  # significantly
     not_different_from: tuple[str, ...]
     not_compared_with: tuple[str, ...]  # fewer than two samples are shared
     without_result: tuple[str, ...]
@@ -32,7 +32,7 @@ class Winner:
 
     @property
     def is_sure(self) -> bool:
-        """It is surely better than every other config that has a result."""
+        """It is significantly better than every other config that has a result."""
         others = self.not_different_from or self.not_compared_with
         return bool(self.better_than) and not others
 

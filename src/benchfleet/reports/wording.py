@@ -217,6 +217,12 @@ METHOD = (
 )
 
 
+OVERVIEW = (
+    "The mean is over the benchmarks where all configs of a model have a result. Leads: benchmarks "
+    "where the config has the highest mean, significant or not."
+)
+
+
 def by_stage(*spent: TimeSpent) -> dict[str, float]:
     """Seconds by stage, in the words of people: loading, computing."""
     total: dict[str, float] = {}

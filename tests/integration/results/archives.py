@@ -15,7 +15,7 @@ from benchfleet.testing import sample_cell
 from study import Study
 
 FAILURE = Failure(stage="benchmark", kind="error", message="on purpose")
-LONG = b"a line that is said again and again\n" * 400
+LONG = b"a line that repeats again and again\n" * 400
 
 
 def attempt(study: Study, claim: Claim, samples: int, *, fails: bool = True) -> Path:

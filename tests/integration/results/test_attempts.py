@@ -150,7 +150,7 @@ def test_samples_serve_the_next_attempt_however_this_one_ends(
 
 
 def test_an_attempt_never_goes_on_in_a_folder_of_another_one(layout: Layout) -> None:
-    """After a rebuild the ledger's tokens begin anew, and so do the names of attempts."""
+    """After a rebuild the ledger's tokens start again, and so do the names of attempts."""
     for answer in ("first", "second"):
         old = AttemptFolder(layout.attempt(LEASE))
         old.append("metrics.json", answer.encode())

@@ -45,7 +45,7 @@ def test_the_log_of_an_earlier_attempt_is_found_where_it_is(
 def test_of_several_attempts_of_one_name_the_last_one_s_log_is_meant(
     study: Study, tmp_path: Path, act: str
 ) -> None:
-    """They are called so in a ledger that was made anew after the first."""
+    """They are called so in a ledger that was created again after the first."""
     failed(study, 3, 1, state="failed")
     for count in range(2):
         study.ledger = MemoryLedger()

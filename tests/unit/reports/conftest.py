@@ -15,7 +15,7 @@ from records import record_of
 
 @dataclass
 class Study:
-    """Cells in the order they are told."""
+    """Cells in the order in which they are added."""
 
     cells: list[Cell] = field(default_factory=list)
     records: list[CellRecord] = field(default_factory=list)

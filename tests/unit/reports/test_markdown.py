@@ -137,3 +137,15 @@ def test_a_campaign_without_results_still_makes_a_report(study, state):
 
 def test_an_empty_campaign_makes_a_report(study):
     assert "no cells." in markdown.render(study.compared(), title="t")
+
+
+def test_a_long_report_begins_with_means_over_all_benchmarks(study):
+    for number in range(10):
+        study.done("dense", [1.0, 0.0], subset=str(number))
+        study.done("window", [1.0, 1.0 if number < 5 else 0.5], subset=str(number))
+    study.done("dense", [1.0, 1.0], subset="other")  # not compared: the other has no result
+    study.failed("window", subset="other")
+    text = markdown.render(study.compared(), title="t")
+    assert "| tiny | dense | 0.500 | 10 |" in text
+    assert "| tiny | window | 0.875 | 10 | 10 |" in text
+    assert text.index("## Overview") < text.index("## What won")

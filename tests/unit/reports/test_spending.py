@@ -1,4 +1,4 @@
-"""What a campaign took is told for all attempts, and what is not known of it is said."""
+"""What a campaign took covers all attempts, and reports name what is not known."""
 
 from __future__ import annotations
 
