@@ -121,7 +121,7 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
         elif not file.exists():
             problem = "there is no such file"
         elif reader is None:
-            problem = f"is not a {kind}; its name must end in {', '.join(readers)}"
+            problem = f"unknown suffix for this {kind}; use {', '.join(readers)}"
         elif not file.is_file():
             problem = "is not a regular file"
         elif file.stat().st_size > MAX_BYTES:

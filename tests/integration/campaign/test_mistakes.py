@@ -116,8 +116,8 @@ def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path: Path) -> None:
     files = {
         tmp_path / "missing.yaml": "there is no such file",
         tmp_path / "folder.yaml": "is a folder; name the campaign file in it",
-        write(tmp_path, GOOD, "study.txt"): "is not a campaign file; its name must end in .yaml",
-        write(tmp_path, GOOD, "study"): "is not a campaign file; its name must end in .yaml",
+        write(tmp_path, GOOD, "study.txt"): "unknown suffix for this campaign file; use .yaml",
+        write(tmp_path, GOOD, "study"): "unknown suffix for this campaign file; use .yaml",
         write(tmp_path, GOOD, "a.yaml") / "b.yaml": "there is no such file",
         tmp_path / "nul\0.yaml": "there is no such file",
         tmp_path / "pipe.yaml": "is not a regular file",
