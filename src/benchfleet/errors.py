@@ -152,6 +152,10 @@ class GitDenied(GitError):
     """The remote repository does not let us."""
 
 
+class PushRejected(GitDenied):
+    """The remote repository rejects a push, for example by a hook."""
+
+
 class ClaimLost(BenchfleetError):
     """The lease is no longer held, so nothing may be published under it."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from repositories import git, make_bare
 
-from .conftest import User, samples_kept, until
+from .conftest import User, end_of, samples_kept, until
 
 CELLS = """
 campaign: study
@@ -66,9 +66,8 @@ def test_a_cell_that_ends_during_an_outage_is_on_disk_and_does_not_run_again(
     assert (verbs["claim"], verbs["finish"]) == (1, 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_run_whose_remote_hangs(
-    user: User, bare: Path, gate: Path, tmp_path: Path, number: signal.Signals
+def test_sigterm_ends_a_run_whose_remote_hangs(
+    user: User, bare: Path, gate: Path, tmp_path: Path
 ) -> None:
     run = user.start("run", *AT, "--cpu-slots", "1")
     until(lambda: samples_kept(user) == 2)
@@ -76,8 +75,19 @@ def test_a_signal_ends_a_run_whose_remote_hangs(
     refusal = hook(bare, f"touch {hanging}; exec sleep 120")
     gate.unlink()
     until(hanging.exists)
-    run.send_signal(number)
+    run.send_signal(signal.SIGTERM)
     run.communicate(timeout=90)
     refusal.unlink()
     user.run("run", *AT, "--cpu-slots", "1")
+    assert len(user.published()) == 1
+
+
+def test_a_run_whose_first_push_is_refused_waits(user: User, bare: Path, gate: Path) -> None:
+    gate.unlink()
+    refused = user.folder / "refused"
+    refusal = hook(bare, f"echo >>{refused}; echo no pushes now >&2; exit 1")
+    run = user.start("run", *AT, "--cpu-slots", "1")
+    until(lambda: refused.exists() and len(refused.read_text()) > 1)
+    refusal.unlink()
+    end_of(run)
     assert len(user.published()) == 1

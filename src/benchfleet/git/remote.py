@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfleet.errors import GitAway, GitDenied, GitError
+from benchfleet.errors import GitAway, GitDenied, GitError, PushRejected
 from benchfleet.git.process import Git, summarize_stderr
 
 # What git says of a ref that is not as it was expected, here or in the remote's transaction.
@@ -104,7 +104,7 @@ class Remote:
             raise GitAway(f"{self._label} cannot store the push: {summarize_stderr(ended.err)}")
         # If one ref is refused, all are; the others only report "atomic push failure".
         why = next((why for why in others if "atomic push failure" not in why), others[0])
-        raise GitDenied(f"{self._label} rejects the push: {why}; {summarize_stderr(ended.err)}")
+        raise PushRejected(f"{self._label} rejects the push: {why}; {summarize_stderr(ended.err)}")
 
     def _failed(self, err: str) -> GitError:
         text = summarize_stderr(err).replace(self._url, self._label)

@@ -80,7 +80,7 @@ class GitLedger(CopyableLedger):
         self.sync = Sync(self.store)
         try:
             with self.store.ledger_errors():
-                self.sync.open(create)
+                self.sync.open(create, timeout)
         except BaseException:
             self.store.close()
             raise

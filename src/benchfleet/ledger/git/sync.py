@@ -7,8 +7,16 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from benchfleet.errors import GitError, LedgerAbsent, LedgerDamaged, LedgerError, LedgerUnreachable
+from benchfleet.errors import (
+    GitError,
+    LedgerAbsent,
+    LedgerDamaged,
+    LedgerError,
+    LedgerUnreachable,
+    PushRejected,
+)
 from benchfleet.git.objects import EMPTY_TREE, Commit, write_pin
+from benchfleet.git.process import is_interrupted
 from benchfleet.git.remote import RefUpdate
 from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.log import enrolment_of, facts_of, message, payload
@@ -20,6 +28,7 @@ from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.named_queries import Execute
 
 MAX_COMMITS_SEARCHED = 200  # commits of a log in which one is searched
+_CREATE_PAUSE_S = 1.0  # between two pushes that create the ledger
 Tips = Mapping[str, tuple[str, float]]  # by ref, its commit and when that was first seen
 
 
@@ -33,7 +42,7 @@ class Sync:
         self.snapshot_events = 0  # how many the newest snapshot has
         self._mismatches = Mismatches()
 
-    def open(self, create: bool) -> None:
+    def open(self, create: bool, timeout: float = 0.0) -> None:
         """Pull for the first time; with `create`, begin a ledger where there is none. Raises
         GitError, LedgerAbsent."""
         store = self._store
@@ -44,11 +53,24 @@ class Sync:
                     raise LedgerAbsent(
                         f"{store.label} has no ledger of campaign {store.campaign!r}"
                     )
-                text = message(f"begin the ledger of {store.campaign}", campaign=store.campaign)
-                commit = store.commit(EMPTY_TREE, (), text)
-                store.remote.push([RefUpdate(ref=store.refs.ledger, old="", new=commit)])  # or lost
+                self._create(timeout)
                 refs = self._remote_refs()
             self._take_in(refs)
+
+    def _create(self, timeout: float) -> None:
+        """Create the ledger, unless another installation does. Raises GitError, PushRejected after
+        `timeout` seconds."""
+        store, until = self._store, time.monotonic() + timeout
+        text = message(f"begin the ledger of {store.campaign}", campaign=store.campaign)
+        commit = store.commit(EMPTY_TREE, (), text)
+        while True:
+            try:
+                store.remote.push([RefUpdate(ref=store.refs.ledger, old="", new=commit)])
+                return
+            except PushRejected:
+                if is_interrupted() or time.monotonic() + _CREATE_PAUSE_S > until:
+                    raise
+            store.closing.wait(_CREATE_PAUSE_S)
 
     def pull(self) -> None:
         """Bring the mirror up to date. Raises GitError."""
