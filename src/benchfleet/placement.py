@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from benchfleet.campaign.base import Campaign
-from benchfleet.domain.eligibility import PROBED
+from benchfleet.domain.eligibility import PROBED, default_eligibility
 from benchfleet.domain.placement import Placement, Reported
 from benchfleet.domain.plan import ASSIGNED, forms, newest, plans
 from benchfleet.errors import BenchfleetError
@@ -15,18 +17,25 @@ from benchfleet.ledger.base import Ledger
 KINDS = frozenset({ASSIGNED, PROBED})  # of events that tell it
 
 
-def load_placement(campaign: Campaign, ledger: Ledger, *, local_host: str = "") -> Placement:
+def load_placement(
+    campaign: Campaign, ledger: Ledger | None, *, local_host: str | None = None
+) -> Placement:
     """The placement by the ledger's reports and plans; the runner calls its own host ``""``.
+
+    `local_host` is what others call that host, ``""`` where it runs no cells, None to leave it out.
+    Without any report, the rules that the campaign states bind it by its facts of now.
 
     A report that cannot be read binds nothing, and is named in the notes.
     """
-    events = ledger.events(kinds=KINDS)
+    events = ledger.events(kinds=KINDS) if ledger else []
     reports = [
         (event.data.get("report"), f"the report in event {event.seq} of the ledger")
         for event in events
         if event.kind == PROBED
     ]
     machines, notes = _reported(reports) if reports else ({}, ())
+    if not reports and local_host is not None and campaign.eligibility != default_eligibility():
+        machines[""] = _local_machine(campaign.results)
     if local_host in machines:
         machines[""] = machines[local_host]
     all_plans = plans(events)
@@ -41,7 +50,7 @@ def load_placement(campaign: Campaign, ledger: Ledger, *, local_host: str = "") 
         machines=machines,
         variants=frozenset(campaign.variants),
         planned_hosts=planned_hosts,
-        local_host=local_host,
+        local_host=local_host or "",
         notes=notes,
     )
 
@@ -69,3 +78,22 @@ def _reported(reports: Sequence[tuple[Any, str]]) -> tuple[dict[str, Reported], 
 def _moment(at: str) -> str:
     """As people write it: ``2026-03-01 14:02``."""
     return at[:16].replace("T", " ") or "of no date"
+
+
+@cache
+def _local_machine(results: Path) -> Reported:
+    """What is known of this machine without measuring it; speeds are 0."""
+    from benchfleet.machines.probe import hardware, report
+
+    parts = {
+        "system": hardware.system(),
+        "cpu": hardware.cpu(),
+        "memory": hardware.memory(),
+        "storage": hardware.storage(results),
+        "gpu": hardware.gpus(),
+        "software": hardware.software(),
+        "network": hardware.network(),
+    }
+    facts = report.facts_of(parts, parts["system"]["hostname"])
+    by = "this machine now; `benchfleet probe --ledger` measures its speeds too"
+    return Reported(facts=facts, by=by)

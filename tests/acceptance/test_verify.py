@@ -42,6 +42,15 @@ def test_what_was_broken_is_named_mended_and_run_again(finished: User) -> None:
     assert now[TWO]["provenance"]["resumed_samples"] == 5  # those were as they had been
 
 
+def test_a_repair_says_that_a_cell_left_the_campaign(finished: User) -> None:
+    finished.write("".join(line for line in MOCK.splitlines(True) if "m1" not in line))
+    shutil.rmtree(finished.results / ONE)
+    done = finished.json("verify", "study.yaml", "--repair", "--yes")
+    ((act, detail),) = [(one["act"], one["detail"]) for one in done["repaired"]]
+    assert act == "pending again"
+    assert "is not in the campaign any more: `run` skips it" in detail
+
+
 def test_a_file_of_ones_own_in_a_result_is_named_and_costs_no_result(finished: User) -> None:
     (finished.results / ONE / "notes.txt").write_text("mine")
     told = finished.run("verify", "study.yaml", code=1).stdout

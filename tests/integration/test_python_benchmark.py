@@ -146,6 +146,9 @@ def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) ->
             pass
         def fine(adapter):
             return 1
+        def crashes(adapter):
+            import ctypes
+            ctypes.string_at(0)
         class Empty:
             pass
         """,
@@ -162,6 +165,7 @@ def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) ->
         - python: {name: broken, call: broken:run}
         - python: {name: taken, call: json:run}
         - python: {name: fine, call: mine:fine}
+        - python: {name: crashes, call: mine:crashes}
         """
     )
     study.run(code=1)
@@ -174,10 +178,12 @@ def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) ->
         "empty": ("benchmark", "user_error"),
         "broken": ("benchmark", "error"),
         "taken": ("benchmark", "user_error"),
+        "crashes": ("benchmark", "crash"),
     }
     assert "a bug of mine" in found["raises"]["message"]
     assert 'mine.py", line 5, in inner' in found["raises"]["trace"]
     assert "no_such_module_here" in found["broken"]["message"]
+    assert 'mine.py", line 14 in crashes' in found["crashes"]["trace"]
     assert "takes no subset" in found["subsets_a"]["message"]
     assert "run_benchmark" in found["empty"]["message"]
     assert "'json' is taken" in found["taken"]["message"]

@@ -127,3 +127,23 @@ def test_what_is_kept_off_is_summed_up_by_machine_and_reason(tmp_path: Path) -> 
     assert (one.host, one.cells, one.models) == ("lab1", 3, ("large", "small-x"))
     assert str(one).startswith("none of 3 cells of large, small-x: big: ram_total is 4 GB")
     assert placement.kept_off(cells, {"lab2"}) == [other]
+
+
+def test_without_any_report_the_local_machine_is_bound_by_its_own_facts(tmp_path: Path) -> None:
+    text = STUDY.replace("ram_total >= 8GB", "ram_total >= 900TB")
+    (tmp_path / "study.yaml").write_text(text)
+    campaign = load_campaign(tmp_path / "study.yaml")
+    for ledger in (probed(), None):
+        placement = load_placement(campaign, ledger, local_host="laptop")
+        assert placement.barred(LARGE) == {""}
+        assert not placement.barred(sample_cell(model="other"))
+        assert (
+            "not >= 9e+05 GB (this machine now; `benchfleet probe" in placement.why_not(LARGE)[""]
+        )
+    (note,) = placement.unreported([LARGE], ["", "lab1"])
+    assert note.startswith("no report of lab1: no rule keeps a cell off it")
+    assert "there is no report at all" in note
+    assert not load_placement(campaign, probed()).binds
+    assert not load_placement(campaign, probed(reported("x", DESKTOP)), local_host="y").barred(
+        LARGE
+    ) - {"x"}

@@ -97,10 +97,11 @@ class Placement:
         missing = sorted(set(hosts) - self.machines.keys())
         if not (missing and self.machines and any(map(self._placed, cells))):
             return []
-        others = ", ".join(sorted(filter(None, self.machines)))
+        names = ", ".join(sorted(filter(None, self.machines)))
+        others = f"there are reports of {names}" if names else "there is no report at all"
         return [
             f"no report of {host or self.local_host or 'this machine'}: no rule keeps a cell off "
-            f"it, and no plan gives it one; there are reports of {others}. {_remedy(host)}"
+            f"it, and no plan gives it one; {others}. {_remedy(host)}"
             for host in missing
         ]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -38,6 +38,9 @@ from benchfleet.results.verify import Finding
 
 MOVED = frozenset({"damaged", "misplaced", "foreign", "occupied", "extra"})  # goes to the evidence
 REPAIRED = MOVED | {"gone", "unpublished"}
+_LEFT_CAMPAIGN = (
+    "its cell is not in the campaign any more: `run` skips it until the campaign has it again"
+)
 Act = Literal["kept as evidence", "put back", "pending again", "left"]
 
 
@@ -54,10 +57,16 @@ class Repaired:
 
 
 def repair(
-    ledger: Ledger, layout: Layout, findings: Collection[Finding], *, moment: str
+    ledger: Ledger,
+    layout: Layout,
+    findings: Collection[Finding],
+    *,
+    moment: str,
+    campaign_cells: Collection[str] | None = None,
 ) -> Iterator[Repaired]:
-    """Put right what can be; `moment` names the folder of the evidence. A ledger that takes no
-    word from us says so before anything is moved."""
+    """Put right what can be; `moment` names the folder of the evidence. `campaign_cells` are the
+    fingerprints of the campaign (None: all). A ledger that refuses writes raises before anything is
+    moved."""
     wrong = [one for one in findings if one.kind in REPAIRED and one.spoils]
     if wrong:
         ledger.record(Event(kind="repair_began", data={"moment": moment}))
@@ -92,6 +101,9 @@ def repair(
         if done.act == "pending again":
             data = {"reason": f"verify: {reasons[record.fingerprint].message}"}
             ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint, data=data))
+            if campaign_cells is not None and record.fingerprint not in campaign_cells:
+                detail = "; ".join(filter(None, (done.detail, _LEFT_CAMPAIGN)))
+                done = replace(done, detail=detail)
         yield done
 
 

@@ -20,7 +20,7 @@ WAYS_OUT: Mapping[str, str] = {
     "may have stopped. Where it is rightly that slow, set limits.stuck.",
     "slot_lost": "The process ended without a word: the end of its log, or the system's own log "
     "where it was killed for memory, says why. Fewer --max-concurrent-runs leave more memory.",
-    "crash": "A library brought the process down: the end of the log shows which; another version "
+    "crash": "A library crashed the process: failure.json has its stack; another version "
     "of it, or another machine, may do.",
     "killed": "A signal from outside ended the process: the system's own log may say who sent it.",
     "connection": "A server that it needs refused the connection or answered HTTP 5xx: start or "

@@ -137,9 +137,11 @@ class HostLifecycle:
         if event.trial:
             self._trial_failed(slot, event.trial)
         elif slot.attempt is not None:
-            cause = find_exit_cause(event, log_tail(slot.attempt.folder.log))
+            cause = find_exit_cause(event, log_tail(slot.attempt.folder.log, lines=200, most=2**15))
             self.handle_failure(slot, slot.attempt, slot.attempt.stage, cause.kind)
-            self._lifecycle.fail(slot.attempt, slot.attempt.stage, cause.kind, cause.message)
+            self._lifecycle.fail(
+                slot.attempt, slot.attempt.stage, cause.kind, cause.message, trace=cause.trace
+            )
         elif slot.reserved is not None and (self._state.ends):
             self._lifecycle.let_go(slot.reserved, "its runner ends")
         elif slot.reserved is not None and self._hosts.is_away(slot.spec.host):

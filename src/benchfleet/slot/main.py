@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import json
 import os
 import platform
@@ -34,6 +35,7 @@ def main() -> None:
 
 
 def _serve() -> None:
+    faulthandler.enable(2, all_threads=False)  # a crash leaves its Python stack in the log
     reads, writes, tells = (int(part) for part in sys.argv[1].split(","))
     opening = json.loads(sys.argv[2])
     for handle in (reads, writes, tells):

@@ -14,7 +14,8 @@ _MAX_LISTED_HOSTS = 10  # lines
 def placement_rules(study: Study, *, host: str = "") -> Placement:
     """What the ledger's reports and plans say, where there is a ledger; see `load_placement`."""
     return study.query(
-        lambda ledger: load_placement(study.campaign, ledger, local_host=host), default=Placement()
+        lambda ledger: load_placement(study.campaign, ledger, local_host=host),
+        default=load_placement(study.campaign, None, local_host=host),
     )
 
 

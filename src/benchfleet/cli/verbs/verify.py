@@ -75,7 +75,9 @@ def main(arguments: argparse.Namespace) -> int:
         mendable = [one for one in verification.wrong if one.kind in REPAIRED]
         if arguments.repair and mendable and _agreed(arguments, mendable):
             moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-            done = list(repair(ledger, study.layout, verification.wrong, moment=moment))
+            ours = {str(cell.fingerprint) for cell in study.cells()}
+            wrong = verification.wrong
+            done = list(repair(ledger, study.layout, wrong, moment=moment, campaign_cells=ours))
             verification = _verified(verify, ledger)
     return _show(arguments, study, verification, done)
 

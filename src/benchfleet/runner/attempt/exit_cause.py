@@ -20,6 +20,7 @@ _CRASHES: Mapping[int, str] = {
 }
 _KILLS = {signal.SIGKILL, signal.SIGTERM}  # from outside: its log says nothing of why
 _SHELL_SIGNAL_OFFSET = 128  # a shell adds the number of the signal to this
+_SEARCHED_LINES = 20  # at the end of the log
 _MAX_LINE_CHARS = 300  # characters of a line that is shown
 
 
@@ -29,9 +30,10 @@ class ExitCause:
 
     kind: Kind
     message: str
+    trace: str = ""  # the last Python stack of a crashed slot
 
 
-def find_exit_cause(lost: SlotLost, tail: str) -> ExitCause:
+def find_exit_cause(lost: SlotLost, log: str) -> ExitCause:
     """Why a slot ended, by the most trusted source: its supervisor, a lost host, the first sign in
     the end of its log, its signal. A full disk in the log does not explain a crash."""
     why = f"its slot ended: {lost.reason}"
@@ -40,13 +42,16 @@ def find_exit_cause(lost: SlotLost, tail: str) -> ExitCause:
     if lost.kind is not None:
         return ExitCause(kind=lost.kind, message=why)
     number = _signal(lost.exit_code)
+    tail, stack = _split_stack(log)
     if number == signal.SIGKILL:
         return _killed(why, tail)
     sign = find_error_signature(tail) if number != signal.SIGTERM else None
     if sign and not (sign.kind == "disk_full" and number in _CRASHES):
         return ExitCause(kind=sign.kind, message=f"{why}; its log: {sign.line[:_MAX_LINE_CHARS]}")
     if number in _CRASHES:
-        return ExitCause(kind="crash", message=f"{why}; {_CRASHES[number]}")
+        top = next((line.strip() for line in stack.splitlines() if "File" in line), "")
+        message = f"{why}; {_CRASHES[number]}{f'; in {top}' if top else ''}"
+        return ExitCause(kind="crash", message=message, trace=stack)
     return ExitCause(kind="slot_lost", message=why)
 
 
@@ -68,3 +73,11 @@ def _signal(code: int | None) -> int:
         return -code
     number = code - _SHELL_SIGNAL_OFFSET
     return number if number in _CRASHES or number in _KILLS else 0
+
+
+def _split_stack(log: str) -> tuple[str, str]:
+    """The last lines of a log, and the Python stack that `faulthandler` appended to them."""
+    before, marker, rest = log.rpartition("Fatal Python error: ")
+    lines = (before if marker else rest).splitlines()[-_SEARCHED_LINES:]
+    stack = rest.partition("\n\nExtension modules:")[0] if marker else ""
+    return "\n".join(lines), (marker + stack).strip()

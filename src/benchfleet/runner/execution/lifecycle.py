@@ -166,9 +166,11 @@ class AttemptLifecycle:
         self._state.progress.tokens.update(prompt=prompt, completion=generated)
         self._state.notify("cell_progress", cell=attempt.claim.path, slot=slot.id)
 
-    def fail(self, attempt: Attempt, stage: Stage, kind: Kind, message: str) -> None:
-        """End an attempt with a failure that its slot could not tell."""
-        failure = Failure(stage=stage, kind=kind, message=message, retryable=True)
+    def fail(
+        self, attempt: Attempt, stage: Stage, kind: Kind, message: str, *, trace: str = ""
+    ) -> None:
+        """End an attempt with a failure that its slot could not report."""
+        failure = Failure(stage=stage, kind=kind, message=message, retryable=True, trace=trace)
         seconds: Mapping[str, float] = {stage: self._inbox.now() - attempt.began}
         self._end(attempt, failure, seconds)
 

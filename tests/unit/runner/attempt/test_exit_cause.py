@@ -63,3 +63,18 @@ def test_a_host_that_is_gone_is_no_fault_of_the_slot() -> None:
 
 def test_a_line_without_end_is_cut() -> None:
     assert len(find_exit_cause(lost(1), f"CUDA out of memory {'x' * 10**5}").message) < 500
+
+
+def test_the_python_stack_of_a_crash_is_its_trace() -> None:
+    stack = (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n"
+    )
+    frames = "".join(f'  File "a.py", line {n} in f{n}\n' for n in range(40))
+    cause = find_exit_cause(
+        lost(-signal.SIGSEGV), f"loading\n{stack}{frames}\nExtension modules: x (total: 1)\n"
+    )
+    assert cause.kind == "crash"
+    assert cause.trace == (stack + frames).strip()
+    assert cause.message.endswith('in File "a.py", line 0 in f0')
+    bad_alloc = find_exit_cause(lost(-signal.SIGABRT), f"what():  std::bad_alloc\n{stack}{frames}")
+    assert bad_alloc.kind == "oom"
