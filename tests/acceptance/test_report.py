@@ -51,6 +51,13 @@ def test_output_names_the_file_and_its_ending_the_format(finished: User) -> None
     assert (finished.folder / "r.txt").read_text().startswith("model,config,")
 
 
+@pytest.mark.parametrize("name", ["r.png", "r.tex", "r.parquet", "r.xlsx"])
+def test_an_output_file_of_an_unknown_format_is_refused(finished: User, name: str) -> None:
+    refused = finished.run("report", "study.yaml", "--output", name, code=2).stderr
+    assert f"unknown format '{name[1:]}': use .txt, .md, .html, .csv, .json" in refused
+    assert not (finished.folder / name).exists()
+
+
 @pytest.mark.parametrize("drawn", ["markdown", "csv", "json", "html"])
 def test_stdout_gets_what_a_file_gets(finished: User, drawn: str) -> None:
     finished.run("report", "study.yaml", "--format", drawn, "--output", "file")

@@ -60,7 +60,12 @@ def _run(
             study, ends_on="SIGTERM", command=command_of(arguments, study), metrics=metrics
         ) as feed,
     ):
-        with watch(study.campaign.name, stream, as_json=arguments.log_json) as observer:
+        with watch(
+            study.campaign.name,
+            stream,
+            as_json=arguments.log_json,
+            summary_s=arguments.summary_seconds,
+        ) as observer:
             combined = combine(observer, feed)
             if collector is not None:
                 combined = combine(combined, collector)

@@ -16,7 +16,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from benchfleet.cli.text.notices import SILENT_KINDS, counts_text, memory_text, sentence, speed_text
+from benchfleet.cli.text.notices import (
+    SILENT_KINDS,
+    counts_text,
+    memory_text,
+    progress_text,
+    sentence,
+    speed_text,
+)
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.runner.progress import Notice, Observer, Progress, Running
@@ -70,9 +77,8 @@ class LiveView:
         """The view as it stands now; called from the drawing thread."""
         progress, now = self._progress, time.monotonic()
         head = counts_text(progress) if self._begun else "starting"
-        eta_s = progress.seconds_left(now)
-        if eta_s is not None:
-            head += f" · ETA {duration(eta_s)}"
+        if self._begun and progress.total:
+            head += f" · {progress_text(progress, now)}"
             if progress.eta and progress.eta.spread >= 1:
                 head += f" ± {duration(progress.eta.spread)}"
         rows = [_row(slot, now) for slot in list(progress.slots.values())]

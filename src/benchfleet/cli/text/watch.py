@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
-from benchfleet.cli.text.notices import SILENT_KINDS, counts_text, sentence
+from benchfleet.cli.text.notices import SILENT_KINDS, counts_text, progress_text, sentence
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import can_redraw
 from benchfleet.runner.progress import Notice, Observer, Progress
 from benchfleet.runs.live_state import line_of
 
+SUMMARY_INTERVAL_S = 30.0  # between two summary lines outside of a terminal
+
 
 @contextlib.contextmanager
-def watch(campaign: str, stream: TextIO, *, as_json: bool) -> Iterator[Observer]:
+def watch(
+    campaign: str, stream: TextIO, *, as_json: bool, summary_s: float = SUMMARY_INTERVAL_S
+) -> Iterator[Observer]:
     """The observer that suits where the progress goes; it never ends what it watches."""
     if as_json:
         yield Unbreakable(JsonLines(stream))
@@ -25,7 +30,7 @@ def watch(campaign: str, stream: TextIO, *, as_json: bool) -> Iterator[Observer]
         with live(campaign, stream) as observer:
             yield Unbreakable(observer)
     else:
-        yield Unbreakable(PlainLines(campaign, stream))
+        yield Unbreakable(PlainLines(campaign, stream, summary_s=summary_s))
 
 
 class Unbreakable:
@@ -53,17 +58,30 @@ class JsonLines:
 
 
 class PlainLines:
-    """One line for each thing worth one."""
+    """One line for each notable event, and a summary line where none came for a while."""
 
-    def __init__(self, campaign: str, stream: TextIO) -> None:
+    def __init__(
+        self,
+        campaign: str,
+        stream: TextIO,
+        *,
+        summary_s: float = SUMMARY_INTERVAL_S,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._campaign, self._stream = campaign, stream
+        self._summary_s, self._now = summary_s, now
+        self._printed_at = now()
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
+        now = self._now()
         if notice.kind == "run_started":
             self._say(f"{self._campaign}: {counts_text(progress)}")
         elif notice.kind not in SILENT_KINDS:
             width = len(str(progress.total))
             self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}")
+        elif notice.kind == "cell_progress" and now >= self._printed_at + self._summary_s:
+            self._say(f"{self._campaign}: {counts_text(progress)} · {progress_text(progress, now)}")
 
     def _say(self, text: str) -> None:
+        self._printed_at = self._now()
         say(text, to=self._stream, flush=True)

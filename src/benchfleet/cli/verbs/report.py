@@ -11,13 +11,20 @@ from benchfleet.cli.shared import missing_ledger, options
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.run_summary import comparison_of, show
 from benchfleet.cli.text.terminal import display_path
-from benchfleet.errors import BenchfleetError, ResultsError
+from benchfleet.errors import BenchfleetError, ResultsError, wrong_option
 from benchfleet.reports import exports, html, markdown
 from benchfleet.reports.tables import Comparison
 from benchfleet.study import Study
 
 FORMATS = ("terminal", "markdown", "html", "csv", "json")
-_SUFFIXES = {".md": "markdown", ".html": "html", ".csv": "csv", ".json": "json"}
+_SUFFIXES = {
+    "": "terminal",
+    ".txt": "terminal",
+    ".md": "markdown",
+    ".html": "html",
+    ".csv": "csv",
+    ".json": "json",
+}
 _STDOUT = Path("-")
 
 
@@ -65,8 +72,14 @@ def _format(arguments: argparse.Namespace) -> str:
         raise BenchfleetError(
             f"--json and --format {requested} exclude each other; drop one of them"
         )
+    if arguments.json or requested:
+        return requested or "json"
     suffix = arguments.output.suffix.lower() if arguments.output else ""
-    return "json" if arguments.json else requested or _SUFFIXES.get(suffix, "terminal")
+    if suffix not in _SUFFIXES:
+        known = ", ".join(filter(None, _SUFFIXES))
+        message = f"unknown format {suffix!r}: use {known}, or choose one with --format"
+        raise wrong_option(f"--output {arguments.output}", message)
+    return _SUFFIXES[suffix]
 
 
 def _page(study: Study) -> Path:

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import option_types, options
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
@@ -39,6 +39,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     options.gpu_checks(parser)
     options.machines(parser)
     parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
+    parser.add_argument(
+        "--summary-seconds",
+        metavar="S",
+        type=option_types.number(86_400, "number of seconds; use 1 to 86400"),
+        default=30.0,
+        help="without a terminal: at most S seconds of running samples without a line (30)",
+    )
     parser.add_argument(
         "--metrics-port",
         metavar="N",

@@ -64,7 +64,7 @@ def test_no_count_is_lost_on_a_narrow_terminal(width: int) -> None:
     view(Notice(kind="run_started"), progress)
     lines = drawn(view, width)
     assert max(map(len, lines)) <= width
-    counts = "8 cells · 5 done · 2 failed · 2 running · ETA 1 h 00 min ± 1 min 00 s"
+    counts = "8 cells · 5 done · 2 failed · 2 running · 62 % · ETA 1 h 00 min ± 1 min 00 s"
     assert counts in " ".join(" ".join(lines).split())
 
 
