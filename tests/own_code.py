@@ -1,4 +1,4 @@
-"""A campaign of scripts or callables of one's own, run by the installed command line."""
+"""A campaign of scripts or callables of your own, run by the installed command line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Study:
         file.write_text(textwrap.dedent(text))
 
     def run(self, *words: str, code: int = 0) -> str:
-        """Run it from another folder; what is said."""
+        """Run it from another folder, and return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "benchfleet", "run", str(self.file), "--cpu-slots", "1", *words],
             cwd=self.folder.parent,

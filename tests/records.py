@@ -1,4 +1,4 @@
-"""Records of cells for tests, where only what matters to the test is said."""
+"""Short records of cells for tests."""
 
 from __future__ import annotations
 

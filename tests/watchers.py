@@ -7,7 +7,7 @@ import subprocess
 
 
 def ends_with_us(act: str) -> subprocess.Popen[bytes]:
-    """A shell that does this once its input is closed: by whoever has it, or as we end."""
+    """A shell that runs this once its input is closed, at the latest when the test process ends."""
     return subprocess.Popen(
         ["sh", "-c", f"cat; {act}"],
         stdin=subprocess.PIPE,

@@ -60,7 +60,7 @@ class Run:
         return [one for one in list(self.said) if one["kind"] == kind and wanted <= told(one)]
 
     def hosts(self, name: str) -> list[str]:
-        """What was told of one host, in order."""
+        """The kinds of notices on one host, in order."""
         return [one["kind"] for one in self.said if one["data"].get("host") == name]
 
     def end(self, code: int) -> str:

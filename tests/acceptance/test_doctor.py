@@ -52,7 +52,7 @@ def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> Non
 
 
 class Told:
-    """A host that writes down each command that it is told."""
+    """A host that records each command."""
 
     def __init__(self, folder: Path) -> None:
         self.sshd = Sshd(folder)

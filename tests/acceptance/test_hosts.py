@@ -1,4 +1,4 @@
-"""``benchfleet hosts`` against a real sshd: what is told of hosts, and benchfleet brought there."""
+"""``benchfleet hosts`` against a real sshd: checks, and installing benchfleet."""
 
 from __future__ import annotations
 

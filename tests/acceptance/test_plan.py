@@ -1,4 +1,4 @@
-"""What a user is told before anything runs."""
+"""The output of `plan`, before anything runs."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def asleep(process: subprocess.Popen[str], *, first_up: str) -> Iterator[None]:
-    """The runner, its slots and their supervisors stand still, as on a machine that sleeps."""
+    """Suspend the runner, its slots and their supervisors, like a machine that sleeps."""
     runner = psutil.Process(process.pid)
     tree: list[psutil.Process] = []
 

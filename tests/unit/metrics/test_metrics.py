@@ -1,4 +1,4 @@
-"""What Prometheus is told is what its own parser reads, over HTTP and from a file."""
+"""Prometheus' own parser reads the metrics, over HTTP and from a file."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ def completed_share(progress: Progress) -> float:
 
 def progress_text(progress: Progress, now: float) -> str:
     """``43 % · ETA 2 min 10 s``; before the first cell ends the ETA follows from the samples."""
-    share, left = completed_share(progress), progress.seconds_left(now)
+    share, eta_s = completed_share(progress), progress.seconds_left(now)
     fresh = progress.total - progress.reused
     ran = share * progress.total - progress.reused  # cells of this run
-    if left is None and progress.began and ran > 0:
-        left = (now - progress.began) * (fresh - ran) / ran
-    return f"{100 * share:.0f} %" + (f" · ETA {duration(left)}" if left is not None else "")
+    if eta_s is None and progress.began and ran > 0:
+        eta_s = (now - progress.began) * (fresh - ran) / ran
+    return f"{100 * share:.0f} %" + (f" · ETA {duration(eta_s)}" if eta_s is not None else "")
 
 
 def as_of(counted_at: float | None) -> str:

@@ -89,8 +89,13 @@ def _generate(arguments: argparse.Namespace) -> int:
     else:
         where, commit = _committed(arguments, study, repository, root, listed, unknown)
     if arguments.json:
-        told = {"campaign": study.campaign.name, "where": where, "commit": commit, "lists": listed}
-        print_json({**told, "unknown": unknown.by_file})
+        payload = {
+            "campaign": study.campaign.name,
+            "where": where,
+            "commit": commit,
+            "lists": listed,
+        }
+        print_json({**payload, "unknown": unknown.by_file})
         return 0
     for name, entries in listed.items():
         say(f"  phase/{name}.txt  {len(entries)} to do")
@@ -115,8 +120,8 @@ class _UnknownLines:
         unknown = [line for line in others if line not in self._known_names]
         if unknown:
             self.by_file[name] = unknown
-        kept = dict.fromkeys([*comments, *(f"# {line}" for line in unknown)])
-        return "".join(f"{line}\n" for line in (*entries, *kept)).encode()
+        comment_lines = dict.fromkeys([*comments, *(f"# {line}" for line in unknown)])
+        return "".join(f"{line}\n" for line in (*entries, *comment_lines)).encode()
 
 
 def _root(arguments: argparse.Namespace) -> str | None:
@@ -134,14 +139,14 @@ def _written(
 ) -> str:
     """Write the lists as files, each whole or not at all."""
     root = _chosen(root, lambda path: (folder / path).is_dir())
-    place = folder / root / "phase"
-    place.mkdir(parents=True, exist_ok=True)
+    phase_folder = folder / root / "phase"
+    phase_folder.mkdir(parents=True, exist_ok=True)
     for name, entries in listed.items():
-        draft = place / f".{name}.{os.getpid()}"
-        file = place / f"{name}.txt"
+        draft = phase_folder / f".{name}.{os.getpid()}"
+        file = phase_folder / f"{name}.txt"
         draft.write_bytes(unknown.text(name, entries, file.read_bytes() if file.exists() else None))
         os.replace(draft, file)
-    return f"written to {display_path(place)}"
+    return f"written to {display_path(phase_folder)}"
 
 
 def _committed(
@@ -169,11 +174,11 @@ def _committed(
     return f"{pushed} {branch.name} ({commit[:12]})", commit
 
 
-def _chosen(root: str | None, there: Callable[[str], bool]) -> str:
+def _chosen(root: str | None, exists: Callable[[str], bool]) -> str:
     """The folder that the earlier tools' folders lie in, where it is not named."""
     if root is not None:
         return root
-    below = [one for one in _ROOTS if one and (there(f"{one}/phase") or there(f"{one}/runs"))]
+    below = [one for one in _ROOTS if one and (exists(f"{one}/phase") or exists(f"{one}/runs"))]
     return below[0] if below else ""
 
 

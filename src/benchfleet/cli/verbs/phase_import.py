@@ -32,68 +32,72 @@ def main(arguments: argparse.Namespace) -> int:
     """Say what the repository holds; publish its results where the campaign says of which cells
     they are, or else write a campaign's file to be completed."""
     folder: Path = arguments.campaign
-    found = read_repository(folder) if folder.is_dir() else None
-    if found is None:
+    repository = read_repository(folder) if folder.is_dir() else None
+    if repository is None:
         message = f"{folder} has neither phase/ nor runs/, also not below data/ or results/"
         raise wrong_option("DIR", message)
-    told = summarize(found)
+    summary = summarize(repository)
     if arguments.settings is None:
-        told |= _draft(arguments, found)
+        summary |= _draft(arguments, repository)
     else:
-        told |= _published(arguments, found)
+        summary |= _published(arguments, repository)
     if arguments.json:
-        print_json(told)
+        print_json(summary)
     else:
-        _show(told, details=arguments.details)
+        _show(summary, details=arguments.details)
     return 0
 
 
-def _draft(arguments: argparse.Namespace, found: Repository) -> dict[str, Any]:
+def _draft(arguments: argparse.Namespace, repository: Repository) -> dict[str, Any]:
     """Write a campaign's file of what is known; how one of its runs is run, its owner must say."""
     file = Path(_DRAFT)
-    told = {"next": f"say in {file} how one is run, then: {_again(arguments, file)}"}
+    summary = {"next": f"say in {file} how one is run, then: {_again(arguments, file)}"}
     if arguments.dry_run:
-        return told
+        return summary
     try:
         with file.open("x", encoding="utf-8") as stream:
-            stream.write(campaign_draft(found))
+            stream.write(campaign_draft(repository))
     except FileExistsError:
-        return {"next": f"{file} is there already; {told['next']}"}
-    return {"written": str(file), **told}
+        return {"next": f"{file} is there already; {summary['next']}"}
+    return {"written": str(file), **summary}
 
 
 def _again(arguments: argparse.Namespace, file: Path) -> str:
     return f"benchfleet phase import {arguments.campaign} --settings {file}"
 
 
-def _published(arguments: argparse.Namespace, found: Repository) -> dict[str, Any]:
+def _published(arguments: argparse.Namespace, repository: Repository) -> dict[str, Any]:
     campaign = load_campaign(arguments.settings).with_results(arguments.results)
     study = open_study(campaign, ledger=arguments.ledger)
     try:
         cells = by_result_name(study.cells())
     except ValueError as error:
         raise BenchfleetError(str(error)) from error
-    done = [entry for entry in found.entries if entry.done]
+    done = [entry for entry in repository.entries if entry.done]
     pairs = [(cells[entry.name], entry) for entry in done if entry.name in cells]
-    told: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "of no cell of the campaign": [entry.name for entry in done if entry.name not in cells]
     }
     if arguments.dry_run:
-        return {**told, "would be published": len(pairs)}
-    return {**told, **_entered(study, list(cells.values()), pairs, found)}
+        return {**summary, "would be published": len(pairs)}
+    return {**summary, **_entered(study, list(cells.values()), pairs, repository)}
 
 
 def _entered(
-    study: Study, cells: list[Cell], pairs: list[tuple[Cell, Entry]], found: Repository
+    study: Study, cells: list[Cell], pairs: list[tuple[Cell, Entry]], repository: Repository
 ) -> dict[str, Any]:
     with closing(study.open_ledger()) as ledger:
         study.record_campaign(ledger)
         ledger.enroll(cells)
-        source = str(found.root.resolve())
+        source = str(repository.root.resolve())
         runner = RunnerId(f"import-{os.urandom(8).hex()}")
-        here = {"machine": socket.gethostname(), "process": owner(os.getpid()), "host": study.host}
+        local_path = {
+            "machine": socket.gethostname(),
+            "process": owner(os.getpid()),
+            "host": study.host,
+        }
         make_folder(study.layout.root)
-        data = {"runner": runner, **here, "folder": study.layout.own_id()}
+        data = {"runner": runner, **local_path, "folder": study.layout.own_id()}
         ledger.record(Event(kind=BEGAN, data=data))  # so that other hosts know where results are
         try:
             with progress_line("results taken over") as seen:
@@ -110,8 +114,8 @@ def _entered(
     }
 
 
-def _show(told: dict[str, Any], *, details: bool) -> None:
-    for what, value in told.items():
+def _show(summary: dict[str, Any], *, details: bool) -> None:
+    for what, value in summary.items():
         if isinstance(value, list):
             if details and value:
                 say(f"{what}: {len(value)}", *(f"  {one}" for one in value))

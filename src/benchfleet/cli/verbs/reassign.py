@@ -68,8 +68,8 @@ class _Replanned:
     @property
     def moved(self) -> Counter[str]:
         """How many of them each machine has now."""
-        given = self.plan.cells if self.plan else ()
-        return Counter(one.host for one in given if one.declared.fingerprint in self.remaining)
+        assigned = self.plan.cells if self.plan else ()
+        return Counter(one.host for one in assigned if one.declared.fingerprint in self.remaining)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -76,8 +76,8 @@ def _format(arguments: argparse.Namespace) -> str:
         return requested or "json"
     suffix = arguments.output.suffix.lower() if arguments.output else ""
     if suffix not in _SUFFIXES:
-        known = ", ".join(filter(None, _SUFFIXES))
-        message = f"unknown format {suffix!r}: use {known}, or choose one with --format"
+        known_suffixes = ", ".join(filter(None, _SUFFIXES))
+        message = f"unknown format {suffix!r}: use {known_suffixes}, or choose one with --format"
         raise wrong_option(f"--output {arguments.output}", message)
     return _SUFFIXES[suffix]
 

@@ -38,9 +38,9 @@ def main(arguments: argparse.Namespace) -> int:
     ended = [record for record in records if record.state in _states(arguments)]
     ledger = study.open_existing_ledger()
     if ledger is not None:
-        found = ResultLocator(study).missing(records) if arguments.gone else ended
+        candidates = ResultLocator(study).missing(records) if arguments.gone else ended
         with closing(ledger):
-            chosen = list(selection.selected(arguments, found))
+            chosen = list(selection.selected(arguments, candidates))
             if arguments.gone and chosen and not _agreed(arguments, chosen):
                 return 1
             for record in chosen:

@@ -1,4 +1,4 @@
-"""What is told of a host that was reached."""
+"""The check of a host that answers."""
 
 from __future__ import annotations
 
