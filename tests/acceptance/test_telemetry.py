@@ -112,4 +112,4 @@ def test_a_wrong_price_is_told_with_its_place(user: User) -> None:
     user.write("price: cheap\n" + SLOW)
     told = user.run("run", "study.yaml", code=2).stderr
     assert "line 1" in told
-    assert "'cheap' is no price" in told
+    assert "'cheap' is not a price" in told
