@@ -36,6 +36,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check src tests examples perf tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_words.py
 
 # Format, lint, types, import layers, unit tests, and the contracts of the ledgers that need no server.
 CONTRACTS := tests/contract/test_ledger_contract.py

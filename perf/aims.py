@@ -36,13 +36,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", default="", help="some of the scripts, by a part of their name")
     parser.add_argument("--work", metavar="DIR", help="where to work; a disk, to count its fsync")
-    asked = parser.parse_args()
+    chosen = parser.parse_args()
     print("| what | today | aim | |\n|---|---|---|---|")
     for script, quick in SCRIPTS:
-        if asked.only not in script:
+        if chosen.only not in script:
             continue
-        words = [*(quick if asked.quick else WHOLE.get(script, ()))]
-        words += ["--work", asked.work] if asked.work and script != "assign.py" else []
+        words = [*(quick if chosen.quick else WHOLE.get(script, ()))]
+        words += ["--work", chosen.work] if chosen.work and script != "assign.py" else []
         done = subprocess.run(
             [sys.executable, PERF / script, *words],
             stdout=subprocess.PIPE,

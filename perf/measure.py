@@ -45,16 +45,18 @@ def arguments(
 
 def interleaved(systems: Mapping[str, Timed], repeats: int) -> dict[str, dict[str, float]]:
     """The median of each figure of each system, whose repetitions take turns."""
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in systems}
+    series: dict[str, dict[str, list[float]]] = {name: {} for name in systems}
     for _ in range(repeats):
         for name, run in systems.items():
-            told = run()
-            print(name, {k: round(v, 4) for k, v in told.items()}, file=sys.stderr)  # if it is cut
-            for figure, value in told.items():
-                found[name].setdefault(figure, []).append(value)
+            measured = run()
+            print(
+                name, {k: round(v, 4) for k, v in measured.items()}, file=sys.stderr
+            )  # if it is cut
+            for figure, value in measured.items():
+                series[name].setdefault(figure, []).append(value)
     return {
         name: {figure: statistics.median(values) for figure, values in figures.items()}
-        for name, figures in found.items()
+        for name, figures in series.items()
     }
 
 
@@ -70,21 +72,21 @@ def seconds(command: Sequence[str], **named: Any) -> float:
 
 def bare_step(steps: int = 1_000_000) -> float:
     """Seconds of CPU for one step of a bare loop: what this machine is worth at the moment."""
-    kept = dict[int, int]()
+    table = dict[int, int]()
     began = time.process_time()
     for step in range(steps):
-        kept[step & 1023] = step
+        table[step & 1023] = step
     return (time.process_time() - began) / steps
 
 
 @contextmanager
 def folder(arguments: argparse.Namespace) -> Iterator[Path]:
     """An empty folder that is gone afterwards."""
-    made = Path(tempfile.mkdtemp(prefix="benchfleet-perf-", dir=arguments.work))
+    path = Path(tempfile.mkdtemp(prefix="benchfleet-perf-", dir=arguments.work))
     try:
-        yield made
+        yield path
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def missing(command: str) -> bool:
@@ -99,10 +101,10 @@ def added(figures: Mapping[str, Mapping[str, float]], file: str | None) -> dict[
     """These figures with those that the file has of other parts; the file has all of them then."""
     if file is None:
         return dict(figures)
-    known = json.loads(Path(file).read_text()) if Path(file).exists() else {}
-    found: dict[str, Any] = {**known, **figures}
-    Path(file).write_text(json.dumps(found, indent=2) + "\n")
-    return found
+    earlier = json.loads(Path(file).read_text()) if Path(file).exists() else {}
+    merged: dict[str, Any] = {**earlier, **figures}
+    Path(file).write_text(json.dumps(merged, indent=2) + "\n")
+    return merged
 
 
 def aim(what: str, value: float, bound: float, *, least: bool = False) -> None:

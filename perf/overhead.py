@@ -109,15 +109,15 @@ def _claim(ledger: sqlite3.Connection, pipe: Connection) -> bool:
 def _worker(pipe: Connection, work: str, files: int) -> None:
     pipe.send("ready")
     while (cell := pipe.recv()) is not None:
-        made = f"{work}/out/.{cell}"
-        os.mkdir(made)
+        folder = f"{work}/out/.{cell}"
+        os.mkdir(folder)
         for number in range(files):
-            with open(f"{made}/{number}.json", "w") as file:
+            with open(f"{folder}/{number}.json", "w") as file:
                 file.write(f'{{"cell": {cell}}}')
                 file.flush()
                 os.fsync(file.fileno())
-        _sync(made)
-        os.rename(made, f"{work}/out/{cell}")
+        _sync(folder)
+        os.rename(folder, f"{work}/out/{cell}")
         _sync(f"{work}/out")
         pipe.send(cell)
 

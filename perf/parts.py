@@ -13,9 +13,10 @@ RUNNER, LEDGER, SIMULATION, BARE = "runner", "ledger", "simulation", "bare"
 
 
 class Parts:
-    """Shares out the time between `begin` and `end`. Exactly one strand has its turn at a time, so
-    that each moment is one part's. The parts are told apart by the wall clock, which costs little
-    to read, and share out the CPU time of the process, which others on the machine do not touch."""
+    """Divides the time between `begin` and `end` among the parts, of which one runs at a time.
+
+    The wall clock is cheap to read and measures each part's share. The share is taken of the CPU
+    time of the process, which other processes do not change."""
 
     def __init__(self) -> None:
         self._walls: Counter[str] = Counter()
@@ -42,19 +43,19 @@ class Parts:
 class Metered:
     """All that is called of an object is the time of one part."""
 
-    def __init__(self, thing: Any, part: str, parts: Parts) -> None:
-        self._thing, self._name, self._parts = thing, part, parts
+    def __init__(self, target: Any, part: str, parts: Parts) -> None:
+        self._target, self._name, self._parts = target, part, parts
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._thing, name)
-        if not callable(found):
-            return found
+        member = getattr(self._target, name)
+        if not callable(member):
+            return member
         part, enter = self._name, self._parts.enter
 
-        def call(*given: Any, **named: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
             before = enter(part)
             try:
-                answer = found(*given, **named)
+                answer = member(*args, **named)
             finally:
                 enter(before)
             return self._each(answer) if isinstance(answer, Iterator) else answer

@@ -60,7 +60,7 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
             return Child(spec.slot, words, log=Path(spec.log), key="no supervisor"), {}
 
     inbox, began = EventQueue(), time.perf_counter()
-    engine, given, done, ready = Pipes(inbox.post, silence=600.0), 0, 0, list[SlotId]()
+    engine, sent, done, ready = Pipes(inbox.post, silence=600.0), 0, 0, list[SlotId]()
     for number in range(slots):
         device = Device(kind="cpu", index=number)
         log = str(work / "slots" / f"{number}.log")
@@ -72,9 +72,9 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     cpu = time.process_time()
     free = list(ready)
     while done < orders:
-        while free and given < orders:
-            given += 1
-            engine.run(free.pop(), AttemptRequest(attempt=f"cell/{given}-1", cell=cell, log=log))
+        while free and sent < orders:
+            sent += 1
+            engine.run(free.pop(), AttemptRequest(attempt=f"cell/{sent}-1", cell=cell, log=log))
         if isinstance(event := inbox.take(60.0), Done):
             done += 1
             free.append(event.slot)

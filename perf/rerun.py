@@ -45,8 +45,8 @@ def main() -> None:
             commands["Snakemake"] = (words, peers)
         figures = interleaved(
             {
-                name: lambda command=command, place=place: {"whole": seconds(command, cwd=place)}
-                for name, (command, place) in commands.items()
+                name: lambda command=command, cwd=cwd: {"whole": seconds(command, cwd=cwd)}
+                for name, (command, cwd) in commands.items()
             },
             chosen.repeats,
         )

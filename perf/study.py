@@ -97,10 +97,10 @@ class Study:
 
         self.cells = open_study(load_campaign(file)).cells()
 
-    def _place(self) -> Path:
-        place = self._work / str(next(self._count))
-        place.mkdir()
-        return place
+    def _new_folder(self) -> Path:
+        folder = self._work / str(next(self._count))
+        folder.mkdir()
+        return folder
 
     def shares(self, slots: int) -> list[list[Any]]:
         """The cells of each slot: model by model, cut into parts of one length."""
@@ -110,9 +110,9 @@ class Study:
 
     def bare(self, slots: int) -> Mapping[str, float]:
         """The bound."""
-        place, files = self._place(), []
+        folder, files = self._new_folder(), []
         for number, share in enumerate(self.shares(slots)):
-            files.append(place / f"{number}.jsonl")
+            files.append(folder / f"{number}.jsonl")
             files[-1].write_text("".join(json.dumps(cell.to_dict()) + "\n" for cell in share))
         words = [sys.executable, "-c", BARE]
         begun = time.perf_counter()
@@ -125,34 +125,34 @@ class Study:
             )
             for file in files
         ]
-        told = [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
+        reports = [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
         whole = time.perf_counter() - begun
-        loads = [load for one in told for load in one["loads"]]
-        start = whole - max(sum(one["loads"]) + one["compute"] for one in told)
-        compute = sum(one["compute"] for one in told)
+        loads = [load for one in reports for load in one["loads"]]
+        start = whole - max(sum(one["loads"]) + one["compute"] for one in reports)
+        compute = sum(one["compute"] for one in reports)
         ideal = start + (sum(loads) + compute) / slots
         figures = {"whole": whole, "load": loads[-1], "start": start, "ideal": ideal}
         return {**figures, "compute": compute / len(self.cells)}
 
     def benchfleet(self, slots: int) -> Mapping[str, float]:
         """The whole command, from its start to its end."""
-        place = self._place()
-        (place / "makespan.yaml").write_text(self.text)
+        folder = self._new_folder()
+        (folder / "makespan.yaml").write_text(self.text)
         command = [*BENCHFLEET, "run", "makespan.yaml", "--json", "--cpu-slots", str(slots)]
         begun = time.perf_counter()
         done = subprocess.run(
-            command, cwd=place, env=_as_slots(slots), capture_output=True, text=True
+            command, cwd=folder, env=_as_slots(slots), capture_output=True, text=True
         )
         whole = time.perf_counter() - begun
         if done.returncode:
             raise SystemExit(done.stderr[-2000:])
-        return {"whole": whole, **self._told(place)}
+        return {"whole": whole, **self._measured(folder)}
 
-    def _told(self, place: Path) -> Mapping[str, float]:
+    def _measured(self, folder: Path) -> Mapping[str, float]:
         from benchfleet.campaign.load import load_campaign
         from benchfleet.study import open_study
 
-        ledger = open_study(load_campaign(place / "makespan.yaml")).open_existing_ledger()
+        ledger = open_study(load_campaign(folder / "makespan.yaml")).open_existing_ledger()
         assert ledger is not None
         with closing(ledger):
             claimed = ledger.events(kinds=["claimed"])
@@ -165,26 +165,26 @@ class Study:
         began = {event.fingerprint: event.at for event in claimed}
         first, last = dict[str, float](), dict[str, float]()
         for event in ended:
-            where = self._slot_of(place, event.fingerprint)
+            where = self._slot_of(folder, event.fingerprint)
             first[where] = min(first.get(where, began[event.fingerprint]), began[event.fingerprint])
             last[where] = max(last.get(where, 0.0), event.at)
         own = sum(last[where] - first[where] for where in last) - spent
         return {"own": own / len(ended), "change": loads[0], "spent": spent}
 
-    def _slot_of(self, place: Path, fingerprint: str) -> str:
+    def _slot_of(self, folder: Path, fingerprint: str) -> str:
         """On which devices a cell ran."""
-        if place not in self._ran:
-            found = (json.loads(file.read_bytes()) for file in place.rglob("cell.json"))
-            self._ran[place] = {one["fingerprint"]: one["provenance"]["device"] for one in found}
-        return self._ran[place][fingerprint]
+        if folder not in self._ran:
+            cells = (json.loads(file.read_bytes()) for file in folder.rglob("cell.json"))
+            self._ran[folder] = {one["fingerprint"]: one["provenance"]["device"] for one in cells}
+        return self._ran[folder][fingerprint]
 
     def fresh(self, slots: int, sampled: int) -> Mapping[str, float]:
         """A process for each cell, on a few of them; for all of them it takes in proportion."""
-        place = self._place()
+        folder = self._new_folder()
         count = min(sampled, len(self.cells))
         begun = time.perf_counter()
         with ThreadPoolExecutor(slots) as pool:
-            names = [str(self.models[0]), *[str(place / str(n)) for n in range(count)]]
+            names = [str(self.models[0]), *[str(folder / str(n)) for n in range(count)]]
             words = str(self._tokens), self._dtype
             threads = int(_as_slots(slots)["OMP_NUM_THREADS"])
             list(pool.map(lambda n: python(FRESH, names[0], n, *words, threads=threads), names[1:]))

@@ -123,7 +123,9 @@ def sentences(markdown: str) -> Iterator[tuple[int, str]]:
 def _split(block: str) -> Iterator[str]:
     text = re.sub(r"`[^`]*`", "code", block)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", "link", text)
-    yield from (part for part in re.split(r"(?<=[.!?])\s+(?=[^a-z])", text.strip()) if part)
+    yield from (
+        part for part in re.split(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+", text.strip()) if part
+    )
 
 
 def word_count(sentence: str) -> int:

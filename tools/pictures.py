@@ -66,7 +66,7 @@ def live_view(results: Path, socket: Path) -> str:
         while subprocess.run([*tmux, "has-session"], capture_output=True).returncode == 0:
             capture = [*tmux, "capture-pane", "-p", "-e"]
             screen = subprocess.run(capture, capture_output=True, text=True).stdout
-            if is_telling(Text.from_ansi(screen).plain):
+            if shows_two_busy_slots(Text.from_ansi(screen).plain):
                 chosen = screen.rstrip()
             time.sleep(0.05)
     finally:
@@ -78,7 +78,7 @@ def live_view(results: Path, socket: Path) -> str:
     return chosen
 
 
-def is_telling(screen: str) -> bool:
+def shows_two_busy_slots(screen: str) -> bool:
     """Whether a few cells are done and both slots are in the middle of a dense cell."""
     done = re.search(r"(\d+) done", screen)
     count = int(done.group(1)) if done else 0

@@ -71,7 +71,7 @@ class Adversary:
             time.sleep(0.02)
 
     def relent(self) -> None:
-        """End all that was begun: whoever was stopped goes on, and there is room again."""
+        """End all faults: stopped processes continue, and the disk has room again."""
         while self._due:
             self.rest(0.05)
 

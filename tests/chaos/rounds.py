@@ -133,7 +133,7 @@ class Torment:
             witness.stop()
             self._check(place, results, ledger, witness, runners)
         except _Unfinished:
-            pass  # what it was told is all that there is to tell
+            pass  # the ledger's record says all
         finally:
             runners.end()
             witness.stop()

@@ -42,7 +42,7 @@ class Runners:
         return f"runner {self.started.index(run) + 1}"
 
     def processes(self) -> list[psutil.Process]:
-        """Everything that these runs started and that lives, whoever its parent is now."""
+        """Every living process that these runs started, whatever its parent is now."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):

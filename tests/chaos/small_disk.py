@@ -42,7 +42,7 @@ class MountedDisk:
 
 class LimitedFiles:
     """Stands in for a full disk where none can be mounted: the processes that `found` tells may
-    let no file grow beyond a page (RLIMIT_FSIZE), which they are told as EFBIG."""
+    let no file grow beyond a page (RLIMIT_FSIZE); writes then fail with EFBIG."""
 
     how = "RLIMIT_FSIZE, since no disk can be mounted here"
 

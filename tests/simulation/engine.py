@@ -36,7 +36,7 @@ class _Slot:
 
     spec: SlotSpec
     ready: bool = False
-    expected: bool = False  # it was told to end
+    expected: bool = False  # the runner closed it
     load_key: str = ""
     state: RunState | None = None
     events: Iterator[tuple[float, SlotEvent]] | None = None
@@ -68,7 +68,7 @@ class SimulatedEngine:
         self._open_on: Counter[str] = Counter()
         self._taken: Counter[Device] = Counter()
         self._reached: set[str] = set()
-        self._away: set[str] = set()  # and the runner was told so
+        self._away: set[str] = set()  # and the runner knows it
         self._cut: set[str] = set()  # hosts that this runner alone cannot reach
         self.over = False
         self.broken_rules: list[str] = []

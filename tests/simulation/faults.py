@@ -1,4 +1,4 @@
-"""What befalls a simulated fleet: drawn from the seed, and done when its time comes."""
+"""The faults of a simulated fleet: drawn from the seed, and injected at their time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Act:
 
 
 def draw_acts(seed: str, faults: Collection[str], span: float) -> list[Act]:
-    """What is to befall a fleet within `span` seconds: some of these faults, often few kinds, since
+    """The faults of a fleet within `span` seconds: some of these faults, often few kinds, since
     many kinds hide each other (Groce et al., Swarm Testing, 2012)."""
     chance = random.Random(f"{seed} acts")
     done = [fault for fault in FAULTS if fault in faults and fault != "cell-failure"]

@@ -1,5 +1,5 @@
 """A whole fleet in virtual time: real runners on one ledger and one results tree, on simulated
-hosts, while what the seed draws befalls them; then what must hold is checked."""
+hosts, under the faults that the seed draws; then the invariants are checked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Virtual time, and threads of which exactly one has its turn: what is drawn alike, happens alike.
 
-Whoever waits drives the time: it takes what is due next, and hands its turn on where that is
-another thread's. With one thread alone there is no switching at all.
+A thread that waits advances the time: it takes what is due next, and passes the turn if that
+belongs to another thread. With one thread alone there is no switching at all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Strand(threading.Thread):
                 self._work()
         except Gone:
             pass
-        except Exception as error:  # noqa: BLE001 - whoever watches the turns is told
+        except Exception as error:  # noqa: BLE001 - reported to the thread that watches
             self._turns.failed(error)
         finally:
             self.over = True
@@ -139,7 +139,7 @@ class Turns:
             self.taken += 1
             try:
                 act()
-            except Exception as error:  # noqa: BLE001 - whoever watches the turns is told
+            except Exception as error:  # noqa: BLE001 - reported to the thread that watches
                 self.failed(error)
             strand, self._next = self._next, None
             if strand is None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(kw_only=True)
 class Weather:
-    """Where the ledger lies, and what befalls it: nobody reaches it, or its disk takes no more."""
+    """Where the ledger lies, and its faults: nobody reaches it, or its disk is full."""
 
     distance: float = 0.0  # seconds until it hears what it is asked
     served: bool = False  # by a server, which is asked again where it is away
@@ -40,7 +40,7 @@ def draw_weather(seed: str) -> Weather:
 
 @dataclass(kw_only=True)
 class LeaseWatch:
-    """Sees every answer of the ledger, whoever asked, and keeps its own account of the leases.
+    """Sees every answer of the ledger to any runner, and keeps its own account of the leases.
 
     `wrong` is what no ledger may answer; `expiries` are the ends of leases that were seen, by
     fingerprint and token.
@@ -74,7 +74,7 @@ class LeaseWatch:
 
     def finished(self, lease: Lease) -> None:
         if (lease.fingerprint, lease.token) in self._ended:
-            return  # it is told again, since nobody heard the answer
+            return  # it is sent again, since the answer was lost
         self._ended.add((lease.fingerprint, lease.token))
         if lease.token != self._newest.get(lease.fingerprint):
             what = f"token {lease.token} of cell {lease.fingerprint[:8]}"
@@ -108,7 +108,7 @@ class LeaseWatch:
 
 class WiredLedger(Ledger):
     """A ledger behind a wire: what is asked may not arrive, and an answer may be lost though what
-    was asked was done. A server is asked again for as long as whoever asks is patient; then that is
+    was asked was done. A call is repeated until its timeout; then it raises
     `LedgerAway`."""
 
     def __init__(

@@ -60,7 +60,7 @@ def test_what_does_not_hold_keeps_later_phases_from_being_begun(stage: Stage) ->
 
 
 def again(stage: Stage, cell: Cell) -> None:
-    """Somebody deletes the result of a cell and wants it anew."""
+    """Somebody deletes the result of a cell and wants it run again."""
     (record,) = stage.ledger.cells(fingerprints={str(cell.fingerprint)})
     shutil.rmtree(stage.layout.published(record.path))
     stage.ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))

@@ -60,7 +60,7 @@ def test_cells_of_a_lost_host_go_elsewhere_at_once_after_their_last_sample(stage
 
 
 def its_connection_breaks(stage: Stage, *, slots: int) -> None:
-    """A host is there whose connection breaks under the first cell, and is heard of later."""
+    """The connection to a host breaks during the first cell and returns later."""
 
     def breaks_once(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if len(stage.engine.requests) == 1:
@@ -99,7 +99,7 @@ def test_devices_left_out_stay_so_while_their_host_is_only_doubted(stage: Stage)
     end = stage.run(cells(4), NOWHERE)
     assert end.progress.states == {"success": 4}
     starts = [spec.devices[0].index for spec in stage.engine.opened]
-    assert starts.count(1) <= 4  # three, and one when the host was heard of again
+    assert starts.count(1) <= 4  # three, and one when the host was reachable again
 
 
 def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:

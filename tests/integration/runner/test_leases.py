@@ -103,7 +103,7 @@ def test_a_runner_that_only_waited_shows_how_all_ended(stage: Stage) -> None:
 
 
 class GoneAtTheEnd(MemoryLedger):
-    """On a server that goes away when the run ends, for whoever has slots to serve."""
+    """A ledger whose server goes away when the run ends."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(clock=stage.clock, lease=60)

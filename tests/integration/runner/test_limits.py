@@ -86,7 +86,7 @@ def test_what_came_while_the_runner_itself_was_suspended_counts(stage: Stage) ->
 
 
 def test_what_a_machine_that_slept_holds_is_its_own_when_it_wakes(stage: Stage) -> None:
-    """A clock that stands still in sleep says nothing of it, and the leases ran out meanwhile."""
+    """A clock that stops during sleep does not show it, and the leases expired meanwhile."""
 
     def sleeps(notice: Notice, progress: Progress) -> None:
         stage.notices.append(notice)

@@ -84,7 +84,7 @@ def test_what_lies_at_a_public_path_is_never_overwritten(stage: Stage) -> None:
 
 
 class EndsTogether(MemoryLedger):
-    """A ledger that is told of several ends at once; the first is refused, where that is asked."""
+    """A ledger that receives several outcomes at once; with `refuses` it rejects the first."""
 
     def __init__(self, stage: Stage, *, refuses: bool = False) -> None:
         super().__init__(clock=stage.clock, lease=60)

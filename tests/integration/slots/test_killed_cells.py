@@ -140,7 +140,7 @@ class Killer:
                 return None
 
     def sealed(self, cell: Cell, done: Done) -> tuple[list[dict[str, Any]], Any]:
-        """The samples and metrics as they are published, without what is measured anew."""
+        """The samples and metrics as they are published, without what is measured again."""
         verdict = Verdict(score=done.score, seconds={}, provenance={})
         self.attempt_folder.seal(cell, "m/dense/x", verdict)
         folder = self.attempt_folder.folder

@@ -1,4 +1,4 @@
-"""Slots of which nothing is heard, and slots that hear nothing."""
+"""Slots that send nothing, and slots that receive nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases are renewed together, and the lost ones are said once."""
+"""Leases are renewed together, and lost ones are reported once."""
 
 from __future__ import annotations
 

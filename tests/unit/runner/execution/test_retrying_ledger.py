@@ -234,7 +234,7 @@ def test_a_run_that_serves_no_slot_any_more_asks_a_server_that_was_away() -> Non
     ledger.release([], "its runner ended")
     with pytest.raises(LedgerAway):
         list(ledger.cells())
-    server._ask = lambda: None  # type: ignore[method-assign] # it answers, whoever asks
+    server._ask = lambda: None  # type: ignore[method-assign] # it answers every call
     serving.clear()
     assert len(list(ledger.cells())) == 1
     serving.set()
