@@ -1,23 +1,24 @@
-"""The benchmark contract: what is asked of a model, and how its answers are scored.
+"""The benchmark contract: what a benchmark asks a model, and how it scores the answers.
 
-A benchmark subclasses `Benchmark`, or `SampleBenchmark` where it is sample by sample, as most
-are: that does batching, resuming and recording, and its subclasses write `samples` and `score`
-only. It is made from the parameters of the campaign file and runs inside a slot: `run` is handed
-a `Session` and returns a `Score`.
+A benchmark subclasses `SampleBenchmark` if it asks sample by sample, and writes `samples` and
+`score`; batches, resuming and recording come with it. Otherwise it subclasses `Benchmark` and
+writes `run`, which gets a `Session` and returns a `Score`. Both write `params`. The other members
+have defaults; override one if its default is wrong for your benchmark.
 
-The abstract methods are all that a benchmark must have. The other members have defaults, and a
-benchmark overrides those that say something of it.
+A benchmark is made from the parameters of the campaign file and runs inside a slot. Importing its
+module imports nothing heavy.
 
-The data of a cell follow from version, parameters, subset, the digest of local files and the
-seed alone: the same for every model and config, and different for each repeat. Importing a
-benchmark's module imports nothing heavy.
+Data. The data of a cell depend only on version, parameters, subset, the digest of local files and
+the seed. They are the same for every model and config, and differ between repeats.
 
-A benchmark that reads a user's own files names them by `files`, so that they can be sent to
-another host. On that host they lie elsewhere, under one folder as they do here: every absolute
-path that `outside` gives is changed to there, and all others are to be taken from one of those.
+Local files. A benchmark that reads a user's own files does three things:
 
-Before a cell runs, the slot asks for `data_digest` again where there was one: data or code that
-changed since the campaign was read are refused.
+* `files` returns them, and `data_digest` their digest. Only with a digest are they sent to another
+  host.
+* `outside` returns the parameters that hold their absolute paths. On another host the files lie
+  under another folder, and these paths are changed to it. So derive every path from `outside`.
+* The slot asks for `data_digest` again before a cell runs. It refuses the cell if the digest
+  changed since the campaign was read.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from benchfleet.models.base import Adapter, Prompt, adapter_class
 class Sample:
     """One question of a benchmark."""
 
-    index: int  # 0 for the first; the sample's place, whatever was resumed
-    id: str  # of the question itself: the same in every config, another for other data
+    index: int  # its place among all samples, from 0; a resume does not change it
+    id: str  # of the question: the same in every config, another for other data
     prompt: Prompt
     columns: Mapping[str, Any] = field(default_factory=dict)  # the dataset's own, for the CSV
 
@@ -50,8 +51,8 @@ class Sample:
 class Record:
     """A sample with the model's answer, as it is kept in ``samples.jsonl`` before scoring.
 
-    What is recorded last of an index counts. One below 0 is no sample of the result: it is kept
-    only while the cell is at work, so that the next attempt need not ask that again.
+    The last record of an index counts. An index below 0 marks a partial answer: it is no sample of
+    the result, and only the next attempt reads it, from `Session.recorded`.
     """
 
     index: int
@@ -62,8 +63,8 @@ class Record:
     completion_tokens: int = 0
     seconds: float = 0.0
     measures: Mapping[str, float] = field(default_factory=dict)
-    resume: Mapping[str, Any] = field(default_factory=dict)  # JSON: what else spares asking again
-    withdrawn: bool = False  # True: there is no such sample any more
+    resume: Mapping[str, Any] = field(default_factory=dict)  # JSON that the next attempt needs
+    withdrawn: bool = False  # True: removes the earlier record of this index
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; `resume` and `withdrawn` only where set."""
@@ -83,9 +84,9 @@ class Record:
 class Score:
     """What the answers are worth."""
 
-    overall: float  # the benchmark's headline, larger is better
-    per_sample: Sequence[float] = ()  # aligned with the records: what paired statistics use
-    tasks: Mapping[str, float] = field(default_factory=dict)  # by part: depth, length, …
+    overall: float  # the headline; larger is better
+    per_sample: Sequence[float] = ()  # one for each record, by ascending index; or empty
+    tasks: Mapping[str, float] = field(default_factory=dict)  # scores of parts: depth, length, …
     summary: Mapping[str, Any] = field(default_factory=dict)  # anything else worth keeping
 
 
@@ -100,11 +101,11 @@ class Session(Protocol):
     limit: int | None  # samples at most
     batch_size: int
     generation: Mapping[str, Any]
-    recorded: Sequence[Record]  # from an earlier attempt: not to be asked again
+    recorded: Sequence[Record]  # of earlier attempts; do not ask these again
 
     @property
     def adapter(self) -> Adapter:
-        """The loaded model. Raises RuntimeError where the benchmark said that it needs none."""
+        """The loaded model. Raises RuntimeError if `needs_model` is False."""
         ...
 
     @property
@@ -114,15 +115,14 @@ class Session(Protocol):
 
     @property
     def scratch(self) -> Path:
-        """A folder of this attempt's own, empty at first. What is left in it when `run` returns
-        or raises is kept with the results; links are not."""
+        """A folder of this attempt, empty at first. The files in it when `run` returns or raises
+        are kept with the results; symbolic links are not."""
         ...
 
     def record(self, record: Record) -> None:
-        """Hand over one answer; it is kept at once, before anything is scored.
+        """Store one answer at once, before scoring.
 
-        Ends the benchmark here where the cell is to stop, with an exception that is no
-        `Exception`: let it pass.
+        If the cell has to stop, raises a BaseException that is no Exception: do not catch it.
         """
         ...
 
@@ -131,19 +131,18 @@ class Session(Protocol):
         ...
 
     def check_stop(self) -> None:
-        """End the benchmark here where the cell is to stop, as `record` does: for what runs long
-        without recording."""
+        """Raise as `record` does if the cell has to stop. For long work between records."""
         ...
 
     def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
-        """Around one call of the model with that many prompts, the first of them `sample` where
-        it is known: what is bounded by ``limits.generation``."""
+        """Wrap one call of the model: ``limits.generation`` limits its time. `count` is the number
+        of prompts, `sample` the index of the first, if known."""
         ...
 
 
 def withdraw(session: Session, records: Iterable[Record]) -> None:
-    """Take back what an earlier attempt recorded and the benchmark does not ask any more: its
-    data may have changed on the hub."""
+    """Remove records of an earlier attempt that are no samples any more, since the data changed on
+    the hub."""
     for record in records:
         session.record(
             Record(
@@ -156,30 +155,31 @@ class Benchmark(registry.Plugin, ABC):
     """A benchmark by name; see the module for the whole contract."""
 
     version: ClassVar[str] = "1"  # raised when the same parameters give other data or scores
-    default_generation: ClassVar[Mapping[str, Any]] = {}  # under what the campaign file says
+    default_generation: ClassVar[Mapping[str, Any]] = {}  # the campaign file overrides it
     needs_model: ClassVar[bool] = True  # False: its slot holds no model while it runs
-    borrows: ClassVar[bool] = False  # True: it makes the model's passes itself (`Adapter.lends`)
-    reads_generation: ClassVar[bool] = False  # True: its own code, so the adapter checks none
+    borrows: ClassVar[bool] = False  # True: uses `Adapter.lend`; the adapter's `lends` must be True
+    reads_generation: ClassVar[bool] = False  # True: skips `Adapter.check_generation`
     takes_folder: ClassVar[bool] = False  # True: the parameter `folder` is the campaign's folder
-    subsets_key: ClassVar[str] = "subsets"  # of a campaign file, where its users say "tasks"
-    name: str = ""  # by which results and rules call one that stands for many, such as scripts
+    subsets_key: ClassVar[str] = "subsets"  # the campaign key of its subsets, such as "tasks"
+    name: str = ""  # name in results and rules, if one class runs many benchmarks; "": the plugin's
 
     def __init__(self, params: Mapping[str, Any]) -> None:
-        """From the parameters of the campaign file; this one takes none. Raises ValueError with
-        what to do for those it does not take."""
+        """From the parameters of the campaign file; the default takes none. Raises ValueError,
+        saying what to do, for an unknown or wrong parameter."""
         if params:
             raise ValueError(f"takes no parameter; remove {', '.join(map(repr, params))}")
 
     @abstractmethod
     def params(self) -> Mapping[str, Any]:
-        """Every parameter with its value, defaults filled in: this enters the identity."""
+        """The parameters that are part of the cell's identity, with defaults filled in."""
 
     def outside(self) -> Mapping[str, Any]:
-        """Parameters that are no part of the identity, such as a folder or a time limit."""
+        """The other parameters, such as a folder or a time limit. The slot makes the benchmark
+        again from `params` and `outside`."""
         return {}
 
     def subsets(self) -> Sequence[str]:
-        """The subsets it is known by; empty where it has none."""
+        """The names of all subsets; empty if it has none."""
         return ()
 
     def expand_subset(self, subset: str) -> Sequence[str]:
@@ -196,23 +196,23 @@ class Benchmark(registry.Plugin, ABC):
         return f"no subset {subset!r}; {hint(subset, known_names)}"
 
     def data_digest(self, subset: str | None) -> str:
-        """The digest of local data files; ``""`` where version and parameters say it all."""
+        """The digest of local files; ``""`` if version and parameters determine the data."""
         return ""
 
     def files(self, subset: str | None) -> Sequence[Path]:
-        """The user's own files that it reads, and folders that must be there."""
+        """The user's own files that it reads, and the folders that must exist."""
         return ()
 
     def longest_prompt(self, subset: str | None) -> int | None:
-        """The longest prompt in characters, where that is known without opening the data. The
-        memory of a cell is estimated by it, else by the longest text that the model takes."""
+        """The longest prompt in characters, or None if only the data tell. The planner estimates
+        memory from it, or else from the longest text that the model takes."""
         return None
 
     @classmethod
     def code(cls, workload: Workload) -> str:
-        """Which code the parameters name that would be run, such as a command; ``""`` for none.
+        """The code that the parameters would run, such as a command; ``""`` for none.
 
-        Cells of a shared ledger that name code are run only by those who trust it.
+        A runner takes such cells from a shared ledger only if its user trusts the ledger.
         """
         return ""
 
@@ -233,18 +233,18 @@ def loads_model(cell: Cell) -> bool:
 
 
 class SampleBenchmark(Benchmark):
-    """A benchmark whose samples are known beforehand and stand for themselves."""
+    """A benchmark whose samples are known in advance and do not depend on each other."""
 
     @abstractmethod
     def samples(self, subset: str | None, seed: int) -> Iterable[Sample]:
-        """The samples in their order; those that share a context stand side by side."""
+        """The samples by ascending index; keep those that share a context together."""
 
     @abstractmethod
     def score(self, records: Sequence[Record]) -> Score:
         """Score the records, which come in the order of their samples."""
 
     def run(self, session: Session) -> Score:
-        """Ask what was not recorded yet, batch by batch, then score all of it."""
+        """Ask the samples not yet recorded, batch by batch, then score all."""
         samples = list(islice(self.samples(session.subset, session.seed), session.limit))
         session.expect(len(samples))
         expected = {(sample.index, sample.id) for sample in samples}  # data may have changed since

@@ -20,7 +20,13 @@ follows when its devices can be used. `HostLost` follows when the connection fai
 a `SlotLost` with ``host_lost`` for every slot on it. A lost host may become ready again; until
 then the runner opens no slot there. Slots on one host never wait for another host.
 
-An engine never retries a request: the runner decides, and the ledger alone holds the truth.
+An engine never retries a request: the runner decides.
+
+Threads. All methods may be called from any thread, also from within `post`. `post` may be called
+from any thread of the engine.
+
+Errors. A method does not raise for a slot that cannot start, is lost or is closed. `SlotLost` says
+that a slot cannot start; the other calls do nothing.
 """
 
 from __future__ import annotations
@@ -47,8 +53,8 @@ class SlotSpec:
     threads: int  # OMP_NUM_THREADS and its like
     log: str  # the file here that takes what it prints between cells
     python: str = ""  # interpreter; "" for the engine's own
-    memory: int = 0  # bytes that are to be free on each of its GPUs; 0: not stated
-    neighbours: int = 0  # slots of the same run that are on them already
+    memory: int = 0  # bytes that must be free on each GPU for the slot to start; 0: not stated
+    neighbours: int = 0  # open slots of this run on the same devices
 
     @property
     def host(self) -> str:
@@ -86,10 +92,10 @@ class SlotReady(SlotEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class SlotQuiet(SlotEvent):
-    """The slot has been silent for two heartbeats, and does not compute. It may wait for a slow
-    disk, so it is ended only where it stays silent."""
+    """The slot sent nothing for two heartbeats and used no CPU time. It may wait for a slow disk,
+    so the engine ends it only after a longer silence."""
 
-    ended_at: float  # seconds of silence
+    ended_at: float  # seconds of silence, from its start, after which the engine ends the slot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +103,13 @@ class SlotLost(SlotEvent):
     """The slot's process is gone; the slot's last event."""
 
     reason: str  # "exit code 3", "killed by signal 9 (SIGKILL)", "silent for 20 s"
-    expected: bool = False  # by `close`, `kill` or `shutdown`
+    expected: bool = False  # True: caused by `close`, `kill` or `shutdown`
     exit_code: int | None = None  # negative: the signal that ended it
-    host_lost: bool = False  # nothing is known of it, since its host cannot be reached
+    host_lost: bool = False  # True: its host cannot be reached; the process may still run
     kind: Kind | None = None  # why its supervisor ended it
-    unfit: tuple[int, ...] = ()  # those of its GPUs for which it did not start
-    trial: str = ""  # why its trial of a model failed
-    busy: bool = False  # its GPUs are well: somebody else computes there
+    unfit: tuple[int, ...] = ()  # indices of GPUs that failed the check at the slot's start
+    trial: str = ""  # why the check that loads a model before the first cell failed; "": it did not
+    busy: bool = False  # True: the `unfit` GPUs work, but others use them; the runner retries later
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,10 +217,10 @@ class HostReady(HostEvent):
     devices: tuple[Device, ...]
     slots: int  # at most, over all its devices
     threads: int  # for each slot
-    begin: int = 0  # in each memory at first, and more as there is room; 0: all at once
-    price: Price | None = None  # of it, or of each of its GPUs
+    begin: int = 0  # slots at first in each memory (a GPU's, or RAM); more if it has room; 0: all
+    price: Price | None = None  # of the host, or of each of its GPUs
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of every result made there
-    spare: tuple[Device, ...] = ()  # of the same kind, which its inventory excludes
+    spare: tuple[Device, ...] = ()  # excluded by the inventory; a user may add them during the run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +228,7 @@ class HostLost(HostEvent):
     """The host cannot be used now."""
 
     reason: str
-    hopeless: bool = False  # until somebody fixes something; the engine tries all the same
+    hopeless: bool = False  # True: somebody must fix it, so no run waits for it; engine retries
 
 
 EngineEvent = SlotEvent | HostEvent
@@ -232,18 +238,35 @@ Post = Callable[[EngineEvent], None]
 class Engine(Protocol):
     """Where slots run; see the module for the whole contract."""
 
-    def open(self, spec: SlotSpec) -> None: ...
+    def open(self, spec: SlotSpec) -> None:
+        """Start the slot's process. Returns at once."""
+        ...
 
-    def run(self, slot: SlotId, request: AttemptRequest) -> None: ...
+    def run(self, slot: SlotId, request: AttemptRequest) -> None:
+        """Send the request to a slot that is ready and idle."""
+        ...
 
-    def stop(self, slot: SlotId, attempt: str) -> None: ...
+    def stop(self, slot: SlotId, attempt: str) -> None:
+        """Ask the slot to end this attempt after the current sample."""
+        ...
 
-    def close(self, slot: SlotId) -> None: ...
+    def close(self, slot: SlotId) -> None:
+        """End an idle slot cleanly."""
+        ...
 
-    def kill(self, slot: SlotId) -> None: ...
+    def kill(self, slot: SlotId) -> None:
+        """End the slot and its whole process tree now."""
+        ...
 
-    def shutdown(self) -> None: ...
+    def shutdown(self) -> None:
+        """End all slots. Returns when none is left."""
+        ...
 
-    def slots(self) -> Sequence[SlotId]: ...
+    def slots(self) -> Sequence[SlotId]:
+        """The slots that were opened and are not lost, in no fixed order."""
+        ...
 
-    def hosts(self) -> Sequence[str]: ...
+    def hosts(self) -> Sequence[str]:
+        """All other machines of the engine, reachable or not, in no fixed order. The runner asks
+        once, before the first slot. Empty if slots run on this machine only."""
+        ...

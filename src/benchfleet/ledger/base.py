@@ -7,9 +7,10 @@ Time. Each ledger has one clock and compares all times by it. No caller passes a
 duration in an argument or a result is in seconds from the moment of the call.
 
 States. `enroll` adds a cell as ``pending``. `claim` makes it ``running`` and returns a `Lease`.
-`finish` sets a final state, or ``pending`` after a delay if `Outcome.retry_in` is set. `release`
-makes the cell ``pending`` at once. `reap` does so for expired leases. Neither uses up a try. Only
-`record` changes states besides, with the two kinds of events below.
+`finish` sets the outcome's final state. If `Outcome.retry_in` is not None, the cell becomes
+``pending`` instead, and `claim` skips it for so many seconds. `release` makes a cell ``pending`` at
+once. `reap` does so for each expired lease. `release` and `reap` do not use up a try. Besides
+these, only `record` changes states, with the two kinds of events below.
 
 Fencing. Each cell has a `token` that grows with every claim and every release. A lease carries the
 token of its claim. `renew` and `finish` change a cell only while the two are equal:
@@ -26,7 +27,7 @@ Paths. Enrolment allocates the results path of a cell for good. It is `cell.path
 unless that equals, contains or lies inside the path of another fingerprint. Then it is
 `cell.path(marked=True)`. If that path is in use too, `enroll` adds nothing and raises
 `LedgerError`.
-A path in `paths` replaces both: the cell gets it, or the enrolment is refused.
+A path in the argument `paths` replaces both: the cell gets it, or the enrolment is refused.
 
 Events. `record` appends an event and returns its sequence number. Two kinds also change the cell
 that they name, in the same transaction:
@@ -87,7 +88,8 @@ class Ledger(ABC):
 
         The identity of a known cell stays. Until it has ended, its terms follow the campaign:
         needs, limits, priority, phase, source and interpreter of the model, and the benchmark's
-        parameters outside its identity. `paths` has the paths of results that exist already.
+        parameters outside its identity. `paths` has the paths of results that exist already. Only
+        the code that enters published results into a ledger passes it.
         """
 
     @abstractmethod
@@ -160,8 +162,11 @@ class Ledger(ABC):
         """
 
     def listen(self, changed: Callable[[], None]) -> None:  # noqa: B027 - it may do nothing
-        """Call `changed` from another thread when others made cells claimable, until the ledger is
-        closed. It is a hint only: runners poll too, so a ledger may never call it."""
+        """Call `changed` from another thread when others made cells claimable, until `close`.
+
+        It is only a hint: runners poll too, so a ledger need not call it. A runner calls `listen`
+        once. Each further call adds a listener.
+        """
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """Limit this thread's calls: in this context they raise `LedgerAway` after so many seconds.
@@ -169,7 +174,10 @@ class Ledger(ABC):
         return nullcontext()
 
     def results_store(self) -> Any:
-        """The `benchfleet.results.stores.base.ResultStore` that is part of the ledger, or None."""
+        """The `benchfleet.results.stores.base.ResultStore` that is part of the ledger, or None.
+
+        Asked when the results of a campaign are located, and by ``benchfleet merge``.
+        """
         return None
 
     def keep(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:  # noqa: B027 - may do nothing
@@ -179,7 +187,8 @@ class Ledger(ABC):
         """Send the outcomes that were kept. What the store does not take stays kept."""
 
     def compact(self) -> int:
-        """Remove data that no reader needs; return how many entries."""
+        """Remove data that no reader needs; return how many entries. ``benchfleet merge`` calls it
+        after it has merged the results in a git ledger."""
         return 0
 
     @abstractmethod

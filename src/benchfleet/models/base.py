@@ -1,20 +1,35 @@
 """The adapter contract: a model kept loaded, asked for answers.
 
-An adapter subclasses `Adapter`. It is made in a slot, which is bound to its devices before Python
-starts: an adapter never chooses a device by number, it takes all that it sees. `load` is called
-once, `configure` before each cell, `answer` for each batch, `unload` at most once. Importing an
-adapter's module imports nothing heavy: torch and friends are imported inside `load`.
+An adapter subclasses `Adapter` and writes its abstract methods. The other members have defaults;
+override one if its default is wrong for your adapter. `README.md` has a complete example. In short:
 
-The abstract methods are all that an adapter must have. The other members have defaults, and an
-adapter overrides those that say something of it. Class methods are called before anything runs,
-on machines that may not hold the model, and import nothing heavy either.
+    class Echo(Adapter):
+        @classmethod
+        def digest(cls, source): return f"echo:{source}"
+        def load(self): pass
+        def configure(self, config): pass
+        def answer(self, prompts, generation): return [Answer(text=p.question) for p in prompts]
+        def unload(self): pass
+        def provenance(self): return {"adapter": "echo"}
 
-The adapter's name and version, the digest of the model and its kwargs enter the identity of a
-cell: a change of any makes it another cell. Kwargs that change no answer are named by `outside`:
-an address, a time limit, concurrency. An adapter takes all of them from `Model.kwargs`.
+Order of calls. The slot makes the adapter, then calls `load` once, `configure` before each cell,
+`answer` for each batch, and `unload` at most once.
 
-Everything an adapter raises becomes the cell's failure. A `CellFailure` names its stage and
-kind; any other exception in `load` is a failure of stage ``load``.
+Devices. The slot's process sees only the devices of the slot. An adapter uses all visible devices
+and never chooses one by number.
+
+Imports. The class methods also run on machines without the model or a GPU. So neither the module
+nor a class method imports anything heavy: `load` imports torch.
+
+Identity. A cell's identity includes the adapter's name and `version`, the digest of the model and
+its kwargs. A change of any of these makes another cell. `outside` names the kwargs that change no
+answer. `Model.kwargs` has all kwargs, these too.
+
+Checks. When a campaign is read, `check` tests a model with a config, and `check_generation` tests
+generation settings. They return messages for the user and raise nothing.
+
+Failures. Every exception makes the cell fail. A `CellFailure` names its stage and kind. Otherwise
+the stage is ``load`` for `__init__`, `load` and `configure`, and ``benchmark`` for `answer`.
 """
 
 from __future__ import annotations
@@ -33,8 +48,8 @@ from benchfleet.errors import CellFailure
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """One text to continue. The context may be prefilled once and kept for the next prompts
-    that share it; `question` is what follows it (``""`` where the benchmark has one text)."""
+    """One text to continue: `context`, then `question`. An adapter may prefill a context once for
+    all prompts that share it."""
 
     context: str
     question: str = ""
@@ -53,9 +68,10 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Loan:
-    """A loaded model in the hands of a harness, the config's attention in all of its passes."""
+    """A loaded model, lent to a harness that runs the forward passes itself. Each pass uses the
+    attention of the cell's config."""
 
-    model: Any  # of transformers
+    model: Any  # a model of transformers
     tokenizer: Any  # a copy: the harness may change it
     measures: Callable[[], Mapping[str, float]]  # density, … of the passes since the last call
 
@@ -64,9 +80,9 @@ class Adapter(registry.Plugin, ABC):
     """A model kept loaded between cells; see the module for the whole contract."""
 
     version: ClassVar[int] = 1  # raised when the same model and settings give other answers
-    outside: ClassVar[tuple[str, ...]] = ()  # model kwargs that are no part of the identity
-    opens: ClassVar[bool] = True  # False: it serves only benchmarks that need no model
-    lends: ClassVar[bool] = False  # True: `lend` hands the loaded model of transformers over
+    outside: ClassVar[tuple[str, ...]] = ()  # names of kwargs outside the identity: address, …
+    opens: ClassVar[bool] = True  # False: opens no model; only for benchmarks that need none
+    lends: ClassVar[bool] = False  # True: `lend` works
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -74,45 +90,44 @@ class Adapter(registry.Plugin, ABC):
     @classmethod
     @abstractmethod
     def digest(cls, source: str) -> str:
-        """The identity of what `source` holds, computed without loading it.
+        """The identity of the model at `source`, computed without loading it.
 
-        Raises ValueError with what to do where there is no such model here.
+        Raises ValueError, saying what to do, if there is no such model here.
         """
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
-        """Why this adapter cannot run that config, or None."""
+        """Why this adapter cannot run the model with that config, or None if it can."""
         return None
 
     @classmethod
     def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
-        """What is wrong with generation settings and what to do about it, by their names."""
+        """For each wrong generation setting its name and a message; empty if all are right."""
         return {}
 
     @classmethod
     def code(cls, model: Model) -> str:
-        """Which code the model's kwargs name that would be run; ``""`` for none.
+        """The code that the model's kwargs would run, for a message; ``""`` for none.
 
-        Cells of a shared ledger that name code are run only by those who trust it.
+        A runner takes such cells from a shared ledger only if its user trusts the ledger.
         """
         return ""
 
     @classmethod
     def checkpoint(cls, source: str) -> Path | None:
-        """The folder of a checkpoint in the usual layout (config.json, *.safetensors), or None
-        where the adapter opens none. The memory that a cell takes is estimated from it.
+        """The folder with config.json and *.safetensors, or None if the adapter opens no such
+        folder. The planner estimates the memory of a cell from it.
 
-        Raises ValueError where it should be here and is not.
+        Raises ValueError if the folder is missing.
         """
         return None
 
     @classmethod
     def fetch(cls, model: Model) -> Path | None:
-        """The folder of the model's files on this host, fetched where they are not here yet, or
-        None where `source` itself is what opens it. Called in a slot, for scripts that open the
-        model by themselves.
+        """The folder of the model's files on this host, downloaded if needed, or None if scripts
+        open `source` as it is. Called in a slot, for scripts that open the model themselves.
 
-        Raises CellFailure where it cannot be had.
+        Raises CellFailure if the files cannot be fetched.
         """
         return None
 
@@ -122,23 +137,28 @@ class Adapter(registry.Plugin, ABC):
 
     @abstractmethod
     def configure(self, config: Config) -> None:
-        """Switch to the config on the loaded weights."""
+        """Switch the loaded model to the config."""
 
     @abstractmethod
     def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
-        """Answer the prompts as one batch, in order."""
+        """Answer the prompts as one batch; one answer for each, in their order.
+
+        `generation` has the campaign's settings for the cell, under the campaign's names, and
+        always ``seed``.
+        """
 
     @abstractmethod
     def unload(self) -> None:
-        """Let the memory go; what hangs together in cycles is its own to collect."""
+        """Free the model's memory, also after a `load` that failed. The adapter calls `gc.collect`
+        if reference cycles may hold memory."""
 
     @abstractmethod
     def provenance(self) -> Mapping[str, Any]:
-        """What was effective: versions, dtype, device name, revision."""
+        """What the cell ran with: versions, dtype, device name, revision. Kept with its result."""
 
     def lend(self) -> AbstractContextManager[Loan]:
-        """The loaded model, configured, for as long as the context lasts: for a harness that
-        makes its own passes. Only where `lends` is True."""
+        """Lend the loaded and configured model until the context ends. Called only if `lends` is
+        True, by benchmarks whose `borrows` is True."""
         raise CellFailure(
             stage="benchmark",
             kind="user_error",

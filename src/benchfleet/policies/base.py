@@ -1,18 +1,21 @@
-"""The contract of a placement policy: what it sees, and what it says.
+"""The contract of a placement policy: which waiting cells a free slot takes.
 
-A policy is pure: it holds no state and touches nothing. The runner asks it two things.
+A policy is a class that is made without arguments and has two methods. It holds no state and has no
+side effects. Its package registers it as an entry point of the group ``benchfleet.policies``.
 
-* `rank`, once for all cells that are alike, and again when their expected time became another:
-  what places them among the cells of one model. The smaller goes first.
-* `preference`, each time a slot is free: which models the slot should take, each with a weight that
-  is added to the ranks of its cells.
+* `rank` places a cell among the cells of its model. The runner calls it once for cells of the same
+  kind, and again when their expected time changes.
+* `preference` gives each model a weight. The runner calls it for a free slot, and with no model
+  loaded to decide whether to open another one.
 
-One sum orders all waiting cells: the runner claims by priority first, then by this sum, then in the
-order of enrolment. A policy that wishes for nothing leaves the slot idle; where that would leave
-every slot idle the runner gives it whatever waits.
+The runner claims by priority first, then by rank plus weight, then in the order of enrolment. The
+smaller sum goes first, so the preferred model has the smallest weight. The built-in policies use
+seconds for both.
 
-Times are seconds, and expectations: learned from what ended. A load takes at least as long as a
-slot has been at it, and 0 where nobody ever saw one.
+A policy that returns None leaves the slot idle. If that leaves every slot idle, the runner ignores
+it and takes any waiting cell.
+
+All times are expected seconds, learned from cells that ended.
 """
 
 from __future__ import annotations
@@ -26,41 +29,48 @@ from benchfleet.domain.cell import Cell
 
 @dataclass(kw_only=True)
 class Work:
-    """The waiting cells that one loaded model serves, and that ask for the same of a slot."""
+    """The waiting cells of one model that need the same kind of slot."""
 
     load_key: str  # of the model
     cells: int  # that wait
-    seconds: float  # of all of them; where nothing is known, one for each
-    has_times: bool = False  # whether these seconds are more than a count
-    load: float = 0.0  # seconds that the model takes to load
-    serving: int = 0  # slots that have it loaded, or are about to
+    seconds: float  # expected for all these cells together; before any time is known, 1 per cell
+    has_times: bool = False  # False: `seconds` is only the number of cells
+    load: float = 0.0  # seconds to load the model, at least those that a load now takes; 0: unknown
+    serving: int = 0  # other slots that have the model loaded or load it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preference:
-    """What a slot should be given."""
+    """The weight of each model for one slot; the smallest goes first."""
 
-    models: Mapping[str, float] = field(default_factory=dict)  # load key → added to its ranks
-    others: float | None = 0.0  # the same for all others; None: only those that are named
+    models: Mapping[str, float] = field(default_factory=dict)  # load key → weight
+    others: float | None = (
+        0.0  # weight of models not in `models`; None: the slot takes none of them
+    )
 
     def weight(self, load_key: str) -> float | None:
-        """What is added to the ranks of a model's cells; None where the slot is to have none."""
+        """What is added to the ranks of a model's cells; None: the slot takes none of them."""
         weights: Mapping[str, float | None] = self.models
         return weights.get(load_key, self.others)
 
 
-DEFAULT = "warm-first"
+DEFAULT = "warm-first"  # the policy of a campaign that names none
 
 
 class Policy(Protocol):
     """See the module for the whole contract."""
 
     def rank(self, cell: Cell, expected: float | None) -> float:
-        """The place of such cells among those of their model; `expected` is None before any cell
-        ended."""
+        """The place of the cell among those of its model; the smallest goes first.
+
+        `expected` is the cell's expected time in seconds, or None before any cell ended.
+        """
         ...
 
     def preference(self, loaded: str, works: Sequence[Work]) -> Preference | None:
-        """What a free slot with that model in memory (``""``: none) should take of these, which
-        are in the order of enrolment; None for nothing."""
+        """The weights of models for a free slot; None: the slot stays idle.
+
+        `loaded` is the load key of the model in the slot, ``""`` for none. `works` comes in the
+        order in which the runner first saw each of them.
+        """
         ...
