@@ -151,7 +151,7 @@ def _set_aside(layout: Layout, path: str, moment: str) -> Path | None:
 def _candidate_folders(
     layout: Layout, records: Iterable[CellRecord], unknown: Iterable[Path]
 ) -> list[Path]:
-    """Where results of these cells may lie, apart from their place."""
+    """Folders other than their own that may hold results of these cells."""
     among = {str(record.fingerprint) for record in records}
     evidence = (file.parent for file in layout.evidence.glob(f"*/**/{names.CELL}"))
     return [*sealed_attempts(layout, among), *unknown, *evidence]
@@ -160,7 +160,7 @@ def _candidate_folders(
 def _whole_results(
     layout: Layout, records: Iterable[CellRecord], folders: Iterable[Path]
 ) -> dict[str, Path]:
-    """Those places that hold a whole result, by the digest that the ledger has of it."""
+    """The folders with a whole result, by the digest that the ledger has of it."""
     digests = {record.outcome.digest for record in records if record.outcome}
     results: dict[str, Path] = {}
     for folder in folders:

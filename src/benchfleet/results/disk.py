@@ -82,7 +82,7 @@ def content_digest(file: Path | str) -> str:
 
 
 def taken_note(file: Path | str) -> dict[str, Any]:
-    """What was noted of a file when it was taken from its place. Raises FileNotFoundError."""
+    """The note of a file that `archive` moved or deleted. Raises FileNotFoundError."""
     try:
         note = json.loads(read_plain(f"{file}{TAKEN_SUFFIX}"))
     except (ValueError, RecursionError):

@@ -10,7 +10,7 @@
       .slots/<slot>.log                                      what a slot printed between cells
       .runners/<run>.json                                    who runs, and how that stands
       .folder                                                names this folder among hosts
-      .outbox/<fingerprint>.json                             to be put to the campaign's place
+      .outbox/<fingerprint>.json                             to be uploaded to the campaign's store
       .evidence/<moment>/<path>/                             what `verify --repair` took from there
       .archive/                                              what `archive` packed
 """
@@ -129,7 +129,7 @@ class Layout:
 
     @property
     def outbox(self) -> Path:
-        """What is published here and not put to the campaign's place yet."""
+        """Published results that are not in the campaign's store yet."""
         return self.root / ".outbox"
 
     @property

@@ -100,7 +100,7 @@ class Tail:
         return list(lines([new[:whole]]))
 
     def _beyond(self, log: Log) -> Iterator[bytes]:
-        """What it holds beyond the place that was reached."""
+        """The content after the offset that was read."""
         if not log.inside and log.file.suffix != PACKED_SUFFIX:
             with open(open_plain(log.file), "rb") as opened:
                 opened.seek(self._offset)

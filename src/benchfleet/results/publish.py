@@ -68,7 +68,7 @@ def _not_kept(public: Path, error: OSError) -> ResultsError:
 
 
 def move(folder: Path, to: Path) -> None:
-    """Rename a folder to a place where nothing lies; durable when this returns. Raises OSError."""
+    """Rename a folder to a path that does not exist; durable when this returns. Raises OSError."""
     changed = _moved(folder, to)
     for part in (*changed, to.parent, folder.parent):
         sync_folder(part)

@@ -34,7 +34,7 @@ def read_samples(file: Path) -> dict[int, dict[str, Any]]:
 
 
 def by_index(records: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """Records by the place of their sample; the last one of a sample counts. What was kept below
+    """Records by the index of their sample; the last one of a sample counts. What was kept below
     0, for the next attempt alone, is none."""
     return {index: record for index, record in standing(records).items() if index >= 0}
 

@@ -45,7 +45,7 @@ class Finding:
     kind: Kind
     path: str  # of the folder, below the campaign's
     message: str
-    fingerprint: str = ""  # of the cell whose place it is; "" where the ledger has none there
+    fingerprint: str = ""  # of the cell that the path belongs to; "" if there is none
 
     @property
     def spoils(self) -> bool:
@@ -74,8 +74,7 @@ class Verifier:
             self._waiting.setdefault(folder.parent.name, set()).add(digest)
 
     def look(self, record: CellRecord) -> Finding | None:
-        """What is wrong at the place of one cell; None for nothing. A place is vacant while its
-        cell has no result."""
+        """The problem at the path of one cell, or None. A cell without a result has no folder."""
         try:
             problem = self._at(record)
         except ResultsError as error:

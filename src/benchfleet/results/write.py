@@ -69,7 +69,7 @@ class AttemptFolder:
     """One attempt's files while it runs. Written by the runner alone."""
 
     def __init__(self, folder: Path) -> None:
-        """Where the place is taken it gets one beside it."""
+        """If the folder exists, another one beside it is created."""
         folder, self._changed = _create_folder(folder)  # with what is to be synced for it
         self.first = len(self._changed) > 1  # no other attempt left anything beside it
         self.folder = folder
