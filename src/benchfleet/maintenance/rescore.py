@@ -40,7 +40,7 @@ from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.attempt.timeouts import AttemptTimeouts
 from benchfleet.runner.context import RunnerContext
-from benchfleet.runner.execution.outcomes import AttemptRecorder
+from benchfleet.runner.execution.attempt_recorder import AttemptRecorder
 from benchfleet.runner.recovery.adopt import claims_of
 
 _CPU = Device(kind="cpu", index=0)

@@ -7,8 +7,8 @@ import threading
 from benchfleet.runner.commands.operator import OperatorCommands
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.event_feed import EventFeed
+from benchfleet.runner.execution.attempt_recorder import AttemptRecorder
 from benchfleet.runner.execution.lifecycle import AttemptLifecycle
-from benchfleet.runner.execution.outcomes import AttemptRecorder
 from benchfleet.runner.execution.publisher import Publisher
 from benchfleet.runner.execution.termination import Termination
 from benchfleet.runner.host_lifecycle import HostLifecycle

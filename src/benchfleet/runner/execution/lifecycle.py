@@ -24,8 +24,8 @@ from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.events import Concluded
+from benchfleet.runner.execution.attempt_recorder import AttemptRecorder, unwritable
 from benchfleet.runner.execution.cancellation import Cancellation
-from benchfleet.runner.execution.outcomes import AttemptRecorder, unwritable
 from benchfleet.runner.execution.publisher import Publisher
 from benchfleet.runner.resources.gpu_sharing import GpuSharing
 from benchfleet.runner.resources.hosts import Hosts

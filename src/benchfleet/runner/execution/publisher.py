@@ -11,7 +11,7 @@ from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import Done
 from benchfleet.runner.attempt.attempt import Attempt, EndedAttempt
 from benchfleet.runner.events import Concluded, EventQueue
-from benchfleet.runner.execution.outcomes import AttemptRecorder
+from benchfleet.runner.execution.attempt_recorder import AttemptRecorder
 from benchfleet.runner.result_storage import Background
 
 MAX_GROUP = 32  # attempts: each has up to six open files while its group is sealed
