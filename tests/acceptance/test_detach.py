@@ -139,20 +139,20 @@ def test_mistakes_are_told_in_this_shell(user: User) -> None:
     assert "benchfleet ledger rebuild" in broken.stderr
 
 
-def test_runs_that_failed_before_they_began_leave_no_more_than_the_last_one_s_word(
+def test_runs_that_fail_before_they_begin_leave_neither_record_nor_log(
     user: User,
 ) -> None:
     user.write(SLOW)
     wrong = ("--detach", "--ledger", str(user.write("no ledger", "notes.db")))
-    for _ in range(2):  # told by the run itself, as it opens its ledger
+    for _ in range(2):  # the run itself reports it, as it opens its ledger
         assert "cannot be used" in user.run("run", "study.yaml", *wrong, code=3).stderr
-    (record,) = runs(user)
-    assert (record.began, record.end is None) == (False, False)
-    assert [*record.file.parent.glob("*.log")] == [Path(record.log)]
+    assert runs(user) == []
+    assert [*user.folder.rglob("*.log")] == []
     good = detached(user)
     assert [run.file for run in runs(user)] == [good.file]
-    refused = user.run("run", "study.yaml", *wrong, "--another", code=3).stderr
-    assert "a run with another ledger" in refused  # which it tells before it writes anything down
+    other = ("--detach", "--ledger", "sqlite:other.db")
+    refused = user.run("run", "study.yaml", *other, "--another", code=3).stderr
+    assert "a run with another ledger" in refused  # before it writes anything
     assert [*good.file.parent.glob("*.log")] == [Path(good.log)]
 
 

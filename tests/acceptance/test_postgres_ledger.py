@@ -150,7 +150,7 @@ def test_a_campaign_is_moved_there_and_back_with_its_results(user: User, url: st
     user.write(MOCK)
     user.run("run", "study.yaml", "--only", "models=m1", "--cpu-slots", "1")
     made = user.run("ledger", "init", "study.yaml", "--ledger", url, code=3)
-    assert "results are" in made.stderr
+    assert "results exist" in made.stderr
     moved = user.run("ledger", "copy", "study.yaml", "--to", url).stdout
     assert moved.startswith("1 cell copied with all history to postgresql://secretive@")
     again = user.run("ledger", "copy", "study.yaml", "--to", url, code=3).stderr
@@ -185,7 +185,7 @@ def test_a_run_serves_its_slots_while_the_server_is_away_and_goes_on_when_it_is_
     said, errors = running.communicate(timeout=120)
     assert running.returncode == 0, said + errors
     said = " ".join((said + errors).split())
-    assert said.count("what runs goes on, and nothing is begun") == 1
+    assert said.count("running cells continue, and none begins until the ledger answers") == 1
     assert said.count("the ledger answers again; going on") == 1
     assert user.json("status", *at)["success"] == 2
     checked = user.json("ledger", "check", *at)

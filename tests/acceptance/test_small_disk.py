@@ -71,7 +71,7 @@ def test_a_full_disk_pauses_a_run_which_goes_on_when_there_is_room(
     small_disk("20m")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, "".join(said) + out + err
-    assert "going on" in out
+    assert "cells begin again" in out
     assert user.json("status", *words)["success"] == 12
 
 

@@ -82,7 +82,7 @@ def clean(arguments: argparse.Namespace, study: Study, verb: str, act: Act) -> i
     """Find what is chosen, show it, and do it with --yes."""
     ledger = study.open_existing_ledger()
     if ledger is None:
-        raise ResultsError(f"nothing of {study.campaign.name} was run yet, so nothing is old")
+        raise ResultsError(f"{study.campaign.name} has not run yet, so nothing is old")
     with closing(ledger):
         live = [run for run in runs_of(study.layout) if not run.end]
         began = [run.began_at for run in live if run.process.lives() is not False]
