@@ -136,6 +136,7 @@ def _difference_fields(entry: Entry, decimals: int) -> dict[str, Any]:
     text = wording.number(difference.difference, decimals, signed=True)
     return {
         "change": difference.difference,
-        "change_text": text + ("" if difference.sure else wording.NOT_SURE),
+        "change_text": text
+        + ("" if difference.sure or difference.p_value is None else wording.NOT_SURE),
         "sure": difference.sure,
     }

@@ -28,7 +28,13 @@ class Winner:
     not_different_from: tuple[str, ...]
     not_compared_with: tuple[str, ...]  # fewer than two samples are shared
     without_result: tuple[str, ...]
-    ties: bool  # all that have a result have the same mean
+    tied_with: tuple[str, ...]  # configs with the same mean
+
+    @property
+    def ties(self) -> bool:
+        """Whether all configs with a result have the same mean."""
+        others = {*self.better_than, *self.not_different_from, *self.not_compared_with}
+        return bool(others) and others == set(self.tied_with)
 
     @property
     def is_sure(self) -> bool:
@@ -88,7 +94,7 @@ def _winner(
     planned: Mapping[PairKey, Difference],
     unplanned: Mapping[PairKey, Difference],
 ) -> Winner:
-    measured = row.measured()
+    measured, means = row.measured(), _means(row)
     better: list[str] = []
     equal: list[str] = []
     unknown: list[str] = []
@@ -113,7 +119,7 @@ def _winner(
         not_different_from=tuple(equal),
         not_compared_with=tuple(unknown),
         without_result=tuple(config for config in row.pools if config not in measured),
-        ties=len(measured) > 1 and len(set(_means(row).values())) == 1,
+        tied_with=tuple(c for c in measured if c != leader and means[c] == means[leader]),
     )
 
 

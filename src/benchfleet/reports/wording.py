@@ -70,15 +70,14 @@ def difference(entry: Entry, decimals: int) -> str:
     difference = entry.difference
     if difference is None or difference.difference is None:
         return ""
-    mark = (
-        HIGHER
-        if difference.significantly_higher
-        else LOWER
-        if difference.significantly_lower
-        else NOT_SURE
-    )
+    if difference.p_value is None:
+        mark = ""  # not tested
+    elif difference.sure:
+        mark = f" {HIGHER if difference.significantly_higher else LOWER}"
+    else:
+        mark = f" {NOT_SURE}"
     error = "?" if difference.stderr is None else f"{difference.stderr:.{decimals}f}"
-    return f"{number(difference.difference, decimals, signed=True)} ± {error} {mark}"
+    return f"{number(difference.difference, decimals, signed=True)} ± {error}{mark}"
 
 
 def number(value: float, decimals: int, *, signed: bool = False) -> str:
@@ -133,7 +132,7 @@ def verdicts(comparison: Comparison, escape: Escape) -> Iterator[str]:
             winner.not_different_from,
             winner.not_compared_with,
             winner.without_result,
-            winner.ties,
+            winner.tied_with,
         )
         groups.setdefault(key, []).append(winner)
     for members in groups.values():
@@ -147,8 +146,13 @@ def _verdict(winner: Winner, escape: Escape) -> str:
     def names(configs: Sequence[str]) -> str:
         return listed([escape(config) for config in configs])
 
-    config, better, equal = escape(winner.config), winner.better_than, winner.not_different_from
-    if better and equal:
+    config, better = escape(winner.config), winner.better_than
+    equal = [name for name in winner.not_different_from if name not in winner.tied_with]
+    if winner.tied_with and not winner.ties:
+        text = f"{names((winner.config, *winner.tied_with))} have the highest mean"
+        text += f"; {config} is significantly higher than {names(better)}" if better else ""
+        text += f"; no significant difference from {names(equal)}." if equal else "."
+    elif better and equal:
         text = (
             f"{config} has the highest mean, significantly higher than {names(better)}; "
             f"no significant difference from {names(equal)}."
@@ -156,8 +160,7 @@ def _verdict(winner: Winner, escape: Escape) -> str:
     elif better:
         text = f"{config} is significantly higher than {names(better)}."
     elif winner.ties:
-        equal = (winner.config, *equal, *winner.not_compared_with)
-        text = f"{names(equal)} have the same mean."
+        text = f"{names((winner.config, *winner.tied_with))} have the same mean."
     elif equal:
         text = f"{config} has the highest mean; no significant difference from {names(equal)}."
     elif winner.not_compared_with:
@@ -197,6 +200,11 @@ def legend(comparison: Comparison, escape: Escape) -> str:
         )
     if any(shortfall(entry) for entry in comparison.entries):
         text += " 1 of 2: that many repeats have a result so far."
+    if any(
+        score(entry, 3).endswith("?") or difference(entry, 3).endswith("?")
+        for entry in comparison.entries
+    ):
+        text += " ± ?: only one value."
     costs = []
     if any(entry.density is not None for entry in comparison.entries):
         costs.append("attention density (1 reads every key)")
@@ -206,11 +214,11 @@ def legend(comparison: Comparison, escape: Escape) -> str:
 
 
 METHOD = (
-    "The standard error is s/√n over the distinct samples of all repeats, treated as independent; "
-    "a sample that several repeats share is one value, its mean. "
+    "The standard error is s/√n over the distinct samples of all repeats, treated as independent. "
+    "A sample that several repeats share is one value, its mean. "
     "Differences are paired by sample (arXiv 2411.00640). "
     "Significant means p < 0.05 in a two-sided paired t-test with Holm's correction. "
-    "The correction covers all differences to the baseline; if another config leads, a second one "
+    "The correction covers all differences to the baseline. If another config leads, a second one "
     "covers all pairs of the other configs. Each keeps the family-wise error rate at 5 % or less. "
     "± 0 means that all samples have the same score, not that the score is exact. "
     "± ? means that there is only one value."

@@ -15,7 +15,7 @@ def plain(text):
     return text
 
 
-def said(study):
+def sentences(study):
     return list(wording.verdicts(study.compared(), plain))
 
 
@@ -87,7 +87,7 @@ def test_one_state_needs_no_number(study):
 
 
 def test_benchmarks_with_one_verdict_share_a_sentence(demo):
-    assert said(demo) == [
+    assert sentences(demo) == [
         "recall_128, recall_512 and recall_1024: dense has the highest mean, significantly "
         "higher than window_32, window_128 and window_256; no significant difference from top_k."
     ]
@@ -97,7 +97,7 @@ def test_a_verdict_says_when_all_are_beaten(study):
     study.done("dense", [1.0] * 20)
     study.done("window", [0.0] * 20)
     study.failed("sink")
-    assert said(study) == [
+    assert sentences(study) == [
         "recall_512: dense is significantly higher than window. No result: sink."
     ]
 
@@ -105,7 +105,7 @@ def test_a_verdict_says_when_all_are_beaten(study):
 def test_a_verdict_says_when_nothing_is_sure(study):
     study.done("dense", [1.0, 0.0])
     study.done("window", [0.0, 0.0])
-    assert said(study) == [
+    assert sentences(study) == [
         "recall_512: dense has the highest mean; no significant difference from window."
     ]
 
@@ -116,20 +116,20 @@ def test_nobody_leads_where_all_have_the_same_mean(study):
         study.done("window", [0.0, 1.0], subset=subset)
     study.done("dense", [1.0, 0.0], subset="64")
     study.done("window", [0.0, 0.0], subset="64")
-    tie, *_ = said(study)
+    tie, *_ = sentences(study)
     assert tie == "recall_128 and recall_512: dense and window have the same mean."
     assert wording.led(study.compared(), str) == "dense leads 1 of 3; 2 of 3 are ties."
 
 
 def test_a_verdict_on_one_config_claims_nothing(study):
     study.done("dense", [1.0, 0.0])
-    assert said(study) == ["recall_512: dense is the only config with a result."]
+    assert sentences(study) == ["recall_512: dense is the only config with a result."]
 
 
 def test_a_verdict_says_when_there_is_nothing_to_compare(study):
     study.done("dense", [1.0, 1.0], repeat=0)
     study.done("window", [0.0, 0.0], repeat=1)
-    assert said(study) == [
+    assert sentences(study) == [
         "recall_512: dense has the highest mean. Too few shared samples to compare with window."
     ]
 
@@ -137,7 +137,7 @@ def test_a_verdict_says_when_there_is_nothing_to_compare(study):
 def test_several_models_are_named_in_their_verdicts(study):
     study.done("dense", [1.0, 0.0], model="a")
     study.done("dense", [1.0, 0.0], model="b")
-    assert [sentence.split(":")[0] for sentence in said(study)] == [
+    assert [sentence.split(":")[0] for sentence in sentences(study)] == [
         "a on recall_512",
         "b on recall_512",
     ]
@@ -194,3 +194,22 @@ def test_of_many_leaders_the_rest_is_counted(study):
     for model in range(10):
         study.done(f"c{model}", [1, 0], model=f"m{model}")
     assert wording.led(study.compared(), plain).endswith("c7 leads 1 of 10; 2 more lead the rest.")
+
+
+def test_configs_that_share_the_highest_mean_are_named_together(study):
+    study.done("dense", [1.0] * 20)
+    study.done("oracle", [1.0] * 20)
+    study.done("window", [0.0] * 20)
+    assert sentences(study) == [
+        "recall_512: dense and oracle have the highest mean; dense is significantly higher than "
+        "window."
+    ]
+
+
+def test_an_untested_difference_has_no_mark(study):
+    study.done("dense", [1.0])
+    study.done("window", [0.0])
+    comparison = study.compared()
+    (entry,) = (entry for entry in comparison.entries if entry.config == "window")
+    assert wording.difference(entry, 3) == "−1.000 ± ?"
+    assert "± ?: only one value." in wording.legend(comparison, str)
