@@ -1,4 +1,4 @@
-"""A machine with nothing in particular, as `benchfleet.machines.facts` tells of one."""
+"""The facts of a plain machine, as `benchfleet.machines.facts` prints them."""
 
 from __future__ import annotations
 

@@ -79,10 +79,10 @@ def write(folder: Path, hold: Path, *, results: str = "") -> None:
     }
     for phase, count in CELLS.items():
         for task in _tasks(phase, count):
-            told: dict[str, Any] = {"reports": reports[phase]}
+            output: dict[str, Any] = {"reports": reports[phase]}
             if phase == "e0":
-                told["hold"] = str(hold)
-            (folder / "configs" / f"{task}.json").write_text(json.dumps(told))
+                output["hold"] = str(hold)
+            (folder / "configs" / f"{task}.json").write_text(json.dumps(output))
 
 
 def measured_alike(reports: Path) -> None:
@@ -90,10 +90,10 @@ def measured_alike(reports: Path) -> None:
     files = sorted(reports.glob("capability_report_*.json"))
     found = {file: json.loads(file.read_text()) for file in files}
     speed = found[files[0]]["benchmark"]
-    for file, told in found.items():
-        told["benchmark"] = told["results"]["benchmark"] = speed
-        told["results"]["cpu"]["load"] = 0.0
-        file.write_text(json.dumps(told))
+    for file, output in found.items():
+        output["benchmark"] = output["results"]["benchmark"] = speed
+        output["results"]["cpu"]["load"] = 0.0
+        file.write_text(json.dumps(output))
 
 
 class Lab:
@@ -138,8 +138,8 @@ class Lab:
     def json(self, *words: str, code: int = 0) -> Any:
         return json.loads(self.ask(*words, "--json", code=code))
 
-    def said(self, host: str) -> str:
-        """What its processes said so far."""
+    def output_of(self, host: str) -> str:
+        """What its processes have printed."""
         return (self.folder / f"{host}.log").read_text()
 
     def published(self, host: str) -> set[str]:
@@ -157,11 +157,11 @@ class Lab:
             process.wait()
 
 
-def until(condition: Callable[[], object], said: Callable[[], str]) -> None:
+def until(condition: Callable[[], object], output: Callable[[], str]) -> None:
     """Wait for something that must come."""
     deadline = time.monotonic() + SOON
     while not condition():
-        assert time.monotonic() < deadline, said()
+        assert time.monotonic() < deadline, output()
         time.sleep(0.05)
 
 
@@ -188,7 +188,7 @@ def prove(lab: Lab) -> int:
     words = ("work", "study.yaml", "--assigned", "--cpu-slots", "1")
     workers = {host: lab.start(host, *words) for host in HOSTS}
     for host in HOSTS:  # each is in the middle of a cell of e0
-        until((lab.folder / host / "at_work").exists, partial(lab.said, host))
+        until((lab.folder / host / "at_work").exists, partial(lab.output_of, host))
     os.killpg(workers["lab3"].pid, signal.SIGKILL)
     lost = lab.json("reassign", "study.yaml", "--failed-machine", "lab3", "--yes")
     assert [one["host"] for one in lost["reassigned"]] == ["lab3"]
@@ -197,10 +197,10 @@ def prove(lab: Lab) -> int:
     assert set(lost["moved"]) <= {"lab1", "lab2"}
     lab.hold.unlink()
     codes = [workers[host].wait(SOON) for host in ("lab1", "lab2")]
-    said = lab.said("lab1") + lab.said("lab2")
-    assert set(codes) <= {0, 1}, said  # 0: it had no cell of e2, and did all of its own
-    assert 1 in codes, said
-    assert "the gate of phase e1 is closed" in said
+    output = lab.output_of("lab1") + lab.output_of("lab2")
+    assert set(codes) <= {0, 1}, output  # 0: it had no cell of e2, and did all of its own
+    assert 1 in codes, output
+    assert "the gate of phase e1 is closed" in output
     gates = lab.json("gate", "show", "study.yaml", code=1)["phases"]
     assert [one["state"] for one in gates] == ["passed", "passed", "closed", "held"]
     numbers = [one["decision"]["numbers"][0] for one in gates[1:3]]

@@ -52,13 +52,13 @@ class Line:
     def _pass_on(self, end: socket.socket) -> None:
         other = self._pairs.get(end)
         try:
-            said = end.recv(65536)
-            if other is None or not said:
+            output = end.recv(65536)
+            if other is None or not output:
                 raise OSError
             if self._drop_answers and other.getpeername()[1] != self._target:
                 self._drop_answers -= 1
                 raise OSError
-            other.sendall(said)
+            other.sendall(output)
         except OSError:
             self._end(end)
 

@@ -79,9 +79,9 @@ def lines(process: subprocess.Popen[str], number: int) -> list[str]:
 def rest(process: subprocess.Popen[str]) -> list[str]:
     """What it says to its end; a line that a kill cut in two is no promise."""
     assert process.stdout is not None
-    said = process.stdout.read().splitlines(keepends=True)
+    output = process.stdout.read().splitlines(keepends=True)
     process.wait()
-    return [line.strip() for line in said if line.endswith("\n")]
+    return [line.strip() for line in output if line.endswith("\n")]
 
 
 def published(bare: Path) -> dict[str, list[str]]:

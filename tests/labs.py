@@ -75,8 +75,8 @@ def machines(random: Random) -> list[Capability]:
         found["box"] = BOX
     if kind == "lab":
         found = {f"lab{number}": _home(random) for number in range(1, random.randint(3, 8) + 1)}
-    told = [(reported(name, one), name) for name, one in found.items()]
-    return report.newest(told)
+    output = [(reported(name, one), name) for name, one in found.items()]
+    return report.newest(output)
 
 
 def study(random: Random, *, cells: int, largest: float) -> str:

@@ -157,10 +157,10 @@ class Machine:
         Path("/run/sshd").mkdir(parents=True, exist_ok=True)
         words = ["nsenter", f"--net=/proc/{self._network.pid}/ns/net"]
         words += ["unshare", "--uts", "--pid", "--mount-proc", "--fork", "--kill-child"]
-        told = [self.name, need_sshd(), str(self.folder / "sshd_config"), str(self._hidden or "")]
+        output = [self.name, need_sshd(), str(self.folder / "sshd_config"), str(self._hidden or "")]
         with open(self.folder / "sshd.log", "ab") as log:
             self._process = subprocess.Popen(
-                [*words, "sh", "-ec", _BOOT, "boot", *told],
+                [*words, "sh", "-ec", _BOOT, "boot", *output],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

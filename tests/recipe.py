@@ -33,9 +33,9 @@ class Recipe:
     @contextmanager
     def installed(self, folder: Path) -> Iterator[None]:
         """Its module and entry point, laid out in `folder` as an installer would."""
-        said = self.block("toml")
-        (section,) = re.findall(r'^\[project\.entry-points\."(.+)"\]$', said, re.MULTILINE)
-        ((name, place),) = re.findall(r'^([\w-]+) = "(.+)"$', said, re.MULTILINE)
+        output = self.block("toml")
+        (section,) = re.findall(r'^\[project\.entry-points\."(.+)"\]$', output, re.MULTILINE)
+        ((name, place),) = re.findall(r'^([\w-]+) = "(.+)"$', output, re.MULTILINE)
         module = place.partition(":")[0]
         (folder / f"{module}.py").write_text(self.block("python"), encoding="utf-8")
         marks = folder / f"{module}-1.0.dist-info"

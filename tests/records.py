@@ -9,7 +9,7 @@ from benchfleet.domain.cell import Cell
 
 
 def record_of(cell: Cell, **changes: Any) -> CellRecord:
-    """What a ledger tells of the cell after one attempt, which succeeded."""
+    """The ledger's record of the cell after one attempt, which succeeded."""
     fields = {
         "fingerprint": cell.fingerprint,
         "id": cell.id,

@@ -28,5 +28,5 @@ def make_bare(folder: Path) -> Path:
 
 def git(folder: Path, *arguments: str) -> str:
     """What a command of git's says."""
-    told = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
-    return told.stdout.decode()
+    output = subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True)
+    return output.stdout.decode()

@@ -232,12 +232,12 @@ class Stage:
     def states(self) -> dict[str, str]:
         return {record.path: record.state for record in self.ledger.cells()}
 
-    def said(self, kind: str) -> list[Notice]:
+    def notices_of(self, kind: str) -> list[Notice]:
         return [notice for notice in self.notices if notice.kind == kind]
 
     def warnings(self, words: str = "") -> list[str]:
         """What it warned of in these words, among others."""
-        return [notice.message for notice in self.said("warning") if words in notice.message]
+        return [notice.message for notice in self.notices_of("warning") if words in notice.message]
 
 
 def cells(count: int, **named: Any) -> list[Cell]:

@@ -69,7 +69,7 @@ def copy_batch(rows: int, length: int, draw: torch.Generator) -> Batch:
 
 
 def list_batch(rows: int, length: int, records: int, draw: torch.Generator) -> Batch:
-    """Records without filler, each told again and again: every later telling can be known."""
+    """Records without filler, each repeated many times: every repetition is predictable."""
     keys, values = _records(rows, records, draw)
     told = torch.randint(records, (rows, length // 2), generator=draw)
     tokens = torch.stack([keys.gather(1, told), values.gather(1, told)], -1).flatten(1)

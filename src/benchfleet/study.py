@@ -169,7 +169,7 @@ class Study:
         try:
             if self.layout.report.stat().st_mtime <= self.campaign.file.stat().st_mtime:
                 return False
-            event_number = int(json.loads(self.layout.summary.read_bytes())["told"])
+            event_number = int(json.loads(self.layout.summary.read_bytes())["last_event"])
         except (OSError, ValueError, LookupError, TypeError):
             return False
         return self.query(lambda ledger: not ledger.events(event_number), default=False)

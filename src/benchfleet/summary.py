@@ -136,6 +136,6 @@ def _phases(
 
 def write_summary(study: Study, summary: dict[str, Any]) -> None:
     """Write ``execution_summary.json``; a run that ran nothing keeps the previous one, unless the
-    new one has an event number (``told``)."""
-    if summary["ran"] or "told" in summary or not study.layout.summary.exists():
+    new one has an event number (``last_event``)."""
+    if summary["ran"] or "last_event" in summary or not study.layout.summary.exists():
         write_atomically(study.layout.summary, pretty(summary))

@@ -149,7 +149,7 @@ def _local_host(study: Study, fleet: Fleet) -> LocalHost:
 
 
 def _provenance(study: Study) -> Callable[[], Mapping[str, Any]]:
-    """What results tell of this machine, looked up once."""
+    """The provenance of this machine in results, looked up once."""
     return cache(partial(provenance, study.campaign.folder))
 
 
@@ -204,7 +204,7 @@ def _measure(gpus: bool, tell: Callable[[Mapping[str, MemoryState]], None]) -> N
 
 
 def rescore(study: Study, records: Sequence[CellRecord]) -> Iterator[Rescored]:
-    """Score these cells again on this machine's CPU, and tell of each."""
+    """Score these cells again on this machine's CPU, and report each."""
     ledger = study.open_existing_ledger() if records else None
     if ledger is None:
         return

@@ -124,14 +124,14 @@ class User:
 
     def inventory(self, *hosts: Host) -> str:
         """Write ``machines.json`` with these hosts; its name."""
-        told = {}
+        output = {}
         for host in hosts:
-            told[host.name] = {
+            output[host.name] = {
                 key: sorted(value) if isinstance(value, frozenset) else value
                 for key, value in asdict(host).items()
                 if value and key != "name"
             }
-        return self.write(json.dumps({"hosts": told}), "machines.json").name
+        return self.write(json.dumps({"hosts": output}), "machines.json").name
 
     def json(self, *words: str, code: int | None = 0) -> Any:
         return json.loads(self.run(*words, "--json", code=code).stdout)

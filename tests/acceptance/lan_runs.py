@@ -34,7 +34,7 @@ class Run:
 
     def __init__(self, user: User, *words: str) -> None:
         self.process = user.start(*(words or WORDS))
-        self.said: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self.rest: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -43,7 +43,7 @@ class Run:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             try:
-                self.said.append(json.loads(line))
+                self.events.append(json.loads(line))
             except ValueError:
                 self.rest.append(line)
 
@@ -57,14 +57,14 @@ class Run:
     def of(self, kind: str, **data: Any) -> list[dict[str, Any]]:
         """The events of this kind, with these data."""
         wanted = data.items()
-        return [one for one in list(self.said) if one["kind"] == kind and wanted <= told(one)]
+        return [one for one in list(self.events) if one["kind"] == kind and wanted <= items_of(one)]
 
     def hosts(self, name: str) -> list[str]:
         """The kinds of notices on one host, in order."""
-        return [one["kind"] for one in self.said if one["data"].get("host") == name]
+        return [one["kind"] for one in self.events if one["data"].get("host") == name]
 
     def end(self, code: int) -> str:
-        """Wait for its end with this exit code; what it said besides the events."""
+        """Wait for its end with this exit code; what it printed besides the events."""
         assert self.process.stderr is not None
         errors = self.process.stderr.read()
         assert self.process.wait(120) == code, errors + "".join(self.rest)
@@ -73,7 +73,7 @@ class Run:
         return "".join(self.rest)
 
 
-def told(event: dict[str, Any]) -> Any:
+def items_of(event: dict[str, Any]) -> Any:
     plain = {key: value for key, value in event["data"].items() if isinstance(value, (str, int))}
     return plain.items()
 
@@ -82,14 +82,14 @@ def write(user: User, *hosts: Host, repeats: int, seconds: float = 1.2) -> None:
     """A campaign of so many cells, each of which takes so long, and the hosts for it."""
     slow = SLOW.replace("SECONDS", f"{seconds / SAMPLES:g}")
     user.write(slow.replace("REPEATS", str(repeats)))
-    told = {}
+    output = {}
     for host in hosts:
-        told[host.name] = {
+        output[host.name] = {
             key: sorted(value) if isinstance(value, frozenset) else value
             for key, value in asdict(host).items()
             if value and key != "name"
         }
-    user.write(json.dumps({"hosts": told}), "machines.json")
+    user.write(json.dumps({"hosts": output}), "machines.json")
 
 
 def slots_on(machine: Machine) -> dict[int, str]:

@@ -14,7 +14,7 @@ START = """\
 import json
 from benchfleet import AdapterConfig, BenchmarkConfig, BenchmarkExecutor, CampaignError
 
-def told(results):
+def show(results):
     print(json.dumps({
         "done": [r.stub.result_dir for r in results.individual_results],
         "reused": [r.stub.result_dir for r in results.individual_results if r.reused],
@@ -33,7 +33,7 @@ executor = BenchmarkExecutor(gpu_ids=[], max_concurrent_runs=2)
 """
 
 MATRIX = """
-told(executor.run_benchmark_matrix(
+show(executor.run_benchmark_matrix(
     MODELS, [("dense", None), ("streaming", {"streaming": 32})],
     [BenchmarkConfig("recall", ["128", 256], {"samples": 2}), BenchmarkConfig("mock_benchmark")],
     ADAPTER, generation_kwargs={"max_new_tokens": 4},

@@ -65,21 +65,21 @@ def test_slots_on_a_gpu_get_more_where_it_has_room(
         MOCK.replace("mock_benchmark", slow) + "slots_per_gpu: auto\ndefaults: {repeats: 2}\n"
     )
     assert main(["run", "study.yaml", "--max-concurrent-runs", "2"]) == 0
-    told = capsys.readouterr().out
-    assert "gpu:0: 2 slots at a time instead of 1: 79.0 of 80.0 GB are free" in told
+    output = capsys.readouterr().out
+    assert "gpu:0: 2 slots at a time instead of 1: 79.0 of 80.0 GB are free" in output
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["--cpu-slots", "0"], "'0' is no count; write a whole number from 1"),
         (["--slots-per-gpu", "many"], "'many' is no count; write a whole number from 1, or auto"),
         (["--cpu-slots", "2", "--slots-per-gpu", "2"], "needs GPUs, but the run uses CPU slots"),
     ],
 )
-def test_a_number_of_slots_that_is_none_is_said(user: User, words: list[str], said: str) -> None:
+def test_a_number_of_slots_that_is_none_is_said(user: User, words: list[str], output: str) -> None:
     user.write(MOCK)
-    assert said in user.run("run", "study.yaml", *words, code=2).stderr
+    assert output in user.run("run", "study.yaml", *words, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,6 @@ def test_a_campaign_says_auto_too_and_what_is_neither_is_a_mistake(user: User) -
     plan = user.json("plan", "study.yaml")
     assert plan["machine"]["slots"] >= 1
     user.write(MOCK + "cpu_slots: some\n")
-    told = user.run("plan", "study.yaml", code=2).stderr
-    assert "a whole number, 1 or more, or auto" in told
+    output = user.run("plan", "study.yaml", code=2).stderr
+    assert "a whole number, 1 or more, or auto" in output
     assert Path(user.folder, "benchmark_results").exists() is False

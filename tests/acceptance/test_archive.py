@@ -73,10 +73,10 @@ def test_gc_deletes_what_is_old_and_large_enough(study: User) -> None:
 
 def test_what_is_wrongly_asked_is_refused(user: User) -> None:
     user.write(STUDY.format(once=""))
-    for words, told in (
+    for words, output in (
         (("--what", "results"), "invalid kind 'results': use some of attempts, raw, logs"),
         (("--older-than", "30"), "'30' is not a time; write 30h, 30m or 30s, or 30d"),
         (("--larger-than", "100"), "'100' is not a size; write 100GB"),
         ((), "study has not run yet, so nothing is old"),
     ):
-        assert told in user.run("gc", "study.yaml", *words, code=2).stderr
+        assert output in user.run("gc", "study.yaml", *words, code=2).stderr

@@ -28,19 +28,20 @@ matrix:
 
 
 def _reports(folder: Path) -> None:
-    for told in fleet()[:3]:
-        report.write(folder / "reports", told)
+    for output in fleet()[:3]:
+        report.write(folder / "reports", output)
 
 
 def test_assign_plans_tells_and_writes_the_tasks_of_each_machine(user: User) -> None:
     user.write(STUDY)
     _reports(user.folder)
     words = ("assign", "study.yaml", *REPORTS, "--gantt", "plan.svg")
-    said = user.run(*words).stdout
-    assert "instead of" in said
-    assert "lower bound" in said
+    output = user.run(*words).stdout
+    assert "instead of" in output
+    assert "lower bound" in output
     assert (
-        said.count("warning: fits on no machine: huge/dense/mock_benchmark/r0 and 3 others: ") == 1
+        output.count("warning: fits on no machine: huge/dense/mock_benchmark/r0 and 3 others: ")
+        == 1
     )
     assert (user.folder / "plan.svg").read_text().startswith("<svg")
     plan = user.json(*words)
@@ -100,8 +101,8 @@ def test_wrong_input_is_told(user: User) -> None:
         in user.run("assign", "study.yaml", "--reports", ".", code=2).stderr
     )
     for place in (".", "nowhere/plan.svg"):
-        said = user.run("assign", "study.yaml", *REPORTS, "--gantt", place, code=2).stderr
-        assert "name a file to draw the plan in" in said
+        output = user.run("assign", "study.yaml", *REPORTS, "--gantt", place, code=2).stderr
+        assert "name a file to draw the plan in" in output
     assert not (user.folder / "tasks").exists()
     assert "is not a rate" in user.run("assign", "study.yaml", "--bandwidth", "fast", code=2).stderr
 
@@ -134,8 +135,8 @@ def test_a_host_runs_what_it_was_given_in_its_form_and_the_gates_count_it(
     assert done["counts"]["success"] == 6
     assert {path.split("/")[0] for path in user.published()} == {"r1-7b-q4"}
     assert len(user.published()) == 6
-    told = json.loads((user.results / "laptop_summary.json").read_text())
-    assert len(told["results"]) == 6
+    output = json.loads((user.results / "laptop_summary.json").read_text())
+    assert len(output["results"]) == 6
     assert user.json("status", "study.yaml")["success"] == 6
     again = user.json("assign", "study.yaml", *REPORTS)
     assert (again["done"], again["cells"]) == (6, [])

@@ -15,10 +15,10 @@ def test_older_results_are_taken_in_and_say_what_makes_their_cells_new_ones(user
     shutil.copytree(OLD / "results", user.results)
     before = user.published()
     assert "2 results taken in" in user.run("ledger", "rebuild", "study.yaml").stdout
-    told = user.run("plan", "study.yaml", "--explain", "m/sparse/mock_benchmark").stdout
-    assert "  adapter mock: version none → 1\n" in told
-    assert "  attention config sink: version none → 1\n" in told
-    assert "  attention config local: version none → 1\n" in told
+    output = user.run("plan", "study.yaml", "--explain", "m/sparse/mock_benchmark").stdout
+    assert "  adapter mock: version none → 1\n" in output
+    assert "  attention config sink: version none → 1\n" in output
+    assert "  attention config local: version none → 1\n" in output
     assert "nothing wrong" in user.run("verify", "study.yaml", "--deep", code=1).stdout
     user.run("run", "study.yaml")
     after = user.published()

@@ -35,8 +35,8 @@ def folders(user: User) -> list[Path]:
 
 def failures(user: User, *words: str) -> str:
     """What ``failures`` shows; a cell's log may end with a trace, as a run's output may not."""
-    shown, told = user.start("failures", "study.yaml", *words).communicate(timeout=60)
-    assert told == ""
+    shown, output = user.start("failures", "study.yaml", *words).communicate(timeout=60)
+    assert output == ""
     return shown
 
 
@@ -75,15 +75,15 @@ def test_cells_that_do_not_fit_beside_each_other_run_one_after_the_other(user: U
 def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: User) -> None:
     write(user, "act: memory, at: 1", batch=2)
     user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
-    told = failures(user)
-    assert "2 cells without a result, 1 kind of failure" in told
-    assert "benchmark: oom · 2 cells" in told
-    assert "failed 3 times (3 oom); at last with batch size 1" in told
-    assert "then with batch size 1" in told
-    assert "Set a smaller batch_size" in told
-    assert "| MemoryError" in told
+    output = failures(user)
+    assert "2 cells without a result, 1 kind of failure" in output
+    assert "benchmark: oom · 2 cells" in output
+    assert "failed 3 times (3 oom); at last with batch size 1" in output
+    assert "then with batch size 1" in output
+    assert "Set a smaller batch_size" in output
+    assert "| MemoryError" in output
     command = "benchfleet retry study.yaml --kind oom && benchfleet run study.yaml"
-    assert command in told
+    assert command in output
     (group,) = json.loads(failures(user, "--only", "models=m2", "--json"))["groups"]
     assert group["cells"] == ["m2/dense/_hostile"]
     assert [one["failure"] for one in group["attempts"]] == ["benchmark: oom (MemoryError)"] * 3
@@ -129,9 +129,9 @@ def test_cells_are_cancelled_with_what_they_have_and_come_back_with_it(user: Use
     try:
         wait_for(user, running=1)
         until(lambda: samples_kept(user) >= 2)
-        told = user.run("cancel", "study.yaml", "--yes").stdout
-        assert "m1/dense/_hostile  its runner stops it" in told
-        assert "bring them back with: benchfleet retry study.yaml" in told
+        output = user.run("cancel", "study.yaml", "--yes").stdout
+        assert "m1/dense/_hostile  its runner stops it" in output
+        assert "bring them back with: benchfleet retry study.yaml" in output
         gate.unlink()
         assert running.wait(timeout=60) == 1
         shown = running.stdout.read() if running.stdout else ""
@@ -192,9 +192,9 @@ def test_a_score_that_fails_again_changes_nothing(user: User) -> None:
     write(user, "act: score, samples: 2")
     user.run("run", "study.yaml", "--only", "models=m1", code=1)
     before = failures(user)
-    told = user.run("rescore", "study.yaml", code=1).stdout
-    assert "it cannot be scored, on purpose" in told
-    assert "its answers are kept" in told
+    output = user.run("rescore", "study.yaml", code=1).stdout
+    assert "it cannot be scored, on purpose" in output
+    assert "its answers are kept" in output
     assert failures(user) == before
 
 
@@ -210,9 +210,9 @@ def test_what_is_published_is_compared_and_stays(user: User) -> None:
     records = [json.loads(line) for line in file.read_text().splitlines()]
     changed = [{**record, "predicted_answer": "Ada Brandt"} for record in records]
     file.write_text("".join(json.dumps(record) + "\n" for record in changed))
-    told = user.run("rescore", "study.yaml", "--all", "--only", "models=m1", code=1).stdout
-    assert "≠ m1/dense/mock_benchmark" in told
-    assert "what is published stays" in told
+    output = user.run("rescore", "study.yaml", "--all", "--only", "models=m1", code=1).stdout
+    assert "≠ m1/dense/mock_benchmark" in output
+    assert "what is published stays" in output
     assert user.published() == before
 
 
@@ -223,21 +223,21 @@ def test_a_published_cell_that_cannot_be_scored_apart_stands_and_is_not_to_be_tr
     user.write(MOCK.replace("mock_benchmark", f"{{{command}}}, mock_benchmark"))
     user.run("run", "study.yaml")
     before = user.published()
-    told = user.run("rescore", "study.yaml", "--all", code=1).stdout
-    assert "– m1/dense/own  not scored again: collect: bad_result" in told
-    assert "own asks and scores in one); what is published stays" in told
-    assert "= m1/dense/mock_benchmark" in told
-    assert "run the cell again" not in told
-    assert "retry" not in told
-    assert "look at it with: benchfleet report study.yaml" in told
+    output = user.run("rescore", "study.yaml", "--all", code=1).stdout
+    assert "– m1/dense/own  not scored again: collect: bad_result" in output
+    assert "own asks and scores in one); what is published stays" in output
+    assert "= m1/dense/mock_benchmark" in output
+    assert "run the cell again" not in output
+    assert "retry" not in output
+    assert "look at it with: benchfleet report study.yaml" in output
     assert user.published() == before
 
 
 def test_what_a_verb_says_to_run_next_names_no_more_than_it_was_asked_about(user: User) -> None:
     write(user, "act: raise")
     user.run("run", "study.yaml", "--only", "models=m1", code=1)
-    told = user.run("cancel", "study.yaml", "--cell", "m2/*", "--yes").stdout
-    assert "benchfleet retry study.yaml --cell 'm2/*' --cancelled" in told
+    output = user.run("cancel", "study.yaml", "--cell", "m2/*", "--yes").stdout
+    assert "benchfleet retry study.yaml --cell 'm2/*' --cancelled" in output
     shown = user.run("status", "study.yaml").stdout
     assert "try them again: benchfleet retry study.yaml --failed" in shown
     assert "bring it back: benchfleet retry study.yaml --cancelled" in shown

@@ -29,13 +29,13 @@ def test_a_result_deleted_by_hand_is_named_and_run_again(finished: User, how: st
         (folder / how).unlink()
     assert finished.json("status", "study.yaml")["gone"] == [PATH]
     if how == "all of it":
-        told = finished.run("run", "study.yaml").stdout
-        assert f"1 result was deleted here and will be computed again: {PATH}" in told
+        output = finished.run("run", "study.yaml").stdout
+        assert f"1 result was deleted here and will be computed again: {PATH}" in output
         assert finished_and_content(finished) == before
         return
-    told = finished.run("run", "study.yaml", code=1).stdout
-    assert f"its result is missing: {PATH}" in told
-    assert "retry study.yaml --gone" in told
+    output = finished.run("run", "study.yaml", code=1).stdout
+    assert f"its result is missing: {PATH}" in output
+    assert "retry study.yaml --gone" in output
     refused = finished.run("retry", "study.yaml", "--gone", code=2).stderr
     assert "this would run 1 finished cell again" in refused
     finished.run("retry", "study.yaml", "--gone", "--yes")
@@ -63,8 +63,8 @@ def test_a_damaged_result_is_named_when_results_are_looked_through(user: User) -
         damage(user.results / path / file, way)
     for verb in ("status", "report", "plan"):
         user.run(verb, "study.yaml")  # none of them breaks on it
-    told = user.json("ledger", "rebuild", "study.yaml", code=1)
-    assert {path for path, _ in told["refused"]} == set(damaged)
+    output = user.json("ledger", "rebuild", "study.yaml", code=1)
+    assert {path for path, _ in output["refused"]} == set(damaged)
     for path in damaged:
         shutil.rmtree(user.results / path)
     user.run("retry", "study.yaml", "--gone", "--yes")

@@ -44,16 +44,16 @@ def runs(user: User) -> list[Record]:
 def detached(user: User, *words: str) -> Record:
     """The run that goes on in the background after `run --detach`."""
     before = {record.file for record in runs(user)}
-    told = user.json("run", "study.yaml", "--detach", *words)
+    output = user.json("run", "study.yaml", "--detach", *words)
     (record,) = [record for record in runs(user) if record.file not in before]
-    assert (record.process.pid, record.log) == (told["pid"], told["log"])
+    assert (record.process.pid, record.log) == (output["pid"], output["log"])
     return record
 
 
 def test_a_detached_run_outlives_its_shell_and_ends_as_any_other(user: User) -> None:
     user.write(MOCK)
-    said = user.run("run", "study.yaml", "--detach").stdout
-    assert "watch    benchfleet attach study.yaml\nstop     benchfleet stop study.yaml\n" in said
+    output = user.run("run", "study.yaml", "--detach").stdout
+    assert "watch    benchfleet attach study.yaml\nstop     benchfleet stop study.yaml\n" in output
     seen = user.run("attach", "study.yaml")
     assert "study   2 cells: 2 success" in seen.stdout
     assert "report   benchmark_results/study/report.md" in seen.stdout
@@ -65,10 +65,10 @@ def test_a_detached_run_outlives_its_shell_and_ends_as_any_other(user: User) -> 
 
 def test_the_port_that_was_free_for_its_metrics_is_told_here(user: User) -> None:
     user.write(SLOW)
-    said = user.run("run", "study.yaml", "--detach", "--metrics-port", "0").stdout
-    (address,) = re.findall(r"^metrics  (http://127\.0\.0\.1:\d+/metrics)$", said, re.MULTILINE)
-    with urllib.request.urlopen(address, timeout=30) as told:  # noqa: S310 - it is http
-        assert b'benchfleet_cells{campaign="study"' in told.read()
+    printed = user.run("run", "study.yaml", "--detach", "--metrics-port", "0").stdout
+    (address,) = re.findall(r"^metrics  (http://127\.0\.0\.1:\d+/metrics)$", printed, re.MULTILINE)
+    with urllib.request.urlopen(address, timeout=30) as output:  # noqa: S310 - it is http
+        assert b'benchfleet_cells{campaign="study"' in output.read()
     attached = user.start("attach", "study.yaml")
     try:
         assert attached.stderr is not None
@@ -210,12 +210,12 @@ def test_a_copy_of_its_ledger_does_not_run_beside_a_run_in_the_same_folder(user:
     until(lambda: samples_kept(user) > 0)
     copy = ("ledger", "copy", "study.yaml", "--to", "sqlite:copy.db")
     assert "say --yes" in user.run(*copy, code=3).stderr
-    told = user.run(*copy, "--yes")
-    assert "runners hold 1 of its cells, such as m1/dense/_hostile" in told.stderr
+    output = user.run(*copy, "--yes")
+    assert "runners hold 1 of its cells, such as m1/dense/_hostile" in output.stderr
     beside = ("run", "study.yaml", "--ledger", "sqlite:copy.db", "--only", "benchmarks=mock*")
-    said = user.run(*beside, code=3).stderr
-    assert f"with another ledger, {user.results}/ledger.db, is active" in said
-    assert "benchfleet stop" in said
+    printed = user.run(*beside, code=3).stderr
+    assert f"with another ledger, {user.results}/ledger.db, is active" in printed
+    assert "benchfleet stop" in printed
     assert len(runs(user)) == 1
     waits.unlink()
     user.run("stop", "study.yaml")

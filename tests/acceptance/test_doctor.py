@@ -1,4 +1,4 @@
-"""``benchfleet doctor``: what it finds of campaigns and hosts, and the commands it tells of."""
+"""``benchfleet doctor``: what it finds of campaigns and hosts, and the commands it lists."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .conftest import MOCK, User
 
 def levels(user: User, *words: str, code: int) -> dict[str, str]:
     """How each thing stands, by what it is."""
-    told = user.json("doctor", *words, code=code)
-    assert told["fit"] == (code == 0)
-    return {one["what"]: one["level"] for one in told["checks"]}
+    output = user.json("doctor", *words, code=code)
+    assert output["fit"] == (code == 0)
+    return {one["what"]: one["level"] for one in output["checks"]}
 
 
 def test_a_campaign_that_can_be_run_is_found_fit(user: User) -> None:
     user.write(MOCK)
-    told = user.run("doctor", "study.yaml").stdout
-    assert "✓ campaign: study, 2 cells" in told
-    assert "created by the first run" in told
-    assert "fit to run" in told.splitlines()[-1]
+    output = user.run("doctor", "study.yaml").stdout
+    assert "✓ campaign: study, 2 cells" in output
+    assert "created by the first run" in output
+    assert "fit to run" in output.splitlines()[-1]
     assert not user.results.exists()
     user.run("run", "study.yaml")
     assert "0 cells are running" in user.run("doctor", "study.yaml").stdout
@@ -34,9 +34,9 @@ def test_a_campaign_that_can_be_run_is_found_fit(user: User) -> None:
 
 def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> None:
     user.write(MOCK.replace("[mock_benchmark]", "[mock_bench]"))
-    told = user.run("doctor", "study.yaml", code=1).stdout
-    assert "✗ campaign: line 7, matrix.benchmarks[0]: no benchmark 'mock_bench'" in told
-    assert "a run would fail" in told.splitlines()[-1]
+    output = user.run("doctor", "study.yaml", code=1).stdout
+    assert "✗ campaign: line 7, matrix.benchmarks[0]: no benchmark 'mock_bench'" in output
+    assert "a run would fail" in output.splitlines()[-1]
     user.write(MOCK.replace("name: m1", "name: m1, needs: {gpus: 8}"))
     assert levels(user, "study.yaml", "--gpus", "7", code=1)["devices"] == "problem"
     assert levels(user, "study.yaml", code=1)["cell m1/dense/mock_benchmark"] == "problem"
@@ -51,12 +51,12 @@ def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> Non
     assert "--machines" in user.run("doctor", "--commands", code=2).stderr
 
 
-class Told:
+class CommandRecorder:
     """A host that records each command."""
 
     def __init__(self, folder: Path) -> None:
         self.sshd = Sshd(folder)
-        self._log = folder / "told"
+        self._log = folder / "recorder"
         script = folder / "tell"
         script.write_text(
             f'#!/bin/sh\nprintf "%s\\0" "$SSH_ORIGINAL_COMMAND" >> {self._log}\n'
@@ -69,13 +69,13 @@ class Told:
 
     def commands(self) -> list[list[str]]:
         """The words of each."""
-        told = self._log.read_text().rstrip("\0").split("\0")
-        return [shlex.split(one.removeprefix("exec ")) for one in told]
+        output = self._log.read_text().rstrip("\0").split("\0")
+        return [shlex.split(one.removeprefix("exec ")) for one in output]
 
 
 @pytest.fixture
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    made = Told(tmp_path_factory.mktemp("told"))
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandRecorder]:
+    made = CommandRecorder(tmp_path_factory.mktemp("recorder"))
     try:
         made.sshd.start()
         yield made
@@ -106,13 +106,13 @@ MINE = "import json, sys\njson.dump({'score': 1.0}, open(sys.argv[1] + '/metrics
 
 
 def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
-    user: User, told: Told
+    user: User, recorder: CommandRecorder
 ) -> None:
     """hosts check, probe, a run that sends files, a bootstrap that fails for want of an index."""
     user.write(STUDY)
     user.write(MINE, "mine.py")
-    bare = told.sshd.host("bare", python="", cpu_slots=1)
-    user.inventory(told.sshd.host("ready", cpu_slots=1), bare)
+    bare = recorder.sshd.host("bare", python="", cpu_slots=1)
+    user.inventory(recorder.sshd.host("ready", cpu_slots=1), bare)
     shown = user.run("doctor", "study.yaml", "--machines", "machines.json", "--commands").stdout
     assert "mine: python3 mine.py" in shown
     listed = user.json("doctor", "study.yaml", "--machines", "machines.json", "--commands")
@@ -121,7 +121,7 @@ def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
     user.run("run", "study.yaml", "--machines", "machines.json", "--hosts", "ready", code=None)
     user.run("probe", "--machines", "machines.json", "--hosts", "ready", "--quick")
     user.run("hosts", "bootstrap", "machines.json", "--hosts", "bare", "--yes", code=1)
-    ran = told.commands()
+    ran = recorder.commands()
     assert [words for words in ran if not is_listed(words, known)] == []
     programs = {word for words in ran for word in words if "import" in word}
     for part in ("provision_receiver import receive", "slot.launch", "machines.facts"):

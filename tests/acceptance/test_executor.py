@@ -44,10 +44,10 @@ def test_a_matrix_is_run_once_and_a_second_script_reuses_all_of_it(user: User) -
 
 
 def test_the_documents_second_matrix_has_thirty_two_cells(user: User) -> None:
-    (told,) = lines(
+    (output,) = lines(
         user,
         """
-told(executor.run_benchmark_matrix(
+show(executor.run_benchmark_matrix(
     MODELS,
     [("dense", None), ("streaming", {"streaming": 32}), ("oracle", [{"oracle_top_k": 0.1}]),
      ("sink_local", {"sink_local": {"window_size": 32, "sink_size": 2}})],
@@ -57,7 +57,7 @@ told(executor.run_benchmark_matrix(
 ))
 """,
     )
-    assert len(set(told["done"])) == told["counts"]["total"] == 32
+    assert len(set(output["done"])) == output["counts"]["total"] == 32
 
 
 def test_the_documents_first_call_runs_on_local_folders_with_objects(user: User) -> None:
@@ -81,7 +81,7 @@ results = executor.run_benchmark_matrix(
     ),
     generation_kwargs={"max_new_tokens": 2},
 )
-told(results)
+show(results)
 assert all(r.stub.model_name.count("/") == 1 for r in results.individual_results)
 assert {r.stub.sparse_attention_config for r in results.individual_results} == {
     None, streaming_config}
@@ -100,7 +100,7 @@ assert {r.stub.sparse_attention_config for r in results.individual_results} == {
 
 
 FAILING = """
-told(executor.run_benchmark_matrix(
+show(executor.run_benchmark_matrix(
     MODELS[:1], [("dense", None)],
     ["mock_benchmark", {"_hostile": {"act": "raise", "once": "tried", "samples": 2}}],
     ADAPTER, **MORE))
@@ -121,15 +121,15 @@ def test_a_failed_cell_is_told_with_its_reason_and_the_next_call_tries_it_again(
 
 
 def test_a_cell_that_fits_no_slot_here_says_so(user: User) -> None:
-    (told,) = lines(
+    (output,) = lines(
         user,
         """
 MODELS[1]["needs"] = {"gpus": 2}
-told(executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER))
+show(executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER))
 """,
     )
-    assert len(told["done"]) == 1
-    assert told["failed"][0][1:] == [
+    assert len(output["done"]) == 1
+    assert output["failed"][0][1:] == [
         "pending", "error", "it cannot run here: needs 2 GPUs, this run has 0",
     ]  # fmt: skip
 
@@ -156,8 +156,8 @@ def test_a_lost_ledger_is_made_again_from_the_results(user: User) -> None:
 
 def test_campaigns_in_the_same_folder_are_left_alone(finished: User) -> None:
     before = published(finished)
-    (told,) = lines(finished, MATRIX)
-    assert (len(told["done"]), told["reused"]) == (12, [])
+    (output,) = lines(finished, MATRIX)
+    assert (len(output["done"]), output["reused"]) == (12, [])
     assert states(finished) == ["success"] * 12
     assert before.items() <= published(finished).items()
     assert "all cells are done" in finished.run("run", "study.yaml").stdout
@@ -171,8 +171,8 @@ def test_a_folder_that_was_renamed_is_still_known(user: User) -> None:
 
 
 def test_the_ledger_may_lie_elsewhere(user: User) -> None:
-    (told,) = lines(user, "executor = BenchmarkExecutor([], 1, ledger='sqlite:own.db')" + MATRIX)
-    assert len(told["done"]) == 12
+    (output,) = lines(user, "executor = BenchmarkExecutor([], 1, ledger='sqlite:own.db')" + MATRIX)
+    assert len(output["done"]) == 12
     assert (user.folder / "own.db").is_file()
     assert not (user.folder / "benchmark_results" / "ledger.db").exists()
 
@@ -189,7 +189,7 @@ def test_a_variant_that_was_planned_is_run_in_place_of_its_model(user: User) -> 
     call = f"""
 import yaml
 model = yaml.safe_load({model!r})
-told(executor.run_benchmark_matrix([model], [("dense", None)], ["mock_benchmark"], ADAPTER))
+show(executor.run_benchmark_matrix([model], [("dense", None)], ["mock_benchmark"], ADAPTER))
 """
     (first,) = lines(user, call)
     assert [path.partition("benchmark_results/")[2] for path in first["done"]] == [

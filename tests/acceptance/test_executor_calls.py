@@ -17,7 +17,7 @@ def say(progress):
     if any("10/60" in text for text in progress.current_executions.values()):
         print(json.dumps("ten samples"), flush=True)
 
-told(executor.run_benchmark_matrix(
+show(executor.run_benchmark_matrix(
     MODELS, [("dense", None)], [{"_hostile": {"samples": 60, "seconds": 0.05}}], ADAPTER,
     progress=say))
 """
@@ -50,7 +50,7 @@ def test_ctrl_c_gives_back_what_ran_and_the_next_call_goes_on_from_there(user: U
 
 
 def test_executors_work_one_after_another_and_from_threads(user: User) -> None:
-    told = lines(
+    output = lines(
         user,
         """
 import threading
@@ -69,11 +69,11 @@ for thread in threads:
 for model in MODELS:
     call(model)
 for results in ended:
-    told(results)
+    show(results)
 """,
     )
-    assert [len(each["reused"]) for each in told] == [0, 0, 1, 1]
-    assert len({each["done"][0] for each in told}) == 2
+    assert [len(each["reused"]) for each in output] == [0, 0, 1, 1]
+    assert len({each["done"][0] for each in output}) == 2
 
 
 def test_progress_is_told_from_nothing_to_all(user: User) -> None:
@@ -107,11 +107,11 @@ try:
                                   progress=fall)
 except RuntimeError as error:
     print(json.dumps(str(error)))
-told(executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER))
+show(executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER))
 """
-    error, told = lines(user, call)
+    error, output = lines(user, call)
     assert error == "the caller's own"
-    assert len(told["done"]) == 2
+    assert len(output["done"]) == 2
 
 
 def test_wrong_arguments_are_all_told_at_once_and_nothing_is_made(user: User) -> None:

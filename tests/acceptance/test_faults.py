@@ -225,7 +225,7 @@ def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(
 
 
 @pytest.mark.parametrize(
-    ("act", "kind", "said"),
+    ("act", "kind", "output"),
     [
         ("act: hang, at: 1", "timeout", "longer than its limit of 5 s"),
         ("act: memory, at: 1", "oom", ""),
@@ -235,11 +235,11 @@ def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(
     ],
 )
 def test_a_cell_that_ends_badly_has_its_reason_and_the_others_go_on(
-    user: User, act: str, kind: str, said: str
+    user: User, act: str, kind: str, output: str
 ) -> None:
     user.write(TWO.replace("ACT", act).replace("CELL", "5s" if kind == "timeout" else "60s"))
     out = user.run("run", "study.yaml", code=1).stdout
-    assert said in out
+    assert output in out
     status = user.json("status", "study.yaml")
     assert (status["success"], status["failed"] + status["partial"]) == (2, 2)
     summary = json.loads((user.results / "execution_summary.json").read_text())
@@ -281,6 +281,6 @@ def test_nothing_is_left_of_a_run_that_was_ended(hasty: User, number: signal.Sig
 def test_a_wrong_length_of_leases_is_refused(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     user.write(MOCK)
     monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "soon")
-    told = user.run("run", "study.yaml", code=3).stderr
-    assert "invalid BENCHFLEET_LEASE_SECONDS 'soon'" in told
+    output = user.run("run", "study.yaml", code=3).stderr
+    assert "invalid BENCHFLEET_LEASE_SECONDS 'soon'" in output
     assert not user.results.exists()

@@ -98,10 +98,15 @@ def prove(fleet: Fleet, place: str) -> None:
         assert code == 0, (fleet.user.folder / f"{host}.log").read_text()
     again = fleet.work("lab2")  # its outbox goes first; nothing else is left
     assert again.wait(SOON) == 0, (fleet.user.folder / "lab2.log").read_text()
-    told = json.loads(fleet.ask("merge", "--results", "all", "--json"))
-    assert (told["done"], told["missing"], told["refused"], told["away"]) == (CELLS, {}, [], {})
+    output = json.loads(fleet.ask("merge", "--results", "all", "--json"))
+    assert (output["done"], output["missing"], output["refused"], output["away"]) == (
+        CELLS,
+        {},
+        [],
+        {},
+    )
     made = fleet.published("all")
-    assert len(made) == len(told["came"]) == CELLS
+    assert len(made) == len(output["came"]) == CELLS
     apart = [fleet.published(host) for host in hosts]
     assert sum(map(len, apart)) == CELLS  # each was published on one host alone
     assert {path: digest for found in apart for path, digest in found.items()} == made

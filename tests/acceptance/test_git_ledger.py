@@ -39,9 +39,9 @@ def test_every_verb_works_through_it(user: User, bare: Path) -> None:
     assert user.json("status", *at)["success"] == 2
     assert user.published() == published
     assert not list(user.folder.rglob("ledger.db"))
-    said = git(bare, "log", "--format=%s", "--glob=refs/heads/machine").splitlines()
-    assert len(said) == 2
-    assert all(line.startswith("finish mock_benchmark_") for line in said)
+    printed = git(bare, "log", "--format=%s", "--glob=refs/heads/machine").splitlines()
+    assert len(printed) == 2
+    assert all(line.startswith("finish mock_benchmark_") for line in printed)
     user.run("ledger", "copy", *at, "--to", "sqlite:copy.db")
     copied = user.json("status", "study.yaml", "--ledger", "sqlite:copy.db")
     assert (copied["success"], copied["total"]) == (2, 2)
@@ -50,8 +50,8 @@ def test_every_verb_works_through_it(user: User, bare: Path) -> None:
     git(bare, "init", "--quiet", "--bare", "other.git")
     other = f"git+file:{bare / 'other.git'}"
     user.run(*back, other)
-    told = user.json("status", "study.yaml", "--ledger", other)
-    assert (told["success"], told["total"]) == (2, 2)
+    output = user.json("status", "study.yaml", "--ledger", other)
+    assert (output["success"], output["total"]) == (2, 2)
     merged = user.json("merge", "study.yaml", "--ledger", other, "--results", "elsewhere")
     assert (len(merged["came"]), len(merged["branch"]["entries"])) == (2, 2)
 
@@ -62,8 +62,8 @@ def test_another_host_finds_everything_done(user: User, bare: Path) -> None:
     user.run("run", *at, "--cpu-slots", "1")
     other = user.json("status", *at, "--results", "elsewhere")
     assert other["success"] == 2
-    said = user.run("run", *at, "--results", "elsewhere", "--cpu-slots", "1", code=None).stdout
-    assert "2 done (2 reused)" in said
+    output = user.run("run", *at, "--results", "elsewhere", "--cpu-slots", "1", code=None).stdout
+    assert "2 done (2 reused)" in output
     merged = user.json("merge", *at, "--results", "elsewhere")
     assert (merged["done"], len(merged["came"]), merged["missing"]) == (2, 2, {})
     here, there = user.results, user.folder / "elsewhere" / "study"
@@ -110,16 +110,16 @@ def test_a_merge_brings_results_onto_one_branch_and_strikes_them_off_the_lists(
     user.run("run", *at, "--cpu-slots", "1", "--only", "models=m1")
     assert user.json("merge", *at)["branch"]["entries"] == names[:1]
     user.run("run", *at, "--cpu-slots", "1", "--results", "elsewhere", code=None)
-    told = user.json("merge", *at)["branch"]
-    assert (told["entries"], told["struck"], told["refused"]) == (names[1:], 2, {})
+    output = user.json("merge", *at)["branch"]
+    assert (output["entries"], output["struck"], output["refused"]) == (names[1:], 2, {})
     assert user.json("merge", *at)["branch"]["commit"] == ""
     for branch in ("main", "benchfleet/phases"):  # where `phase generate` puts them
         assert git(bare, "show", f"{branch}:data/phase/one.txt") == "another_m3_dense_0.json\n"
     files = git(bare, "ls-tree", "-r", "--name-only", "main").splitlines()
     assert {f"runs/{entry.split('_')[2]}/{entry}.json" for entry in names} <= set(files)
     assert "results/study/m2/dense/mock_benchmark/cell.json" in files
-    said = git(bare, "log", "--first-parent", "--format=%s", "main").splitlines()
-    assert said == [*(f"finish {entry}" for entry in names[::-1]), "what is to do"]
+    printed = git(bare, "log", "--first-parent", "--format=%s", "main").splitlines()
+    assert printed == [*(f"finish {entry}" for entry in names[::-1]), "what is to do"]
     assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""
 
 
@@ -162,7 +162,7 @@ def test_a_worker_without_the_campaigns_file_takes_what_the_repository_has(
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "output"),
     [
         ("git+file:nothing.git", "git init --bare"),
         ("git+file:", "write git+file:///path/to/lab.git"),
@@ -171,10 +171,10 @@ def test_a_worker_without_the_campaigns_file_takes_what_the_repository_has(
     ],
 )
 def test_a_ledger_that_cannot_be_used_is_named_with_what_to_do(
-    user: User, url: str, said: str
+    user: User, url: str, output: str
 ) -> None:
     user.write(MOCK)
     refused = user.run("run", "study.yaml", "--ledger", url, code=None)
-    assert said in refused.stderr
+    assert output in refused.stderr
     assert refused.returncode in (2, 3)
     assert not user.published()

@@ -32,9 +32,9 @@ def test_a_gpu_that_somebody_else_uses_is_left_alone_and_said(
 ) -> None:
     gpus(well(0), well(1, processes=[ADA]))
     user.write(MANY)
-    told = user.run("run", "study.yaml").stdout.replace("\n", " ")
-    assert "gpu:1 is left alone" in told
-    assert "in use: ada: python3 (7)" in told
+    output = user.run("run", "study.yaml").stdout.replace("\n", " ")
+    assert "gpu:1 is left alone" in output
+    assert "in use: ada: python3 (7)" in output
     assert devices(user) == {"gpu:0"}
 
 
@@ -43,28 +43,28 @@ def test_a_gpu_that_was_named_is_shared_where_that_is_said_too(
 ) -> None:
     gpus(well(0), well(1, processes=[ADA]))
     user.write(MANY)
-    told = user.run("run", "study.yaml", "--share-gpus", code=2).stderr
-    assert "--share-gpus" in told
-    assert "--gpus 0,1" in told
+    output = user.run("run", "study.yaml", "--share-gpus", code=2).stderr
+    assert "--share-gpus" in output
+    assert "--gpus 0,1" in output
     user.run("run", "study.yaml", "--gpus", "1", "--share-gpus")
     assert devices(user) == {"gpu:1"}
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "printed"),
     [
         ({"index": 1, "lost": "GPU is lost"}, "does not answer (NVML: GPU is lost)"),
         (well(1, uncorrected=3), "3 uncorrectable ECC errors"),
     ],
 )
 def test_a_gpu_that_is_broken_is_left_out_and_its_cells_go_elsewhere(
-    user: User, gpus: Callable[..., None], broken: dict[str, Any], said: str
+    user: User, gpus: Callable[..., None], broken: dict[str, Any], printed: str
 ) -> None:
     gpus(well(0), broken)
     user.write(SLOW)
-    told = " ".join(user.run("run", "study.yaml").stdout.split())
-    assert "gpu:1 is left out: slots do not start" in told
-    assert said in told
+    output = " ".join(user.run("run", "study.yaml").stdout.split())
+    assert "gpu:1 is left out: slots do not start" in output
+    assert printed in output
     assert devices(user) == {"gpu:0"}
 
 
@@ -105,7 +105,7 @@ def test_a_cell_over_its_limit_of_ram_fails_by_name_and_the_others_go_on(user: U
         + "defaults: {limits: {ram: 300MB, tries: 1}}\n"
     )
     done = user.run("run", "study.yaml", "--only", "models=m1", code=1)
-    told = " ".join(done.stdout.split())
-    assert "oom" in told
-    assert "over its limit of 300 MB; most of it python" in told
+    output = " ".join(done.stdout.split())
+    assert "oom" in output
+    assert "over its limit of 300 MB; most of it python" in output
     assert list(user.published()) == ["m1/dense/small"]

@@ -36,8 +36,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def checked(user: User, name: str, *words: str, code: int) -> dict[str, dict[str, Any]]:
     """What ``hosts check`` says, by host."""
-    told = user.json("hosts", "check", name, *words, code=code)
-    return {one["host"]: one for one in told["hosts"]}
+    output = user.json("hosts", "check", name, *words, code=code)
+    return {one["host"]: one for one in output["hosts"]}
 
 
 def troubles(user: User, name: str) -> dict[str, str]:
@@ -79,7 +79,7 @@ def test_each_host_that_cannot_be_used_is_told_with_its_reason(user: User, own_s
     ]
     name = user.inventory(*hosts)
     found = troubles(user, name)
-    assert {host: said.partition(":")[0] for host, said in found.items()} == {
+    assert {host: output.partition(":")[0] for host, output in found.items()} == {
         "off": "connect",
         "unnamed": "name",
         "locked": "permission",
@@ -90,8 +90,8 @@ def test_each_host_that_cannot_be_used_is_told_with_its_reason(user: User, own_s
     }
     assert "Connection refused" in found["off"]
     assert "/no/such/python" in found["no-python"]
-    said = user.run("hosts", "check", name, code=1).stdout
-    assert "install it: benchfleet hosts bootstrap machines.json --hosts bare" in said
+    output = user.run("hosts", "check", name, code=1).stdout
+    assert "install it: benchfleet hosts bootstrap machines.json --hosts bare" in output
 
 
 def test_another_host_key_than_before_is_refused_until_the_old_one_is_taken_out(
@@ -116,8 +116,8 @@ def test_a_python_without_benchfleet_is_told_of(user: User, sshd: Sshd) -> None:
     python = str(user.folder / "empty" / "bin" / "python")
     name = user.inventory(sshd.host("bare", python=python))
     assert troubles(user, name)["bare"].startswith(f"benchfleet: it has no benchfleet: {python}")
-    said = user.run("hosts", "bootstrap", name, "--yes", code=1).stdout
-    assert f"bare  its {python} is used as it is; nothing is installed" in said
+    output = user.run("hosts", "bootstrap", name, "--yes", code=1).stdout
+    assert f"bare  its {python} is used as it is; nothing is installed" in output
 
 
 def test_hosts_that_share_a_folder_are_bootstrapped_once_from_wheels(
@@ -127,9 +127,9 @@ def test_hosts_that_share_a_folder_are_bootstrapped_once_from_wheels(
     hosts = [sshd.host(name, python="", folder=folder) for name in ("lab1", "lab2")]
     name = user.inventory(*hosts)
     words = ["hosts", "bootstrap", name, "--wheels", str(wheels), "--yes"]
-    said = user.run(*words).stdout
-    assert said.count(f"{environment_name()} is there now") == 1
-    assert said.count("is already there; another bootstrap made it") == 1
+    output = user.run(*words).stdout
+    assert output.count(f"{environment_name()} is there now") == 1
+    assert output.count("is already there; another bootstrap made it") == 1
 
     found = checked(user, name, code=0)
     assert found["lab1"]["facts"]["environment"] == environment_name()
@@ -178,35 +178,35 @@ def test_a_folder_of_wheels_that_lacks_something_says_how_to_fill_it(
     (user.folder / "few" / some.name).write_bytes(some.read_bytes())
     host = sshd.host("few", python="")
     name = user.inventory(host)
-    said = user.run("hosts", "bootstrap", name, "--wheels", "few", "--yes", code=1).stdout
-    assert "few  failed: could not install benchfleet: ERROR: No matching distribution" in said
-    assert "pip download --dest wheels" in said
+    output = user.run("hosts", "bootstrap", name, "--wheels", "few", "--yes", code=1).stdout
+    assert "few  failed: could not install benchfleet: ERROR: No matching distribution" in output
+    assert "pip download --dest wheels" in output
     assert not (Path(host.folder) / "envs" / environment_name()).exists()
 
 
 def test_a_rehearsal_prints_every_command_and_touches_nothing(user: User) -> None:
     name = user.inventory(Host(name="lab1", address="no-such-host.invalid"))
-    said = user.run("hosts", "bootstrap", name, "--dry-run", "--extra", "hf").stdout
+    output = user.run("hosts", "bootstrap", name, "--dry-run", "--extra", "hf").stdout
     environment = f'"$HOME"/.benchfleet/envs/{environment_name()}'
     for words in ("-m venv", "-m pip install", "constraints.txt torch", "[hf]", "os.replace"):
-        assert words in said
-    assert environment in said
+        assert words in output
+    assert environment in output
     assert [file.name for file in user.folder.iterdir()] == ["machines.json"]
 
 
 def test_nothing_is_done_to_hosts_when_nobody_agrees(user: User) -> None:
     name = user.inventory(Host(name="lab1", address="no-such-host.invalid"))
-    told = user.run("hosts", "bootstrap", name, code=2).stderr
-    assert "add --yes, or --dry-run" in told
+    output = user.run("hosts", "bootstrap", name, code=2).stderr
+    assert "add --yes, or --dry-run" in output
 
 
 def test_wrong_words_are_told_before_any_host_is_asked(user: User) -> None:
     name = user.inventory(Host(name="lab1", address="no-such-host.invalid"))
-    said = user.run("hosts", "check", name, "--hosts", "lab7", code=2).stderr
-    assert "--hosts lab7  no host and no label is called so; there are lab1" in said
+    output = user.run("hosts", "check", name, "--hosts", "lab7", code=2).stderr
+    assert "--hosts lab7  no host and no label is called so; there are lab1" in output
     user.write("here: {cpu_slots: 1}", "alone.yaml")
     assert "contains no remote machine" in user.run("hosts", "check", "alone.yaml", code=2).stderr
-    said = user.run("hosts", "bootstrap", name, "--wheels", "none", code=2).stderr
-    assert "there is no wheel (*.whl) in it" in said
-    said = user.run("hosts", "bootstrap", name, "--constraints", "none", code=2).stderr
-    assert "--constraints none  cannot be read" in said
+    output = user.run("hosts", "bootstrap", name, "--wheels", "none", code=2).stderr
+    assert "there is no wheel (*.whl) in it" in output
+    output = user.run("hosts", "bootstrap", name, "--constraints", "none", code=2).stderr
+    assert "--constraints none  cannot be read" in output

@@ -76,9 +76,9 @@ def test_samples_of_another_folder_are_taken_over_and_scored_anew(user: User) ->
     (lost / "ledger.db").unlink()
     torn = lost / "m/dense/recall_64/samples.jsonl"
     torn.write_text(torn.read_text() + "\n")
-    said = user.run("run", "study.yaml", "--cpu-slots", "1", "--resume-from", str(lost)).stdout
-    assert "imported 5 samples of 1 cell from from-another-disk" in said
-    assert "recall_64: samples.jsonl is not as it was sealed" in said
+    output = user.run("run", "study.yaml", "--cpu-slots", "1", "--resume-from", str(lost)).stdout
+    assert "imported 5 samples of 1 cell from from-another-disk" in output
+    assert "recall_64: samples.jsonl is not as it was sealed" in output
     assert samples_of(user.results) == whole
     resumed = {
         path: json.loads((user.results / path / "cell.json").read_text())["provenance"]

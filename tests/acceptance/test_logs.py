@@ -14,9 +14,9 @@ def test_each_attempt_s_log_is_shown_and_a_wrong_name_tells_the_near_ones(user: 
     user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
     user.run("retry", "study.yaml")
     user.run("run", "study.yaml")
-    shown, told = user.start("logs", "study.yaml", cell, "--attempt", "1").communicate(timeout=60)
+    shown, output = user.start("logs", "study.yaml", cell, "--attempt", "1").communicate(timeout=60)
     assert "RuntimeError: it went wrong on purpose" in shown
-    assert f"{cell}  attempt 1 of 2, partial on" in told
+    assert f"{cell}  attempt 1 of 2, partial on" in output
     last = user.start("logs", "study.yaml", cell, "--attempt", "1", "--lines", "1")
     assert len(last.communicate(timeout=60)[0].splitlines()) == 1
     found = user.json("logs", "study.yaml", cell)
@@ -55,9 +55,9 @@ def test_a_log_is_followed_until_its_cell_has_ended_and_cannot_steer_the_termina
         assert next(line for line in follower.stdout if "first" in line) == "first\n"
         assert follower.stdout.readline() == "\ufffd[2Jsecond\n"
         gate.unlink()
-        shown, told = follower.communicate(timeout=60)
+        shown, output = follower.communicate(timeout=60)
         assert ("third\n" in shown, follower.returncode) == (True, 0)
-        assert "m1/dense/mine  attempt 1 of 1, running" in told
+        assert "m1/dense/mine  attempt 1 of 1, running" in output
     finally:
         running.kill()
         running.communicate()

@@ -50,14 +50,14 @@ def test_two_runs_at_one_attempt_write_into_folders_of_their_own(
         runs.append(user.start(*order))
         until(lambda: at_work() == 2)
         gate.unlink()
-        said = [run.communicate(timeout=60)[0] for run in runs]
+        output = [run.communicate(timeout=60)[0] for run in runs]
     finally:
         for run in runs:
             run.kill()
             run.communicate()
-    assert [run.returncode for run in runs] == [0, 0], said
-    assert "another runner holds it now" in said[0]
-    assert "failed" not in said[1]
+    assert [run.returncode for run in runs] == [0, 0], output
+    assert "another runner holds it now" in output[0]
+    assert "failed" not in output[1]
     at = order[1:4]
     assert user.json("status", *at)["success"] == 1
     assert user.json("verify", *at)["wrong"] == []

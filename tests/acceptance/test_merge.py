@@ -76,10 +76,10 @@ def test_what_each_host_has_comes_together_once(hosts: User) -> None:
 def test_a_source_that_holds_nothing_of_the_campaign_is_named(hosts: User) -> None:
     (hosts.folder / "others" / "another").mkdir(parents=True)
     at = ("study.yaml", *LEDGER, "--results", "all", "--from", "host1", "--from", "others")
-    told = hosts.run("merge", *at, code=1).stdout
-    assert told.count("empty    ") == 1
-    assert "empty    others has no finished result of study" in told
-    assert "the results folder, or its parent" in told
+    output = hosts.run("merge", *at, code=1).stdout
+    assert output.count("empty    ") == 1
+    assert "empty    others has no finished result of study" in output
+    assert "the results folder, or its parent" in output
     again = hosts.json("merge", *at, code=1)  # what host1 holds is here already
     assert (again["came"], again["nothing"]) == ({}, ["others"])
 
@@ -90,10 +90,10 @@ def test_what_each_other_host_did_is_written_beside_the_results(
     monkeypatch.setenv("BENCHFLEET_HOST", "desk")
     hosts.run("merge", "study.yaml", *LEDGER, "--results", "all", "--from", "host1", code=1)
     name = f"{path_part(socket.gethostname())}_summary.json"
-    told = json.loads((hosts.folder / "all/study" / name).read_text())
+    output = json.loads((hosts.folder / "all/study" / name).read_text())
     own = json.loads((hosts.folder / "host2/study" / name).read_text())
-    assert sorted(one["result"] for one in told["results"]) == ALL
-    assert told["results"] == own["results"]
+    assert sorted(one["result"] for one in output["results"]) == ALL
+    assert output["results"] == own["results"]
     assert not (hosts.folder / "all/study/desk_summary.json").exists()
 
 
@@ -111,11 +111,11 @@ def test_a_host_of_a_name_that_leads_elsewhere_gets_no_summary(user: User) -> No
 
 
 def test_one_host_s_results_that_are_elsewhere_are_not_called_gone(hosts: User) -> None:
-    told = hosts.json("status", "study.yaml", *LEDGER, "--results", "host1")
-    assert (told["gone"], list(told["elsewhere"])) == ([], [ALL[1]])
+    output = hosts.json("status", "study.yaml", *LEDGER, "--results", "host1")
+    assert (output["gone"], list(output["elsewhere"])) == ([], [ALL[1]])
     shutil.rmtree(hosts.folder / "host1/study/m1")
-    told = hosts.json("status", "study.yaml", *LEDGER, "--results", "host1")
-    assert told["gone"] == [ALL[0]]
+    output = hosts.json("status", "study.yaml", *LEDGER, "--results", "host1")
+    assert output["gone"] == [ALL[0]]
 
 
 def tamper(folder: Path) -> None:
@@ -153,7 +153,7 @@ def lose(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "printed"),
     [
         (tamper, "metrics.json is not as it was sealed"),
         (forge, "cell.json is not the one that the ledger has"),
@@ -165,13 +165,13 @@ def lose(folder: Path) -> None:
     ],
 )
 def test_what_is_not_as_it_was_sealed_is_refused_by_name(
-    hosts: User, harm: Callable[[Path], None], said: str
+    hosts: User, harm: Callable[[Path], None], printed: str
 ) -> None:
     harm(hosts.folder / "host1/study" / ALL[0])
     at = ("study.yaml", *LEDGER, "--results", "all", "--from", "host1", "--from", "host2")
-    told = hosts.json("merge", *at, code=1)
-    assert (sorted(told["came"]), list(told["missing"])) == ([ALL[1]], [ALL[0]])
-    assert said in next(one["why"] for one in told["refused"])
+    output = hosts.json("merge", *at, code=1)
+    assert (sorted(output["came"]), list(output["missing"])) == ([ALL[1]], [ALL[0]])
+    assert printed in next(one["why"] for one in output["refused"])
     assert sorted({name.rpartition("/")[0] for name in public(hosts, "all")}) == [ALL[1]]
     assert os.listdir(hosts.folder / "all/study/.arrivals") == []
     assert not (hosts.folder / "escaped").exists()
@@ -183,8 +183,8 @@ def test_a_host_without_the_file_merges_what_the_place_has(user: User) -> None:
     user.run("work", "study.yaml", *LEDGER, *CPU, "--results", "host1")
     shutil.rmtree(user.folder / "host1")
     (user.folder / "study.yaml").unlink()
-    told = user.json("merge", *LEDGER)
-    assert sorted(told["came"]) == ALL
+    output = user.json("merge", *LEDGER)
+    assert sorted(output["came"]) == ALL
     assert len(user.published()) == 2
     tampered = user.results / ALL[0] / "metrics.json"
     tampered.write_text("{}")

@@ -41,9 +41,9 @@ def test_a_result_that_waits_for_its_rename_is_not_gone_and_runs_no_second_time(
     unpublish(finished, "m1/dense/mock_benchmark")
     status = finished.json("status", "study.yaml")
     assert (status["gone"], status["unpublished"]) == ([], ["m1/dense/mock_benchmark"])
-    told = finished.run("status", "study.yaml").stdout
-    assert "m1/dense/mock_benchmark  done; the next run puts it at its place" in told
-    assert "retry" not in told
+    output = finished.run("status", "study.yaml").stdout
+    assert "m1/dense/mock_benchmark  done; the next run puts it at its place" in output
+    assert "retry" not in output
     assert finished.json("retry", "study.yaml", "--gone")["pending_again"] == []
     assert "published now" in finished.run("run", "study.yaml").stdout
     assert finished.published() == before
@@ -58,11 +58,11 @@ def test_an_occupied_place_is_told_by_every_run_and_ends_none(user: User) -> Non
     public.mkdir()
     (public / "mine.txt").touch()
     for _ in range(2):
-        told = user.run("run", "study.yaml", code=1).stdout.replace("\n", "")
-        assert "cannot be published" in told
-    told = user.run("status", "study.yaml").stdout
+        output = user.run("run", "study.yaml", code=1).stdout.replace("\n", "")
+        assert "cannot be published" in output
+    output = user.run("status", "study.yaml").stdout
     way_out = "something else lies at its place: benchfleet verify study.yaml"
-    assert f"m1/dense/mock_benchmark  done; {way_out}" in told
+    assert f"m1/dense/mock_benchmark  done; {way_out}" in output
     assert "m2/dense/mock_benchmark" in user.published()
     assert waits.exists()
     (public / "mine.txt").rename(user.folder / "mine.txt")
@@ -75,9 +75,9 @@ def test_results_with_a_ledger_of_their_own_are_brought_to_another_with_its_hist
     finished: User,
 ) -> None:
     asked = ("run", "study.yaml", "--ledger", f"sqlite:///{finished.folder / 'other.db'}")
-    said = finished.run(*asked, code=3).stderr
-    assert "`benchfleet ledger copy " in said
-    assert f"benchfleet: {finished.folder}/other.db is not there" in said
+    output = finished.run(*asked, code=3).stderr
+    assert "`benchfleet ledger copy " in output
+    assert f"benchfleet: {finished.folder}/other.db is not there" in output
     for file in finished.results.glob("ledger.db*"):
         file.unlink()
     assert "ledger copy" not in finished.run(*asked, code=3).stderr
@@ -93,9 +93,9 @@ def test_a_ledger_that_was_named_and_is_not_there_is_said_whatever_it_is(
     named = {"sqlite": "other.db", "postgresql": postgres.url(), "git": git}.get(kind, "")
     at = ["--ledger", named] if named else ["--results", "elsewhere"]
     for verb in ("status", "failures", "report", "retry", "verify"):
-        told = user.run(verb, "study.yaml", *at, code=verb == "verify")
-        assert "has no ledger of 'never-begun': nothing has run there" in told.stderr
-        assert told.stderr.count("\n") == 1
+        output = user.run(verb, "study.yaml", *at, code=verb == "verify")
+        assert "has no ledger of 'never-begun': nothing has run there" in output.stderr
+        assert output.stderr.count("\n") == 1
     assert user.json("status", "study.yaml", *at)["pending"] == 2
     assert user.run("status", "study.yaml").stderr == ""
 
@@ -105,18 +105,18 @@ def test_rebuilding_leaves_out_what_was_changed(finished: User) -> None:
         file.unlink()
     (finished.results / "m1/dense/mock_benchmark/metrics.json").write_text("{}")
     (finished.results / "m2/dense/mock_benchmark/samples.jsonl").unlink()
-    told = finished.run("ledger", "rebuild", "study.yaml", code=1).stdout
-    assert "metrics.json is not as it was sealed" in told
-    assert "samples.jsonl is missing" in told
+    output = finished.run("ledger", "rebuild", "study.yaml", code=1).stdout
+    assert "metrics.json is not as it was sealed" in output
+    assert "samples.jsonl is missing" in output
     assert finished.json("status", "study.yaml")["success"] == 0
 
 
 def test_hints_name_the_same_folder_ledger_and_cells(user: User) -> None:
     user.write(MOCK.replace("[mock_benchmark]", "[{_hostile: {act: raise}}]"))
     where = ("--results", "other place", "--ledger", "sqlite:my ledger.db", "--limit", "2")
-    told = user.run("run", "study.yaml", *where, "--only", "models=m1", code=1).stdout
+    output = user.run("run", "study.yaml", *where, "--only", "models=m1", code=1).stdout
     same = "study.yaml --results 'other place' --ledger 'sqlite:my ledger.db' --only models=m1"
-    assert f"benchfleet retry {same} --limit 2 && benchfleet run {same} --limit 2" in told
+    assert f"benchfleet retry {same} --limit 2 && benchfleet run {same} --limit 2" in output
     words = ("study.yaml", *where, "--only", "models=m1")
     assert len(user.json("retry", *words)["pending_again"]) == 1
 
@@ -223,8 +223,8 @@ def test_a_run_whose_ledger_a_newer_benchfleet_took_over_says_so_and_how_it_ende
     waits.unlink()
     out, err = running.communicate(timeout=60)
     assert running.returncode == 3, out + err
-    told = "a newer benchfleet upgraded the ledger: no summary and no report written"
-    assert f"{told}; upgrade benchfleet, and continue with: benchfleet run study.yaml" in err
+    output = "a newer benchfleet upgraded the ledger: no summary and no report written"
+    assert f"{output}; upgrade benchfleet, and continue with: benchfleet run study.yaml" in err
     assert err.count("its schema is 99") == 1
     if as_json:
         ended = json.loads(out)

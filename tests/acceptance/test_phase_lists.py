@@ -18,9 +18,9 @@ RUN = ["python", "play.py"]
 
 
 def git(folder: Path, *words: str) -> str:
-    told = ["-c", "user.name=me", "-c", "user.email=me@here", "-c", "commit.gpgSign=false"]
+    output = ["-c", "user.name=me", "-c", "user.email=me@here", "-c", "commit.gpgSign=false"]
     done = subprocess.run(
-        ["git", *told, *words], cwd=folder, capture_output=True, text=True, check=False
+        ["git", *output, *words], cwd=folder, capture_output=True, text=True, check=False
     )
     return done.stdout
 
@@ -54,15 +54,15 @@ def test_lists_are_pushed_and_nothing_of_a_dirty_checkout_is_touched(user: User)
     git(repo, "config", "user.email", "ada@example.org")
     before = git(repo, "status", "--porcelain"), git(repo, "rev-parse", "HEAD")
     words = ("phase", "generate", "study.py", "--repo", "repo", "--branch", "main")
-    said = user.json(*words)
-    assert said["lists"]["phase1"] == [
+    output = user.json(*words)
+    assert output["lists"]["phase1"] == [
         "carrot_easy_org_m1_base_line_0.json", "beet_org_m1_base_line_0.json",
         "carrot_easy_m2_base_line_0.json", "beet_m2_base_line_0.json",
     ]  # fmt: skip
-    assert said["lists"]["phase2"] == ["beet_m2_rag_0.json", "beet_m2_rag_1.json"]
+    assert output["lists"]["phase2"] == ["beet_m2_rag_0.json", "beet_m2_rag_1.json"]
     assert (git(repo, "status", "--porcelain"), git(repo, "rev-parse", "HEAD")) == before
     remote = user.folder / "remote.git"
-    assert git(remote, "show", "main:data/phase/phase2.txt").split() == said["lists"]["phase2"]
+    assert git(remote, "show", "main:data/phase/phase2.txt").split() == output["lists"]["phase2"]
     tree = git(remote, "ls-tree", "main")
     assert "100755 blob" in tree
     assert "120000 blob" in tree  # modes and links are as they were
@@ -78,8 +78,8 @@ def test_what_is_done_is_left_out_also_from_a_worktree_and_without_a_remote(user
     git(repo, "worktree", "add", "-q", "../tree", "-b", "other")
     user.run("run", "study.py", "--only", "phases=phase2", code=None)
     words = ("phase", "generate", "study.py", "--repo", "tree")
-    said = user.json(*words)
-    assert said["lists"] == {**said["lists"], "phase2": []}
+    output = user.json(*words)
+    assert output["lists"] == {**output["lists"], "phase2": []}
     assert git(repo, "show", "benchfleet/phases:phase/phase1.txt").count("\n") == 4
     assert "is checked out" in user.run(*words, "--branch", "other", code=2).stderr
     assert "can be no branch" in user.run(*words, "--branch", "a..b", code=2).stderr
@@ -92,8 +92,8 @@ def test_a_plain_folder_gets_files_and_two_results_of_one_name_are_refused(user:
     assert (user.folder / "plain/results/phase/phase2.txt").read_text().count("\n") == 2
     user.write(SETTINGS.replace('["carrot_easy", "beet"], ["org/m1", "m2"]',
                                 '["a_b", "a"], ["c", "b_c"]'), "study.py")  # fmt: skip
-    said = user.run("phase", "generate", "study.py", "--repo", "plain", code=2).stderr
-    assert "would both be called a_b_c_base_line_0.json" in said
+    output = user.run("phase", "generate", "study.py", "--repo", "plain", code=2).stderr
+    assert "would both be called a_b_c_base_line_0.json" in output
 
 
 def test_a_dry_run_writes_nothing_anywhere(user: User) -> None:
@@ -101,8 +101,8 @@ def test_a_dry_run_writes_nothing_anywhere(user: User) -> None:
     remote = user.folder / "remote.git"
     before = git(remote, "for-each-ref"), git(repo, "for-each-ref")
     words = ("phase", "generate", "study.py", "--repo", "repo", "--ledger", "sqlite:l.db")
-    said = user.json(*words, "--dry-run")
-    assert (len(said["lists"]["phase1"]), said["commit"]) == (4, "")
+    output = user.json(*words, "--dry-run")
+    assert (len(output["lists"]["phase1"]), output["commit"]) == (4, "")
     assert (git(remote, "for-each-ref"), git(repo, "for-each-ref")) == before
     assert not (user.folder / "l.db").exists()
 
@@ -115,8 +115,8 @@ def test_unknown_lines_of_a_list_stay_as_comments_and_are_named(user: User) -> N
     git(repo, "commit", "-q", "-m", "by hand")
     git(repo, "push", "-q", "origin", "main")
     words = ("phase", "generate", "study.py", "--repo", "repo", "--branch", "main")
-    said = user.json(*words)
-    assert said["unknown"] == {"phase2": ["something_else_0.json"]}
+    output = user.json(*words)
+    assert output["unknown"] == {"phase2": ["something_else_0.json"]}
     lines = git(user.folder / "remote.git", "show", "main:data/phase/phase2.txt").splitlines()
     assert lines[-2:] == ["# mine", "# something_else_0.json"]
     assert user.json(*words)["commit"] == ""

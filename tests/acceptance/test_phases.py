@@ -44,13 +44,13 @@ phases:
 
 def study(user: User, *, accuracy: float = 0.95, passed: bool = True) -> None:
     user.write(CAMPAIGN)
-    told = {
+    output = {
         "prerequisites/p1_config.json": {"passed": passed},
         "prerequisites/p2_config.json": {"passed": True},
         "e0/config.json": {"accuracy": accuracy},
         "e1/config.json": {"recall": 0.5},
     }
-    for name, content in told.items():
+    for name, content in output.items():
         file = user.folder / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(content))
@@ -82,8 +82,10 @@ def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_s
     assert found[0]["decision"]["cells"] == {"success": 2}
     assert user.json("status", "study.yaml")["phases"] == found
     user.run("gate", "override", "study.yaml", "e0", code=2)
-    said = user.run("gate", "override", "study.yaml", "--reason", "known: small data", "e0").stdout
-    assert "known: small data" in said
+    output = user.run(
+        "gate", "override", "study.yaml", "--reason", "known: small data", "e0"
+    ).stdout
+    assert "known: small data" in output
     end = user.run("run", "study.yaml").stdout
     assert "tiny/dense/E1" in end
     assert user.json("status", "study.yaml")["success"] == 4
@@ -100,8 +102,8 @@ def test_a_critical_script_that_fails_stops_its_phase_until_it_is_mended(user: U
     assert user.json("status", "study.yaml")["pending"] == 3
     (user.folder / "prerequisites/p1_config.json").write_text('{"passed": true}')
     assert "gate closed" in user.run("run", "study.yaml", code=1).stdout
-    said = user.run("gate", "check", "study.yaml", "--again").stdout
-    assert "prerequisites: undecided again" in said
+    output = user.run("gate", "check", "study.yaml", "--again").stdout
+    assert "prerequisites: undecided again" in output
     assert "1 cell was left out" not in user.run("run", "study.yaml").stdout
     assert user.json("status", "study.yaml")["success"] == 4
 
@@ -140,14 +142,14 @@ def test_a_task_file_written_by_hand_says_what_a_machine_runs(
 ) -> None:
     study(user)
     task = {"experiment": "P1", "config": "prerequisites/p1_config.json", "output": "p1.json"}
-    told = {"machine": "machine1", "phase": "prerequisites", "tasks": [task]}
-    user.write(json.dumps(told), "tasks.json")
+    output = {"machine": "machine1", "phase": "prerequisites", "tasks": [task]}
+    user.write(json.dumps(output), "tasks.json")
     work = ("work", "study.yaml", "--assigned", "tasks.json", "--cpu-slots", "1")
     assert "is for 'machine1'" in user.run(*work, code=2).stderr
     monkeypatch.setenv("BENCHFLEET_HOST", "machine1")
     user.run(*work)
     assert user.published().keys() == {"tiny/dense/P1"}
     for wrong in ({"tasks": [{**task, "experiment": "E0"}]}, {"phase": "e9"}):
-        user.write(json.dumps({**told, **wrong}), "tasks.json")
-        said = user.run(*work, code=2).stderr
-        assert "tasks.json holds no tasks for a machine: no cell of phase" in said
+        user.write(json.dumps({**output, **wrong}), "tasks.json")
+        printed = user.run(*work, code=2).stderr
+        assert "tasks.json holds no tasks for a machine: no cell of phase" in printed

@@ -52,12 +52,12 @@ def test_a_plan_says_what_each_cell_needs_takes_and_whether_it_can_run(user: Use
     assert plan["expected_seconds"] is None
     assert plan["cells_of_unknown_time"] == 4
     assert not (user.folder / "benchmark_results").exists()
-    told = user.run("plan", "study.yaml").stdout
-    assert "study: 8 cells · 4 to run · 0 reused · 4 cannot run here" in told
-    assert "needs 2 GPUs, this run has 0: two-gpus/dense/recall_128" in told
-    assert "and 1 more" in told
-    assert "time     unknown: no cell like these has ended yet" in told
-    assert "suggest  max_concurrent_runs: 2" in told
+    output = user.run("plan", "study.yaml").stdout
+    assert "study: 8 cells · 4 to run · 0 reused · 4 cannot run here" in output
+    assert "needs 2 GPUs, this run has 0: two-gpus/dense/recall_128" in output
+    assert "and 1 more" in output
+    assert "time     unknown: no cell like these has ended yet" in output
+    assert "suggest  max_concurrent_runs: 2" in output
 
 
 def test_after_a_part_ran_the_plan_knows_what_is_reused_and_how_long_the_rest_takes(
@@ -85,11 +85,11 @@ def test_a_large_matrix_is_summed_up_and_listed_only_when_asked(user: User) -> N
         "  configs: {dense: null, local: {attention: {local: 4}}}\n"
         "  benchmarks: [mock_benchmark, recall: [64, 128]]\n"
     )
-    told = user.run("plan", "study.yaml").stdout.splitlines()
-    assert len(told) < 60
-    assert told[0].startswith("study: 1800 cells · 1800 to run")
-    assert [line.split()[:3] for line in told if " m0 " in line] == [["m0", "30", "30"]]
-    assert "… and 20 more" in "\n".join(told)
+    output = user.run("plan", "study.yaml").stdout.splitlines()
+    assert len(output) < 60
+    assert output[0].startswith("study: 1800 cells · 1800 to run")
+    assert [line.split()[:3] for line in output if " m0 " in line] == [["m0", "30", "30"]]
+    assert "… and 20 more" in "\n".join(output)
     smaller = user.run("plan", "study.yaml", "--only", "models=m[12]?").stdout
     assert [line.split()[:3] for line in smaller.splitlines() if " m10 " in line] == [
         ["m10", "mock_benchmark", "10"],
@@ -107,9 +107,9 @@ def test_memory_that_will_be_short_is_warned_of(user: User) -> None:
     huge = {**json.loads(config.read_text()), "num_hidden_layers": 10**7}
     config.write_text(json.dumps(huge))
     user.write(RECALL.replace(str(MODEL), "./model"))
-    told = user.run("plan", "study.yaml", "--only", "models=tiny").stdout
-    assert "warning  memory is short: one cell may take" in told
-    assert "suggest  max_concurrent_runs: 1 (bounded by memory)" in told
+    output = user.run("plan", "study.yaml", "--only", "models=tiny").stdout
+    assert "warning  memory is short: one cell may take" in output
+    assert "suggest  max_concurrent_runs: 1 (bounded by memory)" in output
 
 
 def test_gpus_that_are_not_here_bar_every_cell_and_the_plan_still_stands(user: User) -> None:
@@ -140,9 +140,9 @@ def test_explain_tells_key_by_key_what_makes_a_cell_a_new_one(finished: User) ->
         {"key": "workload.params.rows", "old": 5, "new": 6},
     ]
     for word in (found["cell"], found["fingerprint"][:8]):
-        told = finished.run("plan", "study.yaml", "--explain", word).stdout
-        assert '  model.model_kwargs.answer: "Ingham" → "Varn"' in told
-        assert "  workload.params.rows: 5 → 6" in told
+        output = finished.run("plan", "study.yaml", "--explain", word).stdout
+        assert '  model.model_kwargs.answer: "Ingham" → "Varn"' in output
+        assert "  workload.params.rows: 5 → 6" in output
     planned = {cell["cell"] for cell in finished.json("plan", "study.yaml")["cells"]}
     finished.run("run", "study.yaml")
     assert planned <= set(finished.published())
@@ -153,10 +153,10 @@ def test_explain_says_where_there_is_no_history_and_names_the_cells_near_an_unkn
 ) -> None:
     user.write(MOCK)
     explain = ("plan", "study.yaml", "--explain")
-    told = user.run(*explain, "m1/dense/mock_benchmark").stdout
-    assert "no other cell of this name is in the ledger" in told
-    told = user.run(*explain, "m1/dense/mock", code=2).stderr
-    assert "did you mean m1/dense/mock_benchmark" in told
+    output = user.run(*explain, "m1/dense/mock_benchmark").stdout
+    assert "no other cell of this name is in the ledger" in output
+    output = user.run(*explain, "m1/dense/mock", code=2).stderr
+    assert "did you mean m1/dense/mock_benchmark" in output
 
 
 @pytest.mark.parametrize("verb", ["plan", "init", "schema"])

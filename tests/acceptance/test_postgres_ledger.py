@@ -37,22 +37,24 @@ def test_every_verb_works_through_it_and_never_shows_the_password(user: User, ur
     user.write(MOCK)
     at = ("study.yaml", "--ledger", url)
     assert user.json("status", *at)["pending"] == 2
-    said = [user.run("run", *at, "--cpu-slots", "1").stdout]
+    printed = [user.run("run", *at, "--cpu-slots", "1").stdout]
     published = user.published()
     assert len(published) == 2
-    said += [user.run(verb, *at).stdout for verb in ("run", "status", "report", "failures", "plan")]
+    printed += [
+        user.run(verb, *at).stdout for verb in ("run", "status", "report", "failures", "plan")
+    ]
     assert user.json("cancel", *at, "--yes")["cancelled"] == []
-    said.append(user.run("retry", *at).stdout)
+    printed.append(user.run("retry", *at).stdout)
     assert user.json("ledger", "rebuild", *at)["known"] == 2
     assert user.json("status", *at)["success"] == 2
     assert user.published() == published
-    attached = user.run("attach", *at[:1])  # which is not told the password
+    attached = user.run("attach", *at[:1])  # which does not know the password
     assert "put the right password" in attached.stderr
     assert attached.stdout.startswith("study: 2 cells · 2 done\n")
-    told = user.run("status", "study.yaml", code=3).stderr  # of another ledger than the run's
-    assert "pass the right ledger with --ledger" in told
-    assert PASSWORD not in "".join(said)
-    assert url.replace(f":{PASSWORD}", "") in "".join(said)
+    output = user.run("status", "study.yaml", code=3).stderr  # of another ledger than the run's
+    assert "pass the right ledger with --ledger" in output
+    assert PASSWORD not in "".join(printed)
+    assert url.replace(f":{PASSWORD}", "") in "".join(printed)
     for file in user.folder.rglob("*"):
         assert not file.is_file() or PASSWORD.encode() not in file.read_bytes()
     assert not list(user.folder.rglob("ledger.db"))
@@ -64,22 +66,22 @@ def test_no_script_of_a_user_is_told_its_password(
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     user.write(
         "import json, os, sys\n"
-        "def told(adapter=None):\n"
-        "    return {'accuracy': 0.5, 'told': 'PGPASSWORD' in os.environ}\n"
+        "def asks(adapter=None):\n"
+        "    return {'accuracy': 0.5, 'password': 'PGPASSWORD' in os.environ}\n"
         "if __name__ == '__main__':\n"
-        "    json.dump(told(), open(sys.argv[1], 'w'))\n",
-        "told.py",
+        "    json.dump(asks(), open(sys.argv[1], 'w'))\n",
+        "asks.py",
     )
-    script = '{name: script, argv: [python, told.py, "{result}"]}'
+    script = '{name: script, argv: [python, asks.py, "{result}"]}'
     user.write(
         MOCK.replace(
             "mock_benchmark",
-            f"{{command: {script}}}, {{python: {{name: function, call: 'told:told'}}}}",
+            f"{{command: {script}}}, {{python: {{name: function, call: 'asks:asks'}}}}",
         )
     )
     at = ("study.yaml", "--ledger", url.replace(f":{PASSWORD}", ""))
     user.run("run", *at, "--cpu-slots", "1")
-    found = [json.loads(content)["reported"]["told"] for content in user.published().values()]
+    found = [json.loads(content)["reported"]["password"] for content in user.published().values()]
     assert found == [False] * 4
 
 
@@ -122,7 +124,7 @@ def test_a_database_without_the_ledger_of_results_does_not_run_them_again(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         ((PASSWORD, "wrong"), "put the right password for it into ~/.pgpass or PGPASSWORD"),
         (("/lab_", "/no_"), "does not exist"),
@@ -137,11 +139,11 @@ def test_a_database_without_the_ledger_of_results_does_not_run_them_again(
     ],
 )
 def test_a_database_that_lets_nobody_in_is_named_with_the_reason(
-    user: User, url: str, change: tuple[str, str], said: str
+    user: User, url: str, change: tuple[str, str], output: str
 ) -> None:
     user.write(MOCK)
     refused = user.run("run", "study.yaml", "--ledger", url.replace(*change), code=3).stderr
-    assert said in refused
+    assert output in refused
     assert PASSWORD not in refused
     assert refused.count("\n") == 1
 
@@ -182,11 +184,11 @@ def test_a_run_serves_its_slots_while_the_server_is_away_and_goes_on_when_it_is_
     gate.unlink()
     until(lambda: samples_kept(user) == 16)  # the samples of the slot arrive and are kept
     own_postgres.start()
-    said, errors = running.communicate(timeout=120)
-    assert running.returncode == 0, said + errors
-    said = " ".join((said + errors).split())
-    assert said.count("running cells continue, and none begins until the ledger answers") == 1
-    assert said.count("the ledger answers again; going on") == 1
+    output, errors = running.communicate(timeout=120)
+    assert running.returncode == 0, output + errors
+    output = " ".join((output + errors).split())
+    assert output.count("running cells continue, and none begins until the ledger answers") == 1
+    assert output.count("the ledger answers again; going on") == 1
     assert user.json("status", *at)["success"] == 2
     checked = user.json("ledger", "check", *at)
     assert (checked["cells"], checked["faults"]) == (2, [])
@@ -204,21 +206,21 @@ def test_a_run_whose_server_stays_away_ends_when_it_is_asked_to(
     own_postgres.stop()
     running.send_signal(signal.SIGINT)
     gate.unlink()
-    said, errors = running.communicate(timeout=60)
-    assert running.returncode == 3, said + errors
-    assert "given back with" in said
+    output, errors = running.communicate(timeout=60)
+    assert running.returncode == 3, output + errors
+    assert "given back with" in output
     assert (
         "the ledger does not answer: no summary and no report written; "
         f"once it answers continue with: {again}" in errors
     )
     assert errors.count("cannot be reached") == 1
-    counts = r"study: 2 cells · 0 done \(as of \d\d:\d\d, when its ledger last told\)\n"
-    assert re.search(counts, said)
-    assert "results  benchmark_results/study\n" in said
+    counts = r"study: 2 cells · 0 done \(as of \d\d:\d\d, when its ledger last answered\)\n"
+    assert re.search(counts, output)
+    assert "results  benchmark_results/study\n" in output
     shown = user.run("attach", "study.yaml", code=130).stdout
     assert re.search(counts, shown)
-    assert "run again" not in said + errors
-    assert "Traceback" not in said + errors
+    assert "run again" not in output + errors
+    assert "Traceback" not in output + errors
     own_postgres.start()
     assert user.json("status", *at)["success"] == 0
 
@@ -227,9 +229,9 @@ def test_an_empty_ledger_is_made_with_the_rights_of_others_said(user: User, url:
     user.write(MOCK)
     absent = user.run("ledger", "check", "study.yaml", "--ledger", url, code=3).stderr
     assert "has no ledger of 'study'" in absent
-    said = user.run("ledger", "init", "study.yaml", "--ledger", url).stdout
-    assert 'grant usage on schema "benchfleet_study" to ROLE;\n' in said
-    assert "is made" in said
+    output = user.run("ledger", "init", "study.yaml", "--ledger", url).stdout
+    assert 'grant usage on schema "benchfleet_study" to ROLE;\n' in output
+    assert "is made" in output
     assert "was there" in user.run("ledger", "init", "study.yaml", "--ledger", url).stdout
 
 

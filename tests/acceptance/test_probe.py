@@ -1,4 +1,4 @@
-"""What this machine can do, told to a person and to a program."""
+"""What this machine can do, printed for people and for programs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from .conftest import MOCK, User, until
 
 
 def test_probe_writes_a_report_that_readers_of_either_form_can_read(user: User) -> None:
-    said = user.run("probe", "--quick", "--out", "reports").stdout
+    printed = user.run("probe", "--quick", "--out", "reports").stdout
     host = socket.gethostname()
     file = user.folder / "reports" / f"capability_report_{host}.json"
-    assert f"report    reports/{file.name}" in said
-    told = json.loads(file.read_text())
+    assert f"report    reports/{file.name}" in printed
+    output = json.loads(file.read_text())
     schema = json.loads(user.run("schema", "--report").stdout)
-    Draft202012Validator(schema).validate(told)
-    assert told["benchmark"]["memory_bandwidth"] > 0
-    assert told["benchmark"]["disk_write"] > 0
-    assert told["results"]["eligibility"]["machine_tier"] == max(
-        [3] * told["capabilities"]["e2_full"]
-        + [2] * told["capabilities"]["e0_e1"]
-        + [1] * told["capabilities"]["prerequisites"]
+    Draft202012Validator(schema).validate(output)
+    assert output["benchmark"]["memory_bandwidth"] > 0
+    assert output["benchmark"]["disk_write"] > 0
+    assert output["results"]["eligibility"]["machine_tier"] == max(
+        [3] * output["capabilities"]["e2_full"]
+        + [2] * output["capabilities"]["e0_e1"]
+        + [1] * output["capabilities"]["prerequisites"]
         + [0]
     )
 
@@ -35,18 +35,18 @@ def test_the_campaigns_rules_are_held_against_the_machine_and_kept_in_its_ledger
 ) -> None:
     rules = "eligibility:\n  any: cores >= 1\n  huge: ram_total >= 900TB\n"
     user.write(rules + MOCK)
-    told = user.json("probe", "study.yaml", "--quick", "--ledger", "sqlite:led.db")
-    assert told["results"]["eligibility"]["any"] is True
-    assert told["results"]["eligibility"]["why_not"]["huge"].startswith("ram_total is")
-    assert told["capabilities"]["model_recommendations"] == ["m1", "m2"]
+    output = user.json("probe", "study.yaml", "--quick", "--ledger", "sqlite:led.db")
+    assert output["results"]["eligibility"]["any"] is True
+    assert output["results"]["eligibility"]["why_not"]["huge"].startswith("ram_total is")
+    assert output["capabilities"]["model_recommendations"] == ["m1", "m2"]
     assert (user.folder / "led.db").exists()
 
 
 def test_a_rule_that_can_never_match_is_told_before_anything_is_measured(user: User) -> None:
     user.write("eligibility: {a: ram_total > 5GB and ram_total < 1GB}\n" + MOCK)
-    said = user.run("probe", "study.yaml", code=2).stderr
-    assert "line 1" in said
-    assert "eligibility.a" in said
+    output = user.run("probe", "study.yaml", code=2).stderr
+    assert "line 1" in output
+    assert "eligibility.a" in output
     assert list(user.folder.glob("capability*")) == []
 
 

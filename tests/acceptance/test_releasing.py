@@ -70,8 +70,8 @@ def test_a_cell_is_given_back_and_its_old_holder_is_fenced_off(
     assert user.json("release", "study.yaml", "--cell", "other/*", "--yes")["released"] == []
     [given] = user.json("release", "study.yaml", "--host", "lab2", "--yes")["released"]
     assert given["cell"] == CELL
-    [told] = history(user)
-    assert "released by a user" in told
+    [output] = history(user)
+    assert "released by a user" in output
     assert "nothing selected" in user.run("release", "study.yaml", code=2).stderr
 
 
@@ -80,8 +80,8 @@ def test_what_a_failed_machine_held_goes_to_the_others(
 ) -> None:
     words = ("reassign", "study.yaml", "--yes", "--failed-machine")
     assert "has no machine 'lab3'; did you mean 'lab2'?" in user.run(*words, "lab3", code=2).stderr
-    said = user.run("reassign", "study.yaml", "--failed-machine", "lab2", "--yes").stdout
-    assert f"pending again  {CELL}  (was held by runner " in said
+    output = user.run("reassign", "study.yaml", "--failed-machine", "lab2", "--yes").stdout
+    assert f"pending again  {CELL}  (was held by runner " in output
     assert "its machine lab2 failed" in history(user)[0]
 
 

@@ -28,8 +28,8 @@ def mock_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_html_goes_among_the_results_and_says_so(finished: User) -> None:
-    said = finished.run("report", "study.yaml", "--format", "html").stdout
-    assert said == "report   benchmark_results/study/report.html\n"
+    output = finished.run("report", "study.yaml", "--format", "html").stdout
+    assert output == "report   benchmark_results/study/report.html\n"
     page = (finished.results / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!DOCTYPE html>")
     assert "&lt;b&gt;bold" in page
@@ -118,17 +118,17 @@ def test_a_place_that_cannot_be_written_is_named(finished: User, place: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (("--json", "--format", "csv"), ["--json and --format csv exclude each other"]),
         (("--format", "pdf"), ["terminal", "markdown", "html", "csv", "json"]),
     ],
 )
 def test_formats_that_there_are_not_are_refused(
-    finished: User, words: tuple[str, ...], said: list[str]
+    finished: User, words: tuple[str, ...], output: list[str]
 ) -> None:
     refused = finished.run("report", "study.yaml", *words, code=2).stderr
-    assert all(part in refused for part in said)
+    assert all(part in refused for part in output)
 
 
 def test_without_the_extra_only_html_is_refused_with_its_pip_line(
@@ -173,4 +173,4 @@ def test_a_browser_draws_the_page_without_a_network(finished: User, tmp_path: Pa
     assert "could not be drawn" not in shown
     drawn = re.findall(r"<text [^>]*>([^<]*)</text>", shown)
     assert {"m1", "m2", "dense", "&lt;b&gt;bold", "0.200"} <= set(drawn)
-    assert any("≈" in said for said in drawn)
+    assert any("≈" in output for output in drawn)

@@ -33,8 +33,8 @@ def inventory(folder: Path, fleet: dict[str, Sshd]) -> None:
     """The machines, with a slot on each."""
     hosts = {}
     for name, sshd in fleet.items():
-        told = asdict(sshd.host(name, cpu_slots=1))
-        hosts[name] = {key: value for key, value in told.items() if value and key != "name"}
+        output = asdict(sshd.host(name, cpu_slots=1))
+        hosts[name] = {key: value for key, value in output.items() if value and key != "name"}
     (folder / "machines.json").write_text(json.dumps({"hosts": hosts}))
 
 
@@ -46,8 +46,8 @@ def test_from_probe_to_combined_results(user: User, fleet: dict[str, Sshd]) -> N
     inventory(study, fleet)
     user = User(study)
     words = ("probe", "study.yaml", "--machines", "machines.json", "--quick", "--out", "reports")
-    said = user.run(*words).stdout
-    assert [line.partition(":")[0] for line in said.splitlines()] == list(HOSTS)
+    output = user.run(*words).stdout
+    assert [line.partition(":")[0] for line in output.splitlines()] == list(HOSTS)
     measured_alike(study / "reports")
     total = sum(CELLS.values())
     plan = user.json("assign", "study.yaml", "--reports", "reports", "--effort", "0.1")
@@ -106,11 +106,11 @@ def _begun(log: str) -> dict[str, str]:
     slots, found = {}, {}
     for line in log.splitlines():
         with contextlib.suppress(ValueError):
-            said = json.loads(line)
-            if said["kind"] == "slot_opening":
-                slots[said["slot"]] = said["data"]["devices"].partition("/")[0]
-            elif said["kind"] == "cell_started":
-                found[said["cell"]] = slots[said["slot"]]
+            output = json.loads(line)
+            if output["kind"] == "slot_opening":
+                slots[output["slot"]] = output["data"]["devices"].partition("/")[0]
+            elif output["kind"] == "cell_started":
+                found[output["cell"]] = slots[output["slot"]]
     return found
 
 
@@ -119,7 +119,7 @@ def _busy(log: str) -> int:
     found = set()
     for line in log.splitlines():
         with contextlib.suppress(ValueError):
-            said = json.loads(line)
-            if said["kind"] == "cell_started" and "E0-" in said["cell"]:
-                found.add(said["slot"])
+            output = json.loads(line)
+            if output["kind"] == "cell_started" and "E0-" in output["cell"]:
+                found.add(output["slot"])
     return len(found)

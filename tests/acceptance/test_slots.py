@@ -68,9 +68,9 @@ def test_devices_come_and_go_while_a_run_goes_on(
     assert "cpu:1 is added" in capsys.readouterr().out
     until(lambda: states(user).get("cpu:1") == "benchmark")
     assert len(opened(process)) == 2
-    told = user.run("slots", "drain", "study.yaml", "cpu:0", "--now", "--wait").stdout
-    assert "cpu:0 is drained" in told
-    assert told.endswith("cpu:0 is free\n")
+    output = user.run("slots", "drain", "study.yaml", "cpu:0", "--now", "--wait").stdout
+    assert "cpu:0 is drained" in output
+    assert output.endswith("cpu:0 is free\n")
     assert len(opened(process)) == 1
     user.run("slots", "study.yaml", "drain", "cpu:1", "--now", "--wait")  # either order
     assert not opened(process)
@@ -141,12 +141,12 @@ def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_said(
     assert main(["slots", "add", "gpu:3", "--runner", "abc"]) == 1
     assert "does not answer; it is gone, suspended" in capsys.readouterr().out
     assert main(["slots", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)["runners"]
-    assert [(one["runner"], one["answered"]) for one in told] == [("abc", False), ("abd", False)]
+    output = json.loads(capsys.readouterr().out)["runners"]
+    assert [(one["runner"], one["answered"]) for one in output] == [("abc", False), ("abd", False)]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["add"], "add what? name devices, such as gpu:3 or cpu:0"),
         (["drain", "gpu3"], "invalid device 'gpu3': write gpu:3, cpu:0 or lab2/gpu:1"),
@@ -157,11 +157,11 @@ def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_said(
         (["other.yaml"], "other.yaml"),
     ],
 )
-def test_what_makes_no_sense_is_said(user: User, words: list[str], said: str) -> None:
+def test_what_makes_no_sense_is_said(user: User, words: list[str], output: str) -> None:
     user.write(LONG)
     user.results.mkdir(parents=True)
     user.run("ledger", "rebuild", "study.yaml")
-    assert said in user.run("slots", *words, code=2).stderr
+    assert output in user.run("slots", *words, code=2).stderr
 
 
 def test_without_a_campaign_the_only_one_here_is_meant(user: User) -> None:
@@ -178,8 +178,8 @@ def test_what_is_removed_without_a_run_is_left_out_of_the_next(user: User) -> No
     user.results.mkdir(parents=True)
     user.run("ledger", "rebuild", "study.yaml")
     assert "later ones leave cpu:0 out" in user.run("slots", "remove", "cpu:0").stdout
-    told = user.run("run", "study.yaml", "--cpu-slots", "1", code=1).stdout
-    assert "cpu:0 is left out: it was removed" in told
-    assert "ended early: every device of this run was removed" in " ".join(told.split())
+    output = user.run("run", "study.yaml", "--cpu-slots", "1", code=1).stdout
+    assert "cpu:0 is left out: it was removed" in output
+    assert "ended early: every device of this run was removed" in " ".join(output.split())
     user.run("slots", "add", "cpu:0", code=1)
     user.run("run", "study.yaml", "--cpu-slots", "1")

@@ -61,16 +61,16 @@ def test_a_full_disk_pauses_a_run_which_goes_on_when_there_is_room(
     user.write(LARGE)
     words = ("study.yaml", "--results", "small", *ledger)
     process = user.start("run", *words)
-    said: list[str] = []
+    output: list[str] = []
     assert process.stdout is not None
-    while "the disk of the" not in "".join(said[-1:]):  # results, or ledger: whichever met it
-        said.append(process.stdout.readline())
-        assert said[-1], "".join(said) + "".join(process.communicate())
+    while "the disk of the" not in "".join(output[-1:]):  # results, or ledger: whichever met it
+        output.append(process.stdout.readline())
+        assert output[-1], "".join(output) + "".join(process.communicate())
     time.sleep(2)  # so that more than one cell meets the full disk
     assert process.poll() is None
     small_disk("20m")
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, "".join(said) + out + err
+    assert process.returncode == 0, "".join(output) + out + err
     assert "cells begin again" in out
     assert user.json("status", *words)["success"] == 12
 

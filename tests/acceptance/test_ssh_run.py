@@ -55,7 +55,7 @@ def test_a_fleet_that_loses_a_host_for_good_and_one_for_a_while_runs_every_cell_
     write(user, cut.host(), killed.host(), ahead.host(), repeats=30, seconds=3)
     run = start()
     until(lambda: len(run.of("cell_started")) >= 6 and all(map(slots_on, (cut, killed, ahead))))
-    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.said)) > 60)
+    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.events)) > 60)
     before = slots_on(cut)
     assert before
     cut.cut()
@@ -80,8 +80,8 @@ def test_a_fleet_that_loses_a_host_for_good_and_one_for_a_while_runs_every_cell_
     assert len(run.of("slot_lost")) == 4
     assert {end["failure"]["kind"] for end in failures(user)} == {"host_lost"}
     assert not any(end["charged"] for end in failures(user))
-    back = run.said.index(run.of("host_ready", host="lab1")[1])
-    opened = [one for one in run.said[back:] if one["kind"] == "slot_opening"]
+    back = run.events.index(run.of("host_ready", host="lab1")[1])
+    opened = [one for one in run.events[back:] if one["kind"] == "slot_opening"]
     assert any("lab1" in one["data"]["devices"] for one in opened)
     assert not slots_on(cut)
     assert not slots_on(ahead)
@@ -121,10 +121,10 @@ def test_a_fleet_of_which_nothing_can_be_used_ends_with_a_reason_for_each(
         machine.host(name="no-gpu", cpu_slots=None, gpus=(7,)),
         repeats=2,
     )
-    said = start().end(1)
-    assert "ended early: no machine can be used" in said
+    output = start().end(1)
+    assert "ended early: no machine can be used" in output
     for reason in ("locked: ", "Permission denied", "bare: ", "/no/such/python", "it has no GPU 7"):
-        assert reason in said
+        assert reason in output
     status = user.json("status", "study.yaml")
     assert (status["pending"], status["total"]) == (2, 2)
     assert outcomes(user) == []
@@ -139,11 +139,12 @@ def test_ctrl_c_ends_the_slots_everywhere_and_the_next_run_goes_on(
     fleet = [lan.add("lab1"), lan.add("lab2")]
     write(user, *(machine.host() for machine in fleet), repeats=4, seconds=3)
     run = start()
-    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.said)) > 40)
+    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.events)) > 40)
     run.process.send_signal(signal.SIGINT)
-    said = run.end(130)
+    output = run.end(130)
     assert (
-        "nothing is lost; continue with: benchfleet run study.yaml --machines machines.json" in said
+        "nothing is lost; continue with: benchfleet run study.yaml --machines machines.json"
+        in output
     )
     assert [slots_on(machine) for machine in fleet] == [{}, {}]
     assert connections_of(user) == []
@@ -161,7 +162,7 @@ def test_a_runner_that_is_killed_leaves_nothing_there_and_the_next_one_completes
     fleet = [lan.add("lab1"), lan.add("lab2")]
     write(user, *(machine.host() for machine in fleet), repeats=4, seconds=3)
     run = start()
-    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.said)) > 40)
+    until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.events)) > 40)
     assert all(map(slots_on, fleet))
     folder = sockets_of(user)
     run.process.kill()
@@ -228,10 +229,10 @@ def test_a_host_whose_python_talks_before_its_slot_does_is_told_of(
     machine = lan.add("lab1")
     noisy = wrapper(machine, "noisy", "echo Welcome to lab1, have a nice day")
     write(user, machine.host(python=noisy, cpu_slots=1), repeats=1)
-    said = start().end(1)
-    assert "slots do not start" in said
-    assert "Welcome to lab1" in said
-    assert "a login script there must print nothing" in said
+    output = start().end(1)
+    assert "slots do not start" in output
+    assert "Welcome to lab1" in output
+    assert "a login script there must print nothing" in output
     assert user.json("status", "study.yaml")["pending"] == 1
 
 
@@ -272,8 +273,8 @@ def test_a_slot_on_a_host_is_added_and_drained_from_here(
     assert only["devices"] == "lab1/cpu:0"
     user.run("slots", "add", "lab1/cpu:1")
     until(lambda: len({one["slot"] for one in run.of("cell_started")}) == 2)
-    told = user.run("slots", "drain", "lab1/cpu:0", "lab1/cpu:1", "--now", "--wait").stdout
-    assert told.endswith("is free\n")
+    output = user.run("slots", "drain", "lab1/cpu:0", "lab1/cpu:1", "--now", "--wait").stdout
+    assert output.endswith("is free\n")
     assert not slots_on(lab1)
     assert run.of("cell_released")
     refused = user.run("slots", "drain", "lab1/cpu:9", code=1).stderr

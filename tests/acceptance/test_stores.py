@@ -28,9 +28,9 @@ def stored(srv: Path) -> list[str]:
 def test_results_stay_here_and_go_to_the_place_as_soon_as_it_is_there(
     user: User, srv: Path
 ) -> None:
-    said = user.run("run", "study.yaml", *CPU, code=1).stdout
-    assert f"2 results are not uploaded to file://{srv} yet" in said
-    assert "is it mounted?" in said
+    output = user.run("run", "study.yaml", *CPU, code=1).stdout
+    assert f"2 results are not uploaded to file://{srv} yet" in output
+    assert "is it mounted?" in output
     assert len(user.published()) == 2
     assert user.json("status", "study.yaml")["unsent"] == 2
     srv.mkdir()
@@ -41,7 +41,7 @@ def test_results_stay_here_and_go_to_the_place_as_soon_as_it_is_there(
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "output"),
     [
         ("rsnc://host/dir", "did you mean 'rsync'?"),
         ("rsync://me:hush-hush@host/dir", "holds a password"),
@@ -49,11 +49,11 @@ def test_results_stay_here_and_go_to_the_place_as_soon_as_it_is_there(
         ("file://other/srv", "write file:///srv/results"),
     ],
 )
-def test_a_place_that_is_none_is_a_mistake_of_the_file(user: User, url: str, said: str) -> None:
+def test_a_place_that_is_none_is_a_mistake_of_the_file(user: User, url: str, output: str) -> None:
     user.write(f"results: {url}\n{MOCK}")
     refused = user.run("run", "study.yaml", code=2).stderr
     assert "line 1  results" in refused
-    assert said in refused
+    assert output in refused
     assert "hush-hush" not in refused
 
 
@@ -65,7 +65,7 @@ def test_whoever_interrupts_the_sending_alone_has_the_summary_all_the_same(user:
         until(lambda: len(user.published()) == 2)
         time.sleep(2)  # its slots end in less
         running.send_signal(signal.SIGINT)
-        said, errors = running.communicate(timeout=60)
-    assert "2 results are not uploaded to rsync://" in said, said + errors
+        output, errors = running.communicate(timeout=60)
+    assert "2 results are not uploaded to rsync://" in output, output + errors
     assert (user.results / "execution_summary.json").exists()
     assert (user.results / "report.md").exists()

@@ -46,9 +46,9 @@ def test_a_result_tells_what_its_gpu_did_and_what_it_cost(
     gpus(well(0, power=300.0, utilisation=88, temperature=61))
     (user.folder / "machines.yaml").write_text("here: {gpus: [0], price: $7.2/gpu/h}\n")
     user.write(SLOW)
-    told = user.run("run", "study.yaml", "--machines", "machines.yaml").stdout
-    assert "1 attempt · " in told
-    assert "GPU-hours" in told
+    output = user.run("run", "study.yaml", "--machines", "machines.yaml").stdout
+    assert "1 attempt · " in output
+    assert "GPU-hours" in output
     cell = sealed(user)
     (measured,) = cell["telemetry"]["gpus"]
     assert measured["power_watts"] == {"mean": 300, "peak": 300}
@@ -102,14 +102,14 @@ def test_memory_that_cells_leave_behind_is_told_and_the_slot_replaced(user: User
         pytest.skip("counts RAM as Linux does")
     user.write(LEAKS)
     (user.folder / "leaks.py").write_text(_LEAKS)
-    told = user.run("run", "study.yaml", "--cpu-slots", "1").stdout.replace("\n", " ")
-    assert "RAM of the slot grows from cell to cell" in told
-    assert "GiB behind in this slot" in told
+    output = user.run("run", "study.yaml", "--cpu-slots", "1").stdout.replace("\n", " ")
+    assert "RAM of the slot grows from cell to cell" in output
+    assert "GiB behind in this slot" in output
     assert len(user.published()) == 12
 
 
 def test_a_wrong_price_is_told_with_its_place(user: User) -> None:
     user.write("price: cheap\n" + SLOW)
-    told = user.run("run", "study.yaml", code=2).stderr
-    assert "line 1" in told
-    assert "'cheap' is not a price" in told
+    output = user.run("run", "study.yaml", code=2).stderr
+    assert "line 1" in output
+    assert "'cheap' is not a price" in output

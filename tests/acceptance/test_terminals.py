@@ -49,9 +49,9 @@ def test_a_terminal_that_draws_nothing_again_gets_a_line_for_each_event(
 def test_who_copies_a_ledger_to_a_repository_sees_how_far_it_is(finished: User) -> None:
     make_bare(finished.folder / "lab.git")
     shown = seen(finished, "ledger", "copy", "study.yaml", "--to", "git+file:lab.git")
-    told = re.findall(r"\r\x1b\[Kcopied: (\d+) of (\d+)", shown)
-    events = int(told[0][1])
-    assert told[0] == ("0", str(events))
+    output = re.findall(r"\r\x1b\[Kcopied: (\d+) of (\d+)", shown)
+    events = int(output[0][1])
+    assert output[0] == ("0", str(events))
     assert events >= 4  # each cell was claimed and finished
     assert "\r\x1b[K2 cells copied with all history to git+file:lab.git" in shown
 
@@ -62,7 +62,7 @@ def test_hosts_that_do_not_answer_are_named_whole_on_a_narrow_terminal(user: Use
     shown = seen(user, "hosts", "check", "machines.yaml", width=50, code=1)
     assert f" {name} " in shown.replace("\r\n", " ")
     assert "usable" in shown
-    assert "devices" not in shown  # nobody told of any
+    assert "devices" not in shown  # none was reported
 
 
 def test_a_plan_stands_in_columns_where_names_are_of_wide_characters(user: User) -> None:

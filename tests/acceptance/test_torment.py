@@ -26,7 +26,7 @@ def test_a_tormented_campaign_ends_as_if_it_had_been_left_alone(tmp_path: Path) 
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
     )
     assert done.returncode == 0, done.stdout
-    told = json.loads(log.read_text())
-    assert told["seed"] == 20
-    assert {"round", "start", "peace"} <= {act["act"] for act in told["acts"]}
+    output = json.loads(log.read_text())
+    assert output["seed"] == 20
+    assert {"round", "start", "peace"} <= {act["act"] for act in output["acts"]}
     assert not list((tmp_path / "rounds").glob("round-*"))

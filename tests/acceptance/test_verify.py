@@ -18,12 +18,12 @@ def test_what_was_broken_is_named_mended_and_run_again(finished: User) -> None:
     shutil.rmtree(finished.results / ONE)
     with open(finished.results / TWO / "metrics.json", "a") as file:
         file.write("\n")
-    told = finished.run("verify", "study.yaml", code=1).stdout
-    assert f"gone  {ONE}  done, and its folder is not there" in told
-    assert f"damaged  {TWO}  metrics.json is not as it was sealed" in told
-    assert "; `benchfleet verify study.yaml --repair` runs it again" in told
+    output = finished.run("verify", "study.yaml", code=1).stdout
+    assert f"gone  {ONE}  done, and its folder is not there" in output
+    assert f"damaged  {TWO}  metrics.json is not as it was sealed" in output
+    assert "; `benchfleet verify study.yaml --repair` runs it again" in output
     refused = finished.run("verify", "study.yaml", "--repair", code=2).stderr
-    assert "this would mend 2 places and move 1 to .evidence; say --yes" in refused
+    assert "this would repair 2 places and move 1 to .evidence; say --yes" in refused
     done = finished.json("verify", "study.yaml", "--repair", "--yes", code=1)
     assert [one["act"] for one in done["repaired"]] == [
         "kept as evidence",
@@ -53,11 +53,11 @@ def test_a_repair_says_that_a_cell_left_the_campaign(finished: User) -> None:
 
 def test_a_file_of_ones_own_in_a_result_is_named_and_costs_no_result(finished: User) -> None:
     (finished.results / ONE / "notes.txt").write_text("mine")
-    told = finished.run("verify", "study.yaml", code=1).stdout
-    assert f"extra  {ONE}  notes.txt was never sealed" in told
-    assert "without a good result" not in told
+    output = finished.run("verify", "study.yaml", code=1).stdout
+    assert f"extra  {ONE}  notes.txt was never sealed" in output
+    assert "without a good result" not in output
     refused = finished.run("verify", "study.yaml", "--repair", code=2).stderr
-    assert "this would mend 1 place and move 1 to .evidence; say --yes" in refused
+    assert "this would repair 1 place and move 1 to .evidence; say --yes" in refused
     done = finished.json("verify", "study.yaml", "--repair", "--yes")
     assert [one["act"] for one in done["repaired"]] == ["kept as evidence"]
     assert (done["wrong"], done["missing"]) == ([], {})
@@ -73,9 +73,9 @@ def test_cells_without_a_result_are_counted_by_axis(user: User) -> None:
         "m1": {"good": 1, "cells": 1},
         "m2": {"good": 0, "cells": 1},
     }
-    told = user.run("verify", "study.yaml", code=1).stdout
-    assert "1 cell without a good result: 1 pending" in told
-    assert "run them: benchfleet run study.yaml" in told
+    output = user.run("verify", "study.yaml", code=1).stdout
+    assert "1 cell without a good result: 1 pending" in output
+    assert "run them: benchfleet run study.yaml" in output
     user.run("verify", "study.yaml", "--only", "models=m1")
 
 
@@ -93,10 +93,10 @@ def test_what_another_folder_keeps_is_no_fault_of_this_one(user: User) -> None:
     ledger = ("--ledger", "sqlite:shared.db")
     user.run("run", "study.yaml", *ledger, "--results", "lab2", "--only", "models=m2")
     user.run("run", "study.yaml", *ledger)
-    told = user.run("verify", "study.yaml", *ledger, "--repair", "--yes").stdout
-    assert "study: 1 result verified, nothing wrong" in told
-    assert "1 result elsewhere, not looked at" in told
-    assert "benchfleet merge study.yaml" in told
+    output = user.run("verify", "study.yaml", *ledger, "--repair", "--yes").stdout
+    assert "study: 1 result verified, nothing wrong" in output
+    assert "1 result elsewhere, not looked at" in output
+    assert "benchfleet merge study.yaml" in output
     assert not (user.results / ".evidence").exists()
     shutil.rmtree(user.results / ONE)
     found = user.json("verify", "study.yaml", *ledger, code=1)

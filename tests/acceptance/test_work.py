@@ -36,10 +36,10 @@ def test_a_worker_without_the_file_runs_what_names_no_code_and_says_what_it_leav
     assert enrolled.json("status", *LEDGER)["pending"] == 2
     again = enrolled.json("work", *LEDGER, *CPU, "--trust-campaign")
     assert again["counts"]["success"] == 4
-    told = json.loads((enrolled.results / f"{socket.gethostname()}_summary.json").read_text())
-    assert (told["machine"], told["phase"]) == (socket.gethostname(), "")
-    assert all(one["success"] for one in told["results"])
-    assert {one["task"] for one in told["results"]} == set(enrolled.published())
+    output = json.loads((enrolled.results / f"{socket.gethostname()}_summary.json").read_text())
+    assert (output["machine"], output["phase"]) == (socket.gethostname(), "")
+    assert all(one["success"] for one in output["results"])
+    assert {one["task"] for one in output["results"]} == set(enrolled.published())
 
 
 def test_a_worker_with_the_file_runs_its_code_for_the_models_that_it_is_allowed(
@@ -66,14 +66,14 @@ def test_one_that_stays_takes_what_comes_and_ends_when_it_is_asked(user: User) -
     until(lambda: user.json("status", *LEDGER)["success"] == 2)
     worker.send_signal(signal.SIGINT)
     assert worker.wait(60) == 130
-    said = worker.communicate()[0]
-    assert "continue with: benchfleet work --ledger sqlite:shared.db" in said
+    output = worker.communicate()[0]
+    assert "continue with: benchfleet work --ledger sqlite:shared.db" in output
     assert len(user.published()) == 2
 
 
 def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled: User) -> None:
-    told = enrolled.run("work", *LEDGER, *CPU, "--forever", "--detach").stdout
-    assert "watch    benchfleet attach benchmark_results/study" in told
+    output = enrolled.run("work", *LEDGER, *CPU, "--forever", "--detach").stdout
+    assert "watch    benchfleet attach benchmark_results/study" in output
     until(lambda: enrolled.json("status", *LEDGER)["success"] == 2)
     stopped = enrolled.run("stop", "benchmark_results/study").stdout
     assert "continue with: benchfleet work --ledger sqlite:" in stopped
@@ -82,7 +82,7 @@ def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "output"),
     [
         (("work",), 2, "give its file, or --ledger"),
         (("work", "--ledger", "sqlite:none.db"), 3, "none.db has no ledger of a campaign"),
@@ -94,11 +94,11 @@ def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled:
     ],
 )
 def test_what_cannot_be_worked_on_is_said(
-    user: User, words: tuple[str, ...], code: int, said: str
+    user: User, words: tuple[str, ...], code: int, output: str
 ) -> None:
     user.write(MOCK)
     user.run("ledger", "init", "study.yaml", *LEDGER)
-    assert said in user.run(*words, code=code).stderr
+    assert output in user.run(*words, code=code).stderr
     assert not (user.folder / "none.db").exists()
 
 
@@ -109,9 +109,9 @@ def test_a_ledger_without_cells_has_none_and_no_state_to_tell(user: User) -> Non
 
 
 def test_a_worker_becomes_a_service_of_systemd(enrolled: User) -> None:
-    told = enrolled.json("service", "--worker", *LEDGER, *CPU, "--forever", "--models", "m*")
-    assert told["name"] == "benchfleet-study.service"
-    ran = next(line for line in told["unit"].splitlines() if line.startswith("ExecStart="))
+    output = enrolled.json("service", "--worker", *LEDGER, *CPU, "--forever", "--models", "m*")
+    assert output["name"] == "benchfleet-study.service"
+    ran = next(line for line in output["unit"].splitlines() if line.startswith("ExecStart="))
     assert '"work" "--ledger" "sqlite:shared.db"' in ran
     assert '"--forever" "--models" "m*"' in ran
     assert "--worker" not in ran

@@ -134,9 +134,9 @@ def test_a_damaged_ledger_stays_while_a_runner_holds_a_cell_of_it(user: User) ->
     ledger = user.results / "ledger.db"
     whole = ledger.read_bytes()
     before = spoil_the_end(ledger, expires=time.time() + 3600)
-    told = user.run("ledger", "rebuild", "study.yaml", code=3).stderr
-    assert "malformed" in told
-    assert "A runner may still hold m1/dense/mock_benchmark/r0" in told
+    output = user.run("ledger", "rebuild", "study.yaml", code=3).stderr
+    assert "malformed" in output
+    assert "A runner may still hold m1/dense/mock_benchmark/r0" in output
     assert ledger.read_bytes() == before
     ledger.write_bytes(whole)
     spoil_the_end(ledger, expires=0.0)
@@ -145,7 +145,7 @@ def test_a_damaged_ledger_stays_while_a_runner_holds_a_cell_of_it(user: User) ->
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "printed"),
     [
         ("folder", "folder is not a file; name a file by --ledger, or"),
         ("bare.git", "(a repository is named git+file://"),
@@ -155,15 +155,15 @@ def test_a_damaged_ledger_stays_while_a_runner_holds_a_cell_of_it(user: User) ->
     ],
 )
 def test_a_ledger_is_not_copied_to_what_is_none_and_nobody_is_told_to_move_it(
-    finished: User, place: str, said: str
+    finished: User, place: str, printed: str
 ) -> None:
     (finished.folder / "folder").mkdir()
     (finished.folder / "bare.git").mkdir()
     (finished.folder / "bare.git" / "HEAD").touch()
-    told = finished.run("ledger", "copy", "study.yaml", "--to", place, code=3).stderr
-    assert said in told
-    assert "results folder" not in told
-    assert "; move " not in told
+    output = finished.run("ledger", "copy", "study.yaml", "--to", place, code=3).stderr
+    assert printed in output
+    assert "results folder" not in output
+    assert "; move " not in output
 
 
 def test_somebody_s_database_is_not_set_aside(user: User) -> None:
@@ -173,8 +173,8 @@ def test_somebody_s_database_is_not_set_aside(user: User) -> None:
     other.commit()
     other.close()
     where = ("--ledger", "sqlite:other.db")
-    told = user.run("ledger", "rebuild", "study.yaml", *where, code=3).stderr
-    assert "is a database but no ledger" in told
+    output = user.run("ledger", "rebuild", "study.yaml", *where, code=3).stderr
+    assert "is a database but no ledger" in output
     assert [file.name for file in user.folder.glob("other.db*")] == ["other.db"]
 
 
@@ -223,10 +223,10 @@ def test_an_unknown_option_is_told_by_its_verb_with_the_near_one(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(words)
-    told = capsys.readouterr().err
-    assert told.startswith(f"usage: benchfleet {words[0]} ")
-    assert "unrecognized arguments: --resluts" in told
-    assert "did you mean --results?" in told
+    output = capsys.readouterr().err
+    assert output.startswith(f"usage: benchfleet {words[0]} ")
+    assert "unrecognized arguments: --resluts" in output
+    assert "did you mean --results?" in output
 
 
 @pytest.mark.parametrize(
@@ -242,9 +242,9 @@ def test_a_mistake_in_the_words_shows_no_password(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(words)
-    told = capsys.readouterr().err
-    assert "postgresql://" in told
-    assert "hush" not in told
+    output = capsys.readouterr().err
+    assert "postgresql://" in output
+    assert "hush" not in output
 
 
 @pytest.mark.parametrize(
@@ -254,8 +254,8 @@ def test_a_mistake_in_the_words_shows_no_password(
 def test_a_file_that_is_no_ledger_is_not_set_aside(user: User, content: bytes) -> None:
     user.write(MOCK)
     (user.folder / "mine").write_bytes(content)
-    told = user.run("ledger", "rebuild", "study.yaml", "--ledger", "mine", code=3).stderr
-    assert f"the ledger {user.folder}/mine cannot be used" in told
+    output = user.run("ledger", "rebuild", "study.yaml", "--ledger", "mine", code=3).stderr
+    assert f"the ledger {user.folder}/mine cannot be used" in output
     assert [file.name for file in user.folder.glob("mine*")] == ["mine"]
     assert (user.folder / "mine").read_bytes() == content
 

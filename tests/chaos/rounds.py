@@ -25,7 +25,7 @@ from chaos.witness import Witness
 from simulation.invariants import (
     differences,
     leftovers,
-    said,
+    result_content,
     wrong_counts,
     wrong_history,
     wrong_results,
@@ -121,8 +121,8 @@ class Torment:
             disk=disk,
             held=witness.held,
         )
-        told = [f"seed {self.seed}", f"results on {disk.how if disk else 'the disk'}"]
-        self._say("round", ", ".join([*told, f"ledger {ledger or 'beside them'}"]))
+        output = [f"seed {self.seed}", f"results on {disk.how if disk else 'the disk'}"]
+        self._say("round", ", ".join([*output, f"ledger {ledger or 'beside them'}"]))
         witness.start()
         try:
             self._disturb(runners, adversary)
@@ -238,7 +238,7 @@ class Torment:
             if "Traceback" in text and "KeyboardInterrupt" not in text:
                 self._wrong("traceback", f"{log}: {text[text.index('Traceback') :][-2000:]}")
 
-    # How it is run, and told
+    # How it runs and reports
 
     def _fresh(self, name: str) -> Path:
         place = self.place / name
@@ -270,9 +270,9 @@ class Torment:
         return done.stdout
 
     def _say(self, act: str, detail: str) -> None:
-        told = Act(at=self._now(), round=self._round, act=act, detail=detail)
-        self.acts.append(told)
-        print(f"{told.at:9.2f} s  round {told.round:<4} {act:<20} {detail}", flush=True)
+        output = Act(at=self._now(), round=self._round, act=act, detail=detail)
+        self.acts.append(output)
+        print(f"{output.at:9.2f} s  round {output.round:<4} {act:<20} {detail}", flush=True)
 
     def _wrong(self, what: str, detail: str) -> None:
         self._say(f"WRONG: {what}", detail)
@@ -283,4 +283,7 @@ class Torment:
 
 
 def _said_by_all(root: Path) -> dict[str, dict[str, Any]]:
-    return {folder.relative_to(root).as_posix(): said(folder) for folder in published_folders(root)}
+    return {
+        folder.relative_to(root).as_posix(): result_content(folder)
+        for folder in published_folders(root)
+    }

@@ -1,4 +1,4 @@
-"""GPUs as a real driver tells of them, and as a slot looks at them before it starts."""
+"""GPUs as a real driver reports them, and as a slot looks at them before it starts."""
 
 from __future__ import annotations
 

@@ -74,9 +74,9 @@ def adapter(folder: Path) -> Iterator[TransformersAdapter]:
 
 
 def test_a_gpu_takes_the_checkpoints_own_dtype(adapter):
-    told = adapter.provenance()
-    assert told["dtype"] == "bfloat16"
-    assert told["devices"] == [torch.cuda.get_device_name(0)]
+    output = adapter.provenance()
+    assert output["dtype"] == "bfloat16"
+    assert output["devices"] == [torch.cuda.get_device_name(0)]
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS[:1], PROMPTS], ids=["one", "batch"])

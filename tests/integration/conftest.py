@@ -37,13 +37,13 @@ def _as_an_ordinary_user(action: Callable[[], object]) -> str:
                 os.setresgid(65534, 65534, 65534)
                 os.setresuid(65534, 65534, 65534)
             action()
-            said = "nothing was raised"
+            output = "nothing was raised"
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent judges it
-            said = f"{type(error).__name__}: {error}"
-        os.write(writing, said.encode())
+            output = f"{type(error).__name__}: {error}"
+        os.write(writing, output.encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        said = pipe.read()
+        output = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return output

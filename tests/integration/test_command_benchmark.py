@@ -62,11 +62,16 @@ def test_a_script_that_reads_a_config_and_writes_a_result_runs_as_it_is(study: S
     lines = study.text("p1_hard+limit4/samples.jsonl").splitlines()
     assert [json.loads(line)["score"] for line in lines] == [0, 1, 0, 1]
     assert "running p1 hard hard-0" in study.text("p1_hard+limit4/log.txt")
-    told = study.result("p1_hard+limit4/result.json")["config"]
-    assert told["model"]["name"] == told["model"]["path"] == "org/model-8B"
-    assert told["config"] == {"name": "dense", "attention": [], "everywhere": False, "settings": {}}
-    assert (told["subset"], told["repeat"], told["limit"]) == ("hard", 0, 4)
-    assert told["generation"]["temperature"] == 0
+    output = study.result("p1_hard+limit4/result.json")["config"]
+    assert output["model"]["name"] == output["model"]["path"] == "org/model-8B"
+    assert output["config"] == {
+        "name": "dense",
+        "attention": [],
+        "everywhere": False,
+        "settings": {},
+    }
+    assert (output["subset"], output["repeat"], output["limit"]) == ("hard", 0, 4)
+    assert output["generation"]["temperature"] == 0
     assert "nothing" in study.run() or "reused" in study.run()
 
 

@@ -1,4 +1,4 @@
-"""lm-eval's data from a hub on loopback: fetched once for a host, or told what to do."""
+"""lm-eval's data from a hub on loopback: fetched once for a host, or refused with what to do."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def build(tasks: Path, environ: dict[str, str]) -> Build:
 
 def _end(process: subprocess.Popen[str]) -> str:
     """The last line that a process says, once it has ended as it should."""
-    said, complained = process.communicate(timeout=120)
+    output, complained = process.communicate(timeout=120)
     assert process.returncode == 0, complained
-    assert TOKEN not in said + complained
-    return said.splitlines()[-1]
+    assert TOKEN not in output + complained
+    return output.splitlines()[-1]
 
 
 def _two(hub: DatasetHub, build: Build) -> list[subprocess.Popen[str]]:
@@ -134,25 +134,29 @@ def test_offline_the_missing_data_set_is_named_with_what_to_do(
 ) -> None:
     with (tasks / "rows.yaml").open("a") as file:
         file.write("dataset_name: easy\n")
-    said = _end(build(**{variable: "1"}))
-    assert said.startswith("dataset_missing False rows: the data set org/Rows (config easy) is not")
-    assert f"and {variable} is set" in said
-    assert """python -c 'import datasets; datasets.load_dataset("org/Rows", "easy")'""" in said
-    assert "local files (dataset_kwargs: {data_files: …})" in said
+    output = _end(build(**{variable: "1"}))
+    assert output.startswith(
+        "dataset_missing False rows: the data set org/Rows (config easy) is not"
+    )
+    assert f"and {variable} is set" in output
+    assert """python -c 'import datasets; datasets.load_dataset("org/Rows", "easy")'""" in output
+    assert "local files (dataset_kwargs: {data_files: …})" in output
     assert hub.asked == []
 
 
 def test_data_that_are_not_for_this_user_say_so(build: Build) -> None:
-    said = _end(build(HF_TOKEN="hf_of_somebody_else"))  # noqa: S106
-    assert said.startswith("dataset_missing False rows cannot have the data set org/Rows")
-    assert "set HF_TOKEN" in said
-    assert "somebody" not in said
+    output = _end(build(HF_TOKEN="hf_of_somebody_else"))  # noqa: S106
+    assert output.startswith("dataset_missing False rows cannot have the data set org/Rows")
+    assert "set HF_TOKEN" in output
+    assert "somebody" not in output
 
 
 def test_a_fetch_that_breaks_off_may_be_tried_again(hub: DatasetHub, build: Build) -> None:
     hub.break_off = True
-    said = _end(build())
-    assert said.startswith("dataset_missing True fetching the data set org/Rows of rows broke off")
+    output = _end(build())
+    assert output.startswith(
+        "dataset_missing True fetching the data set org/Rows of rows broke off"
+    )
     hub.break_off = False
     assert _end(build()) == "6"
 
@@ -180,16 +184,16 @@ def _run(folder: Path, environ: dict[str, str], *words: str, code: int = 0) -> s
         text=True,
         timeout=200,
     )
-    said = done.stdout + done.stderr
-    assert done.returncode == code, said
-    assert TOKEN not in said
-    told = [
+    printed = done.stdout + done.stderr
+    assert done.returncode == code, printed
+    assert TOKEN not in printed
+    output = [
         str(file)
         for file in folder.rglob("*")
         if file.is_file() and TOKEN.encode() in file.read_bytes()
     ]
-    assert told == []
-    return said
+    assert output == []
+    return printed
 
 
 @pytest.mark.usefixtures("tasks")
@@ -226,7 +230,7 @@ def test_offline_a_campaign_whose_data_are_missing_is_refused_before_it_runs(
     hub: DatasetHub, environ: dict[str, str], tmp_path: Path
 ) -> None:
     alone = {**environ, "HF_HUB_OFFLINE": "1"}
-    said = _run(tmp_path, alone, "run", "study.yaml", "--cpu-slots", "1", code=2)
-    assert "matrix.benchmarks[0].lm_eval.tasks" in said
-    assert "the data set org/Rows is not in this host's cache" in said
+    output = _run(tmp_path, alone, "run", "study.yaml", "--cpu-slots", "1", code=2)
+    assert "matrix.benchmarks[0].lm_eval.tasks" in output
+    assert "the data set org/Rows is not in this host's cache" in output
     assert hub.asked == []

@@ -51,8 +51,8 @@ def _start(environ: dict[str, str], source: str = "org/tiny") -> subprocess.Pope
 
 
 def _end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    said, complained = process.communicate(timeout=120)
-    return process.returncode, said, complained
+    output, complained = process.communicate(timeout=120)
+    return process.returncode, output, complained
 
 
 def _fetch(environ: dict[str, str], source: str = "org/tiny") -> tuple[int, str, str]:
@@ -61,9 +61,9 @@ def _fetch(environ: dict[str, str], source: str = "org/tiny") -> tuple[int, str,
 
 def _fetched(process: subprocess.Popen[str]) -> Path:
     """The folder of the model, which is whole, where the process ends well."""
-    code, said, complained = _end(process)
+    code, output, complained = _end(process)
     assert code == 0, complained
-    folder = Path(said.strip())
+    folder = Path(output.strip())
     assert sorted(file.name for file in folder.iterdir()) == NEEDED
     assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
     return folder
@@ -143,9 +143,9 @@ def test_a_gated_model_wants_a_token_which_is_never_told(
 
     right = {**environ, "HF_TOKEN": TOKEN}
     assert declared_digest("org/gated", environ=right) == COMMIT
-    code, said, complained = _fetch(right, "org/gated")
+    code, output, complained = _fetch(right, "org/gated")
     assert code == 0, complained
-    assert TOKEN not in said + complained
+    assert TOKEN not in output + complained
     kept = [file for top in ("HF_HOME", "XDG_CACHE_HOME") for file in Path(right[top]).rglob("*")]
     assert not [file for file in kept if file.is_file() and TOKEN.encode() in file.read_bytes()]
 
@@ -164,16 +164,16 @@ def test_a_token_left_by_a_login_is_honoured(environ: dict[str, str], tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "output"),
     [
         ("org/none", "the hub has no model org/none; if it is private, set HF_TOKEN"),
         ("org/tiny@v9", "the hub has no revision 'v9' of org/tiny"),
     ],
 )
 def test_what_the_hub_does_not_have_is_told_when_the_campaign_is_read(
-    environ: dict[str, str], source: str, said: str
+    environ: dict[str, str], source: str, output: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=output):
         declared_digest(source, environ=environ)
 
 
@@ -187,7 +187,7 @@ def test_offline_the_way_out_is_told(hub: ModelHub, environ: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "said"),
+    ("endpoint", "printed"),
     [
         ("http://127.0.0.1:9", "Connection refused"),
         ("ftp://127.0.0.1", "HF_ENDPOINT is not a web address: ftp://127.0.0.1"),
@@ -195,11 +195,11 @@ def test_offline_the_way_out_is_told(hub: ModelHub, environ: dict[str, str]) -> 
     ],
 )
 def test_without_a_network_the_way_out_is_told(
-    environ: dict[str, str], endpoint: str, said: str
+    environ: dict[str, str], endpoint: str, printed: str
 ) -> None:
     lost = {**environ, "HF_ENDPOINT": endpoint}
-    told = rf"hf download org/tiny \(the hub could not be asked: {said}\)"
-    with pytest.raises(ValueError, match=told):
+    output = rf"hf download org/tiny \(the hub could not be asked: {printed}\)"
+    with pytest.raises(ValueError, match=output):
         declared_digest("org/tiny", environ=lost)
 
 

@@ -38,14 +38,14 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     for name, found in (("board", BOARD), ("desktop", DESKTOP)):
         report.write(Path("reports"), reported(name, found))
 
-    def said(*words: str, code: int = 0) -> str:
+    def printed(*words: str, code: int = 0) -> str:
         assert main(list(words)) == code
-        told = capsys.readouterr()
-        assert told.err == ""
-        return told.out
+        output = capsys.readouterr()
+        assert output.err == ""
+        return output.out
 
-    said("assign", "study.yaml", "--reports", "reports", "--effort", "0.1")
-    return said
+    printed("assign", "study.yaml", "--reports", "reports", "--effort", "0.1")
+    return printed
 
 
 def states() -> dict[str, str]:
@@ -77,14 +77,14 @@ def test_a_machine_probed_under_another_name_is_told_that_no_rule_binds_it(
     monkeypatch.setenv("BENCHFLEET_HOST", "board.lan")
     lacks = "no report of board.lan: no rule keeps a cell off it, and no plan gives it one; "
     for words in (("plan",), ("doctor",), ("run", "--only", "models=large")):
-        said = say(words[0], "study.yaml", *words[1:])
-        assert f"{lacks}there are reports of board, desktop" in said
-        assert "BENCHFLEET_HOST" in said
+        printed = say(words[0], "study.yaml", *words[1:])
+        assert f"{lacks}there are reports of board, desktop" in printed
+        assert "BENCHFLEET_HOST" in printed
     Path("machines.yaml").write_text("hosts: [{name: far}]")
-    told = json.loads(say("doctor", "study.yaml", "--machines", "machines.yaml", "--json", code=1))[
-        "checks"
-    ]
-    assert [one["finding"].partition(":")[0] for one in told if one["what"] == "reports"] == [
+    output = json.loads(
+        say("doctor", "study.yaml", "--machines", "machines.yaml", "--json", code=1)
+    )["checks"]
+    assert [one["finding"].partition(":")[0] for one in output if one["what"] == "reports"] == [
         "no report of far"
     ]
 
@@ -100,9 +100,9 @@ def test_a_machine_probed_under_another_name_is_told_that_no_rule_binds_it(
 )
 def test_no_verb_runs_it_there_and_all_say_why(say: Say, words: tuple[str, ...]) -> None:
     tasks = [json.loads(Path(f"tasks/{h}_tasks.json").read_text()) for h in ("board", "desktop")]
-    everything = [one for told in tasks for one in told["tasks"]]
+    everything = [one for output in tasks for one in output["tasks"]]
     Path("mine.json").write_text(json.dumps({**tasks[0], "tasks": everything, "plan": "another"}))
-    said = say(*words, code=1)
-    assert f"this machine is given none of 1 cell of large: {WHY}\n" in said
-    assert f"cannot run here: {LARGE}: {WHY}\n" in said
+    printed = say(*words, code=1)
+    assert f"this machine is given none of 1 cell of large: {WHY}\n" in printed
+    assert f"cannot run here: {LARGE}: {WHY}\n" in printed
     assert states() == {LARGE: "pending", "small/dense/mock_benchmark": "success"}

@@ -109,10 +109,10 @@ def test_a_copy_there_and_back_is_the_same_to_the_last_number(
 
 @pytest.mark.parametrize("place", ["sqlite-2", "postgres-1"])
 def test_of_a_large_copy_it_is_told_how_many_rows_went(opened: Opened, place: str) -> None:
-    source, told = opened("sqlite-1"), list[tuple[int, int]]()
+    source, output = opened("sqlite-1"), list[tuple[int, int]]()
     source.enroll(sample_cell(number) for number in range(2500))
-    copy_ledger(source, opened(place), seen=lambda *one: told.append(one))
-    assert told == [(1000 * number, 0) for number in range(1, 6)]
+    copy_ledger(source, opened(place), seen=lambda *one: output.append(one))
+    assert output == [(1000 * number, 0) for number in range(1, 6)]
 
 
 @pytest.fixture
@@ -156,14 +156,14 @@ def test_a_repository_gets_the_history_that_another_ledger_has(
     source, early = opened(place), repository("early")
     live(source, clock)
     target, seen = repository(), list[tuple[int, int]]()
-    assert copy_ledger(source, target, seen=lambda *told: seen.append(told)) == 40
+    assert copy_ledger(source, target, seen=lambda *output: seen.append(output)) == 40
     assert seen == [(number, len(seen) - 1) for number in range(len(seen))]
     for ledger in (target, early, repository("newcomer")):
         same_cells(ledger, source)
-        told, known = ledger.events(), source.events()
+        output, known = ledger.events(), source.events()
         first = [event for event in known if event.kind == "enrolled"]
         rest = [event for event in known if event.kind != "enrolled"]
-        assert [replace(one, seq=0) for one in told] == [
+        assert [replace(one, seq=0) for one in output] == [
             replace(one, seq=0) for one in first + rest
         ]
         assert list(problems(ledger)) == []

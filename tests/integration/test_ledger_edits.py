@@ -54,7 +54,7 @@ def edit(ledger: Any, postgres: Postgres) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statement", "output"),
     [
         (
             "update cell set state = 'failed' where ordinal = 1",
@@ -86,15 +86,15 @@ def edit(ledger: Any, postgres: Postgres) -> Any:
         ("update cell set id = 'x/y/z' where ordinal = 1", "and called x/y/z"),
         (
             "insert into event (at, kind, fingerprint, data) values (1, 'finished', 'odd', '{}')",
-            "it tells of a cell that is not there",
+            "it names a cell that does not exist",
         ),
     ],
 )
 def test_rows_that_somebody_changed_are_told(
-    ledger: Any, edit: Any, statement: str, said: str
+    ledger: Any, edit: Any, statement: str, output: str
 ) -> None:
     edit(statement)
-    assert any(said in fault for fault in problems(ledger))
+    assert any(output in fault for fault in problems(ledger))
 
 
 def test_one_row_that_cannot_be_read_hides_no_other(ledger: Any, edit: Any) -> None:
@@ -139,5 +139,5 @@ def test_rows_of_a_file_are_told_alike(tmp_path: Path) -> None:
         assert list(problems(ledger)) == []
         ledger._connection.execute("update cell set state = 'failed' where ordinal = 1")
         ledger._connection.execute("update spec set terms = '{}' where ordinal = 2")
-        told = [fault.partition(": ")[2] for fault in problems(ledger)]
-        assert sorted(told) == ["it is failed, and ended as success", "what it is cannot be read"]
+        output = [fault.partition(": ")[2] for fault in problems(ledger)]
+        assert sorted(output) == ["it is failed, and ended as success", "what it is cannot be read"]

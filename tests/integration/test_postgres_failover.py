@@ -107,7 +107,7 @@ def test_nothing_is_lost_where_a_standby_that_was_waited_for_takes_over(
                 time.sleep(0.02)
             primary.stop(crash=True)
             standby.sql("select pg_promote()")
-            said = [worker.communicate(timeout=100)[0] for worker in workers]
+            output = [worker.communicate(timeout=100)[0] for worker in workers]
         finally:
             for worker in workers:
                 worker.kill()
@@ -115,7 +115,7 @@ def test_nothing_is_lost_where_a_standby_that_was_waited_for_takes_over(
         wanted = {cell.fingerprint: 1 for cell in cells}
         assert [worker.returncode for worker in workers] == [0, 0]
         assert Counter(e.fingerprint for e in ledger.events(kinds=["finished"])) == wanted
-        assert not Counter("".join(said).split()) - Counter(wanted)
+        assert not Counter("".join(output).split()) - Counter(wanted)
         assert list(problems(ledger)) == []
 
 

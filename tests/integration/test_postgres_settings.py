@@ -81,13 +81,13 @@ def test_who_enrolls_waits_for_another_whatever_a_role_says_of_locks(
         slow.execute(
             "select pg_advisory_xact_lock(hashtextextended(current_schema() || ' enrols', 0))"
         )
-        told: list[int] = []
-        enrolling = threading.Thread(target=lambda: told.append(ledger.enroll([sample_cell(0)])))
+        output: list[int] = []
+        enrolling = threading.Thread(target=lambda: output.append(ledger.enroll([sample_cell(0)])))
         enrolling.start()
         enrolling.join(0.3)
         slow.commit()
         enrolling.join(30)
-    assert told == [1]
+    assert output == [1]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_a_pooler_that_gives_whole_sessions_may_stand_between(
 ) -> None:
     with closing(PgBouncer(postgres, "session")) as pooler:
         ledger, other = opened(pooler.url()), opened(pooler.url())
-        told = threading.Event()
-        other.listen(told.set)
-        assert told.wait(30)  # as it begins to listen
-        told.clear()
+        output = threading.Event()
+        other.listen(output.set)
+        assert output.wait(30)  # as it begins to listen
+        output.clear()
         ledger.enroll([sample_cell(n) for n in range(20)])
-        assert told.wait(30)
+        assert output.wait(30)
         for handle in (ledger, other) * 10:
             (claim,) = claim_any(handle, ME)
             handle.finish(claim.lease, Outcome(state="success", digest="abc"))

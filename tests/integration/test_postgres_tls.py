@@ -80,7 +80,7 @@ def test_a_server_with_the_right_certificate_is_let_in(asked: Callable[..., bool
 
 
 @pytest.mark.parametrize(
-    ("options", "host", "said"),
+    ("options", "host", "output"),
     [
         ("sslmode=verify-full&sslrootcert={}/other.pem", "localhost", "verify failed"),
         ("sslmode=verify-full&sslrootcert={}/lab.pem", "127.0.0.1", "does not match host name"),
@@ -89,8 +89,8 @@ def test_a_server_with_the_right_certificate_is_let_in(asked: Callable[..., bool
     ],
 )
 def test_a_server_that_is_not_the_one_asked_for_is_refused_at_once(
-    asked: Callable[..., bool], options: str, host: str, said: str
+    asked: Callable[..., bool], options: str, host: str, output: str
 ) -> None:
-    with pytest.raises(LedgerUnreachable, match=said) as refused:
+    with pytest.raises(LedgerUnreachable, match=output) as refused:
         asked(options, host)
     assert "make it on the server" not in str(refused.value)

@@ -46,11 +46,11 @@ class Capitals:
             request = Request(context="Capitals.", questions=[question])
             response = adapter.process_request(request, generation_kwargs, request_kwargs)
             answers.append(response.responses[0])
-        right = [float(answer == said) for (*_, answer), said in zip(rows, answers)]
+        right = [float(answer == replies) for (*_, answer), replies in zip(rows, answers)]
         with open(os.path.join(result_dir, "raw_results.csv"), "w", newline="") as out:
             writer = csv.writer(out)
             writer.writerow(["task", "question", "answer", "predicted_answer"])
-            writer.writerows((*row, said) for row, said in zip(rows, answers))
+            writer.writerows((*row, replies) for row, replies in zip(rows, answers))
         metrics = {"overall_score": sum(right) / len(right), "task_scores": {"all": right[0]}}
         with open(os.path.join(result_dir, "metrics.json"), "w") as out:
             json.dump(metrics, out)
@@ -102,10 +102,10 @@ def test_a_function_is_called_with_the_model_and_its_parameters(study: Study) ->
         """\
         def evaluate(adapter, rows, subset, seed, generation):
             print(open("data.txt").read(), generation["temperature"])
-            said = adapter.generate(["France?"] * rows, max_new_tokens=2)
+            replies = adapter.generate(["France?"] * rows, max_new_tokens=2)
             samples = [
                 {"id": str(i), "score": float(text == "Paris"), "predicted_answer": text}
-                for i, text in enumerate(said)
+                for i, text in enumerate(replies)
             ]
             return {"accuracy": 1.0, "subset": subset, "seed": seed, "samples": samples}
 

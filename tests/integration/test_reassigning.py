@@ -43,12 +43,12 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     for name, found in (("lab1", LAPTOP), ("lab2", LAPTOP), ("lab3", LAPTOP)):
         report.write(Path("reports"), reported(name, found))
 
-    def said(verb: str, *words: str, code: int = 0) -> Any:
+    def printed(verb: str, *words: str, code: int = 0) -> Any:
         assert main([verb, "study.yaml", *words, "--json"]) == code
-        told = capsys.readouterr()
-        return json.loads(told.out) if told.out else told.err
+        output = capsys.readouterr()
+        return json.loads(output.out) if output.out else output.err
 
-    return said
+    return printed
 
 
 ASSIGN = ("assign", "--reports", "reports", "--effort", "0.1")
@@ -67,9 +67,9 @@ def plan() -> Plan:
 
 def given(host: str) -> list[str]:
     """What the file of a machine tells it."""
-    told = json.loads(Path(f"tasks/{host}_tasks.json").read_text())
-    assert told["plan"] == plan().name
-    return list(told["cells"])
+    output = json.loads(Path(f"tasks/{host}_tasks.json").read_text())
+    assert output["plan"] == plan().name
+    return list(output["cells"])
 
 
 def begin(host: str) -> Claim:
@@ -88,11 +88,11 @@ def test_what_a_failed_machine_had_goes_to_the_others_that_are_known(say: Say) -
     assert first["machines"]["lab3"]["cells"] == len(had) > 1
     begin("lab3")
     kept = begin("lab1")
-    told = say("reassign", "--failed-machine", "lab3", "--yes")
-    assert [one["host"] for one in told["reassigned"]] == ["lab3"]
-    assert told["only_planned"] == len(had) - 1
-    assert sum(told["moved"].values()) == len(had)
-    assert told["makespan"] > 0
+    output = say("reassign", "--failed-machine", "lab3", "--yes")
+    assert [one["host"] for one in output["reassigned"]] == ["lab3"]
+    assert output["only_planned"] == len(had) - 1
+    assert sum(output["moved"].values()) == len(had)
+    assert output["makespan"] > 0
     assert not Path("tasks/lab3_tasks.json").exists()
     assert set(had) <= {*given("lab1"), *given("lab2")}
     assert given("lab1")[0] == kept.lease.fingerprint  # what it runs stays its own
@@ -131,21 +131,21 @@ def test_what_a_run_has_on_a_failed_machine_over_ssh_is_left_to_that_run_and_sai
     with closing(study().open_ledger()) as ledger:
         ledger.record(Event(kind="host_ready", data={"host": "lab3", "slots": 2, "devices": ""}))
     assert main(["reassign", "study.yaml", "--failed-machine", "lab3", "--yes"]) == 0
-    said = capsys.readouterr().out
-    assert f"lab3 failed: no worker there held a cell, {had} cells only planned for it\n" in said
-    assert "lab3: a run on another machine uses it over SSH" in said
+    output = capsys.readouterr().out
+    assert f"lab3 failed: no worker there held a cell, {had} cells only planned for it\n" in output
+    assert "lab3: a run on another machine uses it over SSH" in output
     begin("lab1")
     assert main(["reassign", "study.yaml", "--failed-machine", "lab1", "--yes"]) == 0
-    said = capsys.readouterr().out
-    assert "lab1 failed: its worker held 1 cell, " in said
-    assert "over SSH" not in said
+    output = capsys.readouterr().out
+    assert "lab1 failed: its worker held 1 cell, " in output
+    assert "over SSH" not in output
 
 
 def test_where_no_machine_is_left_nothing_is_lost_and_it_is_said(say: Say) -> None:
     say(*ASSIGN, "--without", "lab1,lab2")
-    told = say("reassign", "--failed-machine", "lab3", "--yes", code=1)
-    assert "probe" in told["problem"]
-    assert told["moved"] == {}
+    output = say("reassign", "--failed-machine", "lab3", "--yes", code=1)
+    assert "probe" in output["problem"]
+    assert output["moved"] == {}
     assert "no usable machine" in say(*ASSIGN, "--without", "lab1,lab2", code=2)
 
 
@@ -176,8 +176,8 @@ def states() -> set[tuple[str, str]]:
 
 
 def test_a_dry_run_shows_the_plan_and_leaves_nothing(say: Say) -> None:
-    told = say(*ASSIGN, "--dry-run")
-    assert len(told["cells"]) == 8
+    output = say(*ASSIGN, "--dry-run")
+    assert len(output["cells"]) == 8
     assert not Path("tasks").exists()
     assert not Path("benchmark_results").exists()
 

@@ -43,9 +43,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         command = [sys.executable, str(EXAMPLE / "train.py"), *options, str(folder / name)]
         runs.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
     for run in runs:
-        said, _ = run.communicate(timeout=240)
-        assert run.returncode == 0, said.decode()
-        assert "step    3 of 3" in said.decode()
+        output, _ = run.communicate(timeout=240)
+        assert run.returncode == 0, output.decode()
+        assert "step    3 of 3" in output.decode()
     return {name: folder / name for name in seeds}
 
 
@@ -74,13 +74,13 @@ def test_what_training_writes_loads_as_a_model_of_half_precision(trained):
 
 
 def test_the_shipped_checkpoint_is_of_the_kind_that_the_script_writes(trained):
-    def told(folder: Path) -> dict[str, Any]:
+    def output(folder: Path) -> dict[str, Any]:
         config = json.loads((folder / "config.json").read_text())
         del config["transformers_version"]
         vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
         return {"config": config, "vocabulary": vocabulary}
 
-    assert told(SHIPPED) == told(trained["first"])
+    assert output(SHIPPED) == output(trained["first"])
     assert {file.name for file in SHIPPED.iterdir()} == FILES
     assert sum(file.stat().st_size for file in SHIPPED.iterdir()) < 2**20
 

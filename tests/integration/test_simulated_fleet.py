@@ -211,13 +211,13 @@ def each(publish: Callable[[Path, Path], None]) -> PublishAll:
 def test_a_defect_is_told_with_what_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--seed", "3", "--runs", "1", "--cells", "4", "--faults", "restart,late-writer"]
     assert main(words, partial(SimulatedFleet, publish_all=each(nowhere))) == 1
-    told = capsys.readouterr().out
-    assert "WRONG: " in told
-    again = re.search(r"again: python -m simulation.simulate (.*)", told)
+    output = capsys.readouterr().out
+    assert "WRONG: " in output
+    again = re.search(r"again: python -m simulation.simulate (.*)", output)
     assert again is not None
     assert main(again[1].split(), partial(SimulatedFleet, publish_all=each(nowhere))) == 1
     shown = capsys.readouterr().out
-    assert re.findall(r"seed 3: .*", shown) == re.findall(r"seed 3: .*", told)
+    assert re.findall(r"seed 3: .*", shown) == re.findall(r"seed 3: .*", output)
     assert " late-writer" in shown
 
 

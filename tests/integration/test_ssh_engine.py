@@ -162,7 +162,7 @@ def test_another_version_on_a_host_is_refused_before_a_slot_and_by_the_slots_hel
     python.chmod(0o755)
     host = sshd.host(python=str(python), folder=str(tmp_path / "far"))
 
-    def unasked(host: Host, said: str) -> HostReady:
+    def unasked(host: Host, output: str) -> HostReady:
         device = Device(kind="cpu", index=0, host=host.name)
         return HostReady(host=host.name, devices=(device,), slots=1, threads=1)
 
@@ -176,9 +176,9 @@ def test_another_version_on_a_host_is_refused_before_a_slot_and_by_the_slots_hel
     assert isinstance(refused, HostLost)
     assert refused.hopeless
     assert isinstance(lost, SlotLost)
-    for said in (refused.reason, lost.reason):
-        assert "benchfleet 0.0.9, this" in said
-        assert benchfleet.__version__ in said
+    for output in (refused.reason, lost.reason):
+        assert "benchfleet 0.0.9, this" in output
+        assert benchfleet.__version__ in output
 
 
 def test_a_host_behind_another_is_reached_through_it(

@@ -34,12 +34,12 @@ def study(tmp_path: Path) -> Path:
     return folder
 
 
-def run(study: Path, campaign: str, machine: Machine, *, code: int = 0, **said: Any) -> str:
+def run(study: Path, campaign: str, machine: Machine, *, code: int = 0, **output: Any) -> str:
     """Run the campaign on the host alone."""
     (study / "study.yaml").write_text(textwrap.dedent(campaign))
     host = machine.host(cpu_slots=1)
     entry = {name: getattr(host, name) for name in ("address", "user", "identity", "python")}
-    hosts = {host.name: {**entry, "folder": host.folder, "cpu_slots": 1, **said}}
+    hosts = {host.name: {**entry, "folder": host.folder, "cpu_slots": 1, **output}}
     (study / "machines.json").write_text(json.dumps({"hosts": hosts}))
     words = ["run", "study.yaml", "--machines", "machines.json"]
     done = subprocess.run(
@@ -145,7 +145,7 @@ def test_a_path_of_the_inventory_that_the_host_lacks_is_named(study: Path, lan: 
       configs: {dense: null}
       benchmarks: [mock_benchmark]
     """
-    said = run(study, campaign, machine, code=1, paths={"model": "/no/such/models"})
-    assert "provision: model_not_found" in said
-    assert "lab1 has no /no/such/models" in said
+    output = run(study, campaign, machine, code=1, paths={"model": "/no/such/models"})
+    assert "provision: model_not_found" in output
+    assert "lab1 has no /no/such/models" in output
     assert not (machine.folder / "home" / "models").exists()

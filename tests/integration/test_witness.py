@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaos.witness import Witness
-from simulation.invariants import leftovers, said, wrong_results
+from simulation.invariants import leftovers, result_content, wrong_results
 
 CAMPAIGN = """\
 campaign: study
@@ -93,8 +93,8 @@ def test_answers_are_told_and_times_are_not(witness: Witness, tmp_path: Path) ->
     cell = json.loads((folder / "cell.json").read_text())
     cell["files"]["telemetry.jsonl"] = "0" * 64  # as of a cell that took longer
     (folder / "cell.json").write_text(json.dumps(cell))
-    told = said(folder)
-    assert not [place for place in told if "telemetry" in place]
-    assert told["samples.jsonl[0].predicted_answer"] == "mock"
-    assert told["metrics.json.overall_score"] == 0.0
-    assert not [place for place in told if "seconds" in place]
+    output = result_content(folder)
+    assert not [place for place in output if "telemetry" in place]
+    assert output["samples.jsonl[0].predicted_answer"] == "mock"
+    assert output["metrics.json.overall_score"] == 0.0
+    assert not [place for place in output if "seconds" in place]

@@ -50,7 +50,7 @@ class SimulatedHost:
     starts_in: float = 2.0  # seconds until a slot says hello
     slowness: float = 1.0  # factor of every time
     here: bool = True  # it can be reached by anybody
-    hopeless: bool = False  # it is away until somebody mends something
+    hopeless: bool = False  # it is away until somebody repairs it
 
 
 @dataclass(frozen=True, kw_only=True)

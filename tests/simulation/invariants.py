@@ -27,7 +27,7 @@ _OURS = re.compile(
 
 
 def wrong_history(events: Iterable[Event], expiries: Mapping[tuple[str, int], float]) -> list[str]:
-    """What a ledger's events tell of claims that should not have been; `expiries` are the ends of
+    """The wrong claims in a ledger's events; `expiries` are the ends of
     leases that were seen, by fingerprint and token, on the ledger's clock."""
     wrong: list[str] = []
     held: dict[str, int] = {}  # the token that holds a cell
@@ -99,15 +99,15 @@ def wrong_counts(status: Mapping[str, Any], summary: Mapping[str, Any], report: 
     wrong = []
     if sum(counts.values()) != status["total"]:
         wrong.append(f"status shows {counts} of {status['total']} cells")
-    told = {state: summary["counts"][state] for state in STATES}
-    if told != counts:
-        wrong.append(f"status shows {counts}, and the summary {told}")
+    output = {state: summary["counts"][state] for state in STATES}
+    if output != counts:
+        wrong.append(f"status shows {counts}, and the summary {output}")
     if f"{status['total']} cells: {status['success']} success" not in report:
         wrong.append("the report does not show the counts of status")
     return wrong
 
 
-def said(folder: Path) -> dict[str, Any]:
+def result_content(folder: Path) -> dict[str, Any]:
     """All that a published result says of its cell, by place, without times."""
     content, _ = sealed(folder)
     metrics = json.loads((folder / names.METRICS).read_bytes())

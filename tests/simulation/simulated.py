@@ -261,9 +261,9 @@ class SimulatedFleet:
     def _check_samples(self, path: str, fingerprint: str, count: int) -> None:
         found = read_samples(self._around.layout.published(path) / SAMPLES)
         right = {index: sample_of(fingerprint, index) for index in range(count)}
-        told = {i: {name: r[name] for name in right.get(i, r)} for i, r in found.items()}
-        if told != right:
-            self._wrong.append(f"{path} has the samples {json.dumps(told)[:200]}")
+        output = {i: {name: r[name] for name in right.get(i, r)} for i, r in found.items()}
+        if output != right:
+            self._wrong.append(f"{path} has the samples {json.dumps(output)[:200]}")
 
     def _check_attempts(self, path: str, fingerprint: str) -> None:
         """Only what failed is left: what a runner made that was killed as it woke past its leases,

@@ -72,10 +72,10 @@ def test_leases_last_as_long_as_the_environment_says_and_else_as_usual() -> None
     assert lease_seconds({"BENCHFLEET_LEASE_SECONDS": "2.5"}) == 2.5
 
 
-@pytest.mark.parametrize("said", ["soon", "1", "-5", "nan", "inf", "1e9"])
-def test_a_length_of_leases_that_cannot_be_is_refused(said: str) -> None:
+@pytest.mark.parametrize("output", ["soon", "1", "-5", "nan", "inf", "1e9"])
+def test_a_length_of_leases_that_cannot_be_is_refused(output: str) -> None:
     with pytest.raises(ValueError, match="use seconds from 2 to 86400"):
-        lease_seconds({"BENCHFLEET_LEASE_SECONDS": said})
+        lease_seconds({"BENCHFLEET_LEASE_SECONDS": output})
 
 
 def test_a_host_is_called_as_it_is_told_and_else_as_its_system_calls_it(
@@ -98,7 +98,7 @@ def test_a_host_is_called_as_it_is_told_and_else_as_its_system_calls_it(
 
 
 @pytest.mark.parametrize(
-    ("said", "name"),
+    ("output", "name"),
     [
         ("../etc/passwd", "etc_passwd"),
         ("a..b~1:x", "a.b_1_x"),
@@ -106,11 +106,11 @@ def test_a_host_is_called_as_it_is_told_and_else_as_its_system_calls_it(
         ("Jürgen", "Jürgen"),
     ],
 )
-def test_a_hosts_name_can_be_a_file_and_a_branch(said: str, name: str) -> None:
-    assert host_name(None, {"BENCHFLEET_HOST": said}) == name
+def test_a_hosts_name_can_be_a_file_and_a_branch(output: str, name: str) -> None:
+    assert host_name(None, {"BENCHFLEET_HOST": output}) == name
 
 
-@pytest.mark.parametrize("said", ["//", "..", "x" * 101, "a.lock"])
-def test_a_host_that_cannot_be_called_so_is_told(said: str) -> None:
+@pytest.mark.parametrize("output", ["//", "..", "x" * 101, "a.lock"])
+def test_a_host_that_cannot_be_called_so_is_told(output: str) -> None:
     with pytest.raises(ValueError, match="invalid host name"):
-        host_name(None, {"BENCHFLEET_HOST": said})
+        host_name(None, {"BENCHFLEET_HOST": output})

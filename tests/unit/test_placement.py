@@ -96,14 +96,16 @@ def test_a_machine_that_no_report_speaks_of_is_named_where_rules_bind_its_cells(
     placement = load_placement(
         study(tmp_path), probed(reported("lab1.lan", BOARD)), local_host="laptop"
     )
-    (told,) = placement.unreported([LARGE], {"lab1", "lab1.lan"})
-    assert told.startswith(
+    (output,) = placement.unreported([LARGE], {"lab1", "lab1.lan"})
+    assert output.startswith(
         "no report of lab1: no rule keeps a cell off it, and no plan gives it one"
     )
-    assert "there are reports of lab1.lan. Is it one of these, call it so in the inventory" in told
-    (told,) = placement.unreported([LARGE], [""])
-    assert told.startswith("no report of laptop: ")
-    assert "say so by BENCHFLEET_HOST" in told
+    assert (
+        "there are reports of lab1.lan. Is it one of these, call it so in the inventory" in output
+    )
+    (output,) = placement.unreported([LARGE], [""])
+    assert output.startswith("no report of laptop: ")
+    assert "say so by BENCHFLEET_HOST" in output
     assert not placement.unreported([sample_cell()], {"lab1"})  # no rule is about it
     assert not load_placement(study(tmp_path), probed()).unreported([LARGE], {"lab1"})
     known = load_placement(study(tmp_path), probed(reported("lab1", BOARD)), local_host="lab1")

@@ -37,7 +37,7 @@ class Campaign:
     """One named study."""
 
     name: str
-    file: Path | None  # where it was read from, absolute; None where a ledger told of it
+    file: Path | None  # where it was read from, absolute; None if it comes from a ledger
     results: Path  # the folder of this campaign alone, absolute
     matrix: Matrix
     phases: tuple[Phase, ...] = ()
@@ -51,7 +51,7 @@ class Campaign:
 
     @property
     def folder(self) -> Path | None:
-        """Where its file lies; None where a ledger told of it."""
+        """Where its file lies; None if the campaign comes from a ledger."""
         return self.file.parent if self.file else None
 
     @property

@@ -1,4 +1,4 @@
-"""What an adapter cannot do of all that a matrix asks of its models, told before anything runs."""
+"""Reports what an adapter cannot do for a matrix, before anything runs."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ class Entry:
     def fields(
         self, known_keys: Collection[str], *, elsewhere: Mapping[str, str] = {}
     ) -> dict[str, Entry]:
-        """Every known key with what stands under it; any other key is a mistake. `elsewhere` tells
-        of keys of other places in which they belong."""
+        """Every known key with what stands under it; any other key is a mistake. `elsewhere` says
+        where misplaced keys belong."""
         some = ", ".join([*known_keys][:3]) + (", …" if len(known_keys) > 3 else "")
         for key, entry in self.pairs(f"a mapping of {some}"):
             if key not in known_keys:

@@ -46,7 +46,7 @@ def read_python(text: str, file: Path) -> Source:
             data, flaws = to_plain_data(value)
     except (TooMuch, _Undefinable) as error:
         return Source(flaws=(Flaw(message=str(error)),))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the file's, and its author's to mend
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an error of the file's author
         return Source(flaws=(_flaw(error, file),))
     if value is None and _NAME not in module.__dict__:
         message = "says nowhere what 'campaign' is; write campaign = {...}, or a function of it"

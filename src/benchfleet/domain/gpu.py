@@ -13,7 +13,7 @@ class GpuProcess:
     pid: int
     name: str = ""  # "" where this machine shows no such process, as the next
     user: str = ""
-    memory: int = 0  # bytes on the GPU; 0: not told
+    memory: int = 0  # bytes on the GPU; 0: unknown
     slot: str = ""  # of benchfleet, which it belongs to
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class GpuState:
     processes: tuple[GpuProcess, ...] = ()
     mig: bool = False  # split into instances
     uncorrected: int | None = None  # ECC errors since the driver was loaded; None: not counted
-    xids: tuple[int, ...] = ()  # critical errors that the driver told since it is watched
+    xids: tuple[int, ...] = ()  # critical errors that the driver reported since the watch began
     temperature: int | None = None  # °C
     utilisation: int | None = None  # %
     power: float | None = None  # W

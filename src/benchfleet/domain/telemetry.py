@@ -34,9 +34,9 @@ class Reading:
     """A slot with all that it started, at one moment."""
 
     at: float  # seconds since the first reading of its attempt
-    cpu: float | None = None  # seconds of CPU time since then; None: not told, as the next
+    cpu: float | None = None  # seconds of CPU time since then; None: unknown, as the next
     ram: int | None = None  # bytes that cannot be read from a file again
-    total: int | None = None  # bytes of RAM of its machine; told, as the next, where that is asked
+    total: int | None = None  # bytes of RAM of its machine; set, as the next, on request
     free: int | None = None  # of them
     busy: float | None = None  # part of the time that the machine's CPU computes
     gpus: tuple[GpuReading, ...] = ()

@@ -37,7 +37,7 @@ class Usage:
     joules: float | None = None  # its part of its GPUs' energy; None: not known
     cost: float | None = None  # None: no price is known
     currency: str = ""
-    ram: int = 0  # bytes at most, as the next; 0: not told
+    ram: int = 0  # bytes at most, as the next; 0: unknown
     gpu_memory: int = 0
 
     @classmethod
@@ -81,13 +81,13 @@ class UsageTotal:
     joules: float = 0.0
     costs: dict[str, float] | None = None  # by currency
     unpriced: int = 0  # attempts whose price is not known
-    untold: int = 0  # attempts of which nothing is known, as their runner died
+    unrecorded: int = 0  # attempts of which nothing is known, as their runner died
 
     def add(self, used: Usage | None) -> None:
         """Count an attempt; None where what it used is not known."""
         self.attempts += 1
         if used is None:
-            self.untold += 1
+            self.unrecorded += 1
             return
         self.seconds += used.seconds
         self.gpu_seconds += used.seconds * used.gpus
@@ -103,7 +103,7 @@ class UsageTotal:
         """Count all that the other one counted."""
         for name in ("attempts", "seconds", "gpu_seconds", "metered", "joules", "unpriced"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.untold += other.untold
+        self.unrecorded += other.unrecorded
         for currency, cost in (other.costs or {}).items():
             self._pay(currency, cost)
 
@@ -124,6 +124,6 @@ class UsageTotal:
         if self.costs:
             totals["cost"] = dict(self.costs)
             totals["attempts_without_price"] = self.unpriced
-        if self.untold:
-            totals["attempts_untold"] = self.untold
+        if self.unrecorded:
+            totals["attempts_unrecorded"] = self.unrecorded
         return totals

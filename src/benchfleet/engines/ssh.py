@@ -108,7 +108,7 @@ class SshEngine(ProcessEngine):
             super().run(slot, replace(request, cell=cell))
         except ProvisionFailed as error:
             self._fail(slot, request, error)
-        except Exception as error:  # noqa: BLE001 - nobody else would ever tell of it
+        except Exception as error:  # noqa: BLE001 - nothing else would report it
             self._fail(slot, request, ProvisionFailed(f"sending what it needs failed: {error!r}"))
         finally:
             self._provisioning.discard(threading.current_thread())

@@ -77,7 +77,7 @@ class Branch:
         )
 
     def _who(self) -> str:
-        """The user as git knows them; "" where they have told it no name."""
+        """The user as git knows them; "" if none is configured."""
         identity = self._git.run("-c", "user.useConfigOnly=true", "var", "GIT_COMMITTER_IDENT")
         return (
             ""

@@ -18,7 +18,7 @@ CELLS_PER_STATEMENT = 1000  # cells that are written at once
 class Enrolment(ABC):
     """One enrolment in a transaction, which is the caller's.
 
-    A database says how it is asked and told, always of many cells at once.
+    A database provides the reads and writes, always for many cells at once.
     """
 
     def __init__(self, texts: CellSerializer, paths: Mapping[Fingerprint, str]) -> None:

@@ -79,7 +79,7 @@ def _spec_problems(cells: dict[int, _Cell], rows: Iterable[Row]) -> Iterator[str
 
 
 class _History:
-    """What the events tell of the cells."""
+    """The state of the cells by the events."""
 
     def __init__(self) -> None:
         self.claims: Counter[str] = Counter()
@@ -97,7 +97,7 @@ class _History:
             if kind not in ("claimed", "finished"):
                 continue
             if fingerprint not in paths:
-                yield f"event {seq}: it tells of a cell that is not there"
+                yield f"event {seq}: it names a cell that does not exist"
             elif kind == "claimed":
                 self.claims[fingerprint] += 1
             else:

@@ -49,7 +49,7 @@ def attempts(ledger: Ledger, fingerprint: str) -> list[Attempt]:
 
 
 def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
-    """The attempts of every cell that the events tell of, in one pass over them.
+    """The attempts of every cell in the events, in one pass over them.
 
     An attempt that was reaped and finished late after all counts as finished.
     """

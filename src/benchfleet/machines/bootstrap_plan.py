@@ -144,7 +144,7 @@ class Plan:
         yield self._pip("install benchfleet", f"{self._draft}/sent/{self.spec.wheel.name}{extra}")
 
     def check(self) -> Step:
-        """The new environment tells of itself."""
+        """Report the facts of the new environment."""
         words = (f"{self._draft}/bin/python", "-c", ASK, self.host.folder)
         return Step(title="check it", words=words)
 

@@ -211,7 +211,7 @@ def _program(name: str, ask: Callable[[str], str] | None = None) -> Check:
 
 
 def _version(name: str) -> str:
-    """The first version number that a program tells of itself; ``""`` for none."""
+    """The first version number that a program prints; ``""`` for none."""
     option = "-V" if name == "ssh" else "--version"
     try:
         done = subprocess.run(

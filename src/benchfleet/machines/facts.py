@@ -1,4 +1,4 @@
-"""What a machine is and has, told in one line: ``python -m benchfleet.machines.facts FOLDER``.
+"""The facts of a machine in one line: ``python -m benchfleet.machines.facts FOLDER``.
 
 Another benchfleet asks this over SSH, so nothing else may come out on stdout; what a login script
 says before it is skipped by `parse_facts`.
@@ -119,7 +119,7 @@ def parse_facts(text: str) -> Facts:
             try:
                 return _read(data)
             except (KeyError, TypeError) as error:
-                message = f"what the host tells of itself is not whole: {error}"
+                message = f"the facts of the host are incomplete: {error}"
                 raise ProtocolError(message) from None
     last = text.strip().splitlines()[-1:] or ["nothing"]
     raise ProtocolError(f"the host tells nothing of itself; it said {last[0][:200]!r}")

@@ -1,4 +1,4 @@
-"""What of a host a run may use: its inventory's wishes held against what it tells of itself."""
+"""What a run may use of a host: the inventory's entry checked against the host's facts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _devices(host: Host, facts: Facts) -> list[Device]:
             raise DeviceError(f"it has no GPU {', '.join(map(str, missing))}; it has {have}")
         return [present[index] for index in host.gpus]
     if facts.gpu_problem and host.cpu_slots is None:
-        raise DeviceError(f"{facts.gpu_problem}; mend that, or give it cpu_slots to use its CPU")
+        raise DeviceError(f"{facts.gpu_problem}; fix that, or give it cpu_slots to use its CPU")
     if present and host.cpu_slots is None:
         return list(present.values())
     if host.cpu_slots == AUTO:

@@ -19,7 +19,7 @@ from benchfleet.errors import BenchfleetError
 PACKAGE = Path(benchfleet.__file__).parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip knows no earlier time; one for all keeps the bytes the same
 _WHEEL = "Wheel-Version: 1.0\nGenerator: benchfleet\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-# What tells of an installation, not of what was installed.
+# Files about the installation, not of the package.
 _LOCAL_METADATA = {"INSTALLER", "RECORD", "REQUESTED", "WHEEL", "direct_url.json", "uv_cache.json"}
 
 

@@ -32,7 +32,7 @@ class Time:
 
 
 class Estimates:
-    """Times by what ran before, told apart by machine, else by measured speed."""
+    """Times of what ran before on the same machine, else scaled by measured speed."""
 
     def __init__(
         self, machines: Sequence[Capability], records: Iterable[tuple[Cell, CellRecord]]

@@ -12,7 +12,7 @@ from typing import Any
 from .figures import Figure
 
 DATA = "entries"  # what the charts call their data
-LOWER, SAME, HIGHER = "#b35806", "#f7f7f7", "#2166ac"  # told apart by colour-blind readers too
+LOWER, SAME, HIGHER = "#b35806", "#f7f7f7", "#2166ac"  # colour-blind readers can distinguish them
 
 _SCHEME = "viridis"
 _LIGHT_FRACTION = 0.4  # of the scheme: its colours call for black text from there on

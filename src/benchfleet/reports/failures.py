@@ -13,7 +13,7 @@ from benchfleet.results.layout import Layout
 
 WAYS_OUT: Mapping[str, str] = {
     "oom": "Set a smaller batch_size, run fewer cells at once on the device, or give it a larger "
-    "one; where the message tells of limits.ram, raise that.",
+    "one; where the message names limits.ram, raise that.",
     "timeout": "Raise the limit that the message names where the work is rightly that long; else "
     "the end of the log shows what it waited for.",
     "stuck": "The end of the log shows what it stood at; a model or a server that it waits for "
@@ -35,7 +35,7 @@ WAYS_OUT: Mapping[str, str] = {
     "dataset_missing": "Bring the dataset to where the message looked for it, or correct its name "
     "in the campaign file.",
     "missing_extra": "Install what is lacking with the pip line that the message names.",
-    "bad_result": "The answers are kept but their score cannot be used: mend the benchmark's "
+    "bad_result": "The answers are kept but their score cannot be used: fix the benchmark's "
     "scoring, or move what lies in the result's place.",
     "user_error": "Correct what the message names in the campaign file.",
     "disk_full": "Free space where the results lie, or name another folder with --results.",
@@ -44,11 +44,11 @@ WAYS_OUT: Mapping[str, str] = {
     "has the stack trace.",
 }
 _SCORING = (
-    "Every answer is kept: mend the benchmark's scoring, and the answers are scored again without "
+    "Every answer is kept: fix the benchmark's scoring, and the answers are scored again without "
     "asking the model."
 )
 _REPORTED = (
-    "It ended well, and what it reported is no result: mend what it writes, or what the campaign "
+    "It ended well, and what it reported is not a result: fix what it writes, or what the campaign "
     "file asks of it, such as its 'metric'."
 )
 _NO_REASON = "no reason was recorded"

@@ -60,7 +60,7 @@ class Pool:
 
     @property
     def has_none(self) -> bool:
-        """Whether its benchmark told of no samples at all, as a script may."""
+        """Whether its benchmark reported no samples, as a script may."""
         return all(outcome.metrics.get("samples") == 0 for outcome in self.outcomes)
 
     def settle(self, *, by_sample: bool) -> None:

@@ -22,7 +22,7 @@ class Spent:
     model: str
     config: str
     bill: UsageTotal = field(default_factory=UsageTotal)
-    ram: int = 0  # bytes that its last attempts held at most; 0: not told, as the next
+    ram: int = 0  # bytes that its last attempts held at most; 0: unknown, as the next
     gpu_memory: int = 0  # on one GPU
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def in_all(bill: UsageTotal) -> str:
 def remarks(bill: UsageTotal) -> list[str]:
     """What the numbers lack."""
     sentences = []
-    if bill.untold:
+    if bill.unrecorded:
         sentences.append(
-            f"Of {bill.untold} of {counted(bill.attempts, 'attempt')} time and money are "
+            f"Of {bill.unrecorded} of {counted(bill.attempts, 'attempt')} time and money are "
             "not known, since their runner died or was an older benchfleet."
         )
     if bill.costs and bill.unpriced:

@@ -3,7 +3,7 @@
 Publication has three steps, and the ledger's is the middle one: `seal_all` writes and syncs
 everything with a manifest of digests, the ledger commits the manifest's digest, and
 `benchfleet.results.publish` renames the folder to its public path. A crash after the second step
-is mended by doing the third again; a crash before it leaves an unpublished folder.
+is repaired by repeating the third; a crash before it leaves an unpublished folder.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class HostLifecycle:
         self._devices.failed_trial(slot)
         self._left_out(slot, f"its trial failed: {why}")
         if not self._devices.able:
-            self._state.broken = f"the trial failed on every device: {why}; mend the model or "
+            self._state.broken = f"the trial failed on every device: {why}; fix the model or "
             self._state.broken += "leave it out (--exclude), or run without --trial-load"
 
     def _left_out(self, slot: Slot, why: str) -> None:

@@ -24,7 +24,7 @@ from benchfleet.runner.scheduler.eta import eta
 from benchfleet.runner.worker_options import LOOK_EVERY_S
 
 CLAIM_BATCH_S = 5e-3  # seconds for which arrivals are taken in before idle slots claim together
-LOOK_JITTER_S = 0.1  # seconds over which runners that heard the same look at the ledger
+LOOK_JITTER_S = 0.1  # seconds over which runners spread their reads after the same notification
 ETA_EVERY_S = 5e-3  # seconds for each slot, between two looks at how long it should still take
 
 
@@ -40,7 +40,9 @@ class RunEnd:
     broken: str = ""  # why no slot could be started, where that ended the run
     unsent: int = 0  # results that are not at the campaign's place yet
     problem: str = ""  # why, where somebody knows
-    counts_age: float = 0.0  # seconds since the ledger told of all cells, where it did not at last
+    counts_age: float = (
+        0.0  # seconds since the ledger last counted all cells, if the last read failed
+    )
 
 
 class Runner:

@@ -99,7 +99,7 @@ class Progress:
     states: dict[str, int] = field(default_factory=dict)
     slots: dict[str, Running] = field(default_factory=dict)
     began: float = 0.0
-    counted: float = 0.0  # when the ledger last told of all cells, on the inbox's clock
+    counted: float = 0.0  # when the ledger last counted all cells, on the inbox's clock
     tokens: Counter[str] = field(default_factory=Counter)  # prompt, completion: in this run
     used: UsageTotal = field(default_factory=UsageTotal)  # by the attempts that this run ended
     eta: Eta | None = None  # None while no time is known

@@ -26,7 +26,7 @@ class WorkerOptions:
     """What a runner is asked beside its cells. By default they are those of a campaign's file, and
     it ends with them."""
 
-    enrolls: bool = True  # the cells are declared here; False: the ledger told of them
+    enrolls: bool = True  # True: the cells are declared here; False: they come from the ledger
     more: Callable[[], Sequence[Cell]] = _no_more  # all it is about, after somebody enrolled others
     yielded: Callable[[], Collection[str]] = _nothing  # those it was about, and others are now
     patient: bool = False  # waits for gates that are undecided, also where nobody works at them

@@ -1,1 +1,1 @@
-"""Who runs a campaign on this machine, and what it does now: told by each run, seen by others."""
+"""The runs of this machine: each writes its live state, others read it."""

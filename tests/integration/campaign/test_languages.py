@@ -164,8 +164,8 @@ def test_mistakes_have_the_same_keys_and_lines_of_their_own(
     ]:
         text = text.replace(right, wrong)
     found = mistakes_in(write(tmp_path, text, name))
-    told = {mistake.key: (mistake.message, mistake.line) for mistake in found}
-    assert told == {
+    output = {mistake.key: (mistake.message, mistake.line) for mistake in found}
+    assert output == {
         key: (message, line) for (key, message), line in zip(_MISTAKES, lines, strict=True)
     }
 

@@ -24,11 +24,11 @@ def test_a_file_without_permission_is_one_mistake(
     folder.chmod(0o755)
     file = write(folder, GOOD)
     file.chmod(0)
-    said = ordinary_user(lambda: load_campaign(file))
+    output = ordinary_user(lambda: load_campaign(file))
     shutil.rmtree(folder)
-    assert said.startswith("CampaignError")
-    assert "1 mistake" in said
-    assert "cannot be read: Permission denied" in said
+    assert output.startswith("CampaignError")
+    assert "1 mistake" in output
+    assert "cannot be read: Permission denied" in output
 
 
 def test_every_mistake_is_told_at_once_with_key_line_and_what_to_do(tmp_path: Path) -> None:
@@ -77,14 +77,14 @@ def test_every_mistake_is_told_at_once_with_key_line_and_what_to_do(tmp_path: Pa
     [("repeats", "defaults"), ("tries", "defaults.limits"), ("limits", "defaults")],
 )
 def test_a_key_that_belongs_elsewhere_is_told_where(tmp_path: Path, key: str, where: str) -> None:
-    said = f"no key {key!r} here; it belongs in '{where}'"
+    output = f"no key {key!r} here; it belongs in '{where}'"
     text = f"campaign: study\n{key}: 3\nmatrix:\n  {key}: 3\n  models: [m]\n  benchmarks: [b]\n"
     mistakes = {one.key: one.message for one in mistakes_in(write(tmp_path, text))}
-    assert (mistakes[key], mistakes[f"matrix.{key}"]) == (said, said)
+    assert (mistakes[key], mistakes[f"matrix.{key}"]) == (output, output)
     text = f"campaign: study\nmodels: [m]\nphases: [{{name: p, {key}: 3}}]\n"
     mistakes = {one.key: one.message for one in mistakes_in(write(tmp_path, text))}
     assert mistakes["models"] == "no key 'models' here; it belongs in 'matrix'"
-    assert mistakes[f"phases[0].{key}"] == said
+    assert mistakes[f"phases[0].{key}"] == output
 
 
 @pytest.mark.parametrize(

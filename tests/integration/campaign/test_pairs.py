@@ -1,4 +1,4 @@
-"""Campaigns that ask of a real adapter what it does not take: told at once, where it stands."""
+"""Campaigns that ask a real adapter for what it rejects: reported at once, with its line."""
 
 from __future__ import annotations
 
@@ -165,8 +165,8 @@ def test_a_token_in_the_campaign_is_refused_and_not_repeated(tmp_path: Path) -> 
             - {name: b, path: EXAMPLES/model, tokenizer_kwargs: {token: hf_secretsecret}}
           benchmarks: [recall]
         """
-    said = _said(tmp_path, text)
-    assert [line.split(";")[1] for line in said] == [
+    output = _said(tmp_path, text)
+    assert [line.split(";")[1] for line in output] == [
         " set HF_TOKEN instead, which is kept nowhere"
     ] * 2
-    assert "hf_secret" not in "".join(said)
+    assert "hf_secret" not in "".join(output)

@@ -76,7 +76,7 @@ def test_eight_workers_run_each_cell_once_on_a_failing_remote(bare: Path, tmp_pa
         finished = Counter(event.fingerprint for event in ledger.events(kinds=["finished"]))
         ledger.sync.complete_results()
     assert finished == {cell.fingerprint: 1 for cell in CELLS[:160]}
-    promised = Counter(line for said in printed for line in said if len(line) == 64)
+    promised = Counter(line for output in printed for line in output if len(line) == 64)
     assert set(promised.values()) == {1}
     assert published(bare) == {name: [o.digest] for name, o in outcomes.items() if o is not None}
     assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""

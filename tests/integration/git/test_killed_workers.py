@@ -34,11 +34,11 @@ def test_workers_that_are_killed_stopped_cut_off_and_refused_run_each_cell_once(
     stopped = start("stopped", batch=4)
     ahead = start("ahead", hours=1, batch=2)
     workers = [start("steady-1"), start("steady-2", batch=1), start("steady-3", slow=0.05)]
-    told = [lines(worker, 1 + 8 * place) for place, worker in enumerate(killed, start=1)]
+    output = [lines(worker, 1 + 8 * place) for place, worker in enumerate(killed, start=1)]
     for worker in killed:
         worker.send_signal(signal.SIGKILL)
-    told += [rest(worker) for worker in killed]
-    told.append(lines(stopped, 6))
+    output += [rest(worker) for worker in killed]
+    output.append(lines(stopped, 6))
     stopped.send_signal(signal.SIGSTOP)
     since = time.monotonic()
     workers.append(start("killed-1"))  # again, in its folder
@@ -58,7 +58,7 @@ def test_workers_that_are_killed_stopped_cut_off_and_refused_run_each_cell_once(
     with closing(opened(bare, "first", lease=6.0)):
         pass
     stopped.send_signal(signal.SIGCONT)
-    told += [rest(worker) for worker in (stopped, ahead, *workers)]
+    output += [rest(worker) for worker in (stopped, ahead, *workers)]
     assert all(worker.returncode == 0 for worker in (stopped, ahead, *workers))
     with closing(opened(bare, "last")) as ledger:
         records = {record.fingerprint: record for record in ledger.cells()}
@@ -66,7 +66,7 @@ def test_workers_that_are_killed_stopped_cut_off_and_refused_run_each_cell_once(
         finished = Counter(e.fingerprint for e in ledger.events(kinds=["finished"]))
         assert finished == {cell.fingerprint: 1 for cell in CELLS}
         ledger.sync.complete_results()  # as a merge does: the remote was taken away in between
-    promised = Counter(line for said in told for line in said if len(line) == 64)
+    promised = Counter(line for printed in output for line in printed if len(line) == 64)
     assert set(promised) <= set(finished)
     assert set(promised.values()) == {1}
     assert published(bare) == {
@@ -85,23 +85,23 @@ def test_a_worker_that_is_killed_while_its_push_is_taken_in_leaves_all_of_it_or_
     with closing(opened(bare, "first")) as ledger:
         ledger.enroll(CELLS[:12])
     killed = start("killed", slow=0.1)
-    told = [lines(killed, 3)]
+    output = [lines(killed, 3)]
     pid = tmp_path / "pid"
     hook = bare / "hooks" / name
     hook.write_text(f"#!/bin/sh\nmv {pid} {pid}.used && kill -9 $(cat {pid}.used)\nexit 0\n")
     hook.chmod(0o755)
     (tmp_path / "written").write_text(str(killed.pid))
     (tmp_path / "written").rename(pid)
-    told.append(rest(killed))
+    output.append(rest(killed))
     assert killed.returncode == -signal.SIGKILL
     other = start("other", lease=1)
-    told.append(rest(other))
+    output.append(rest(other))
     assert other.returncode == 0
     with closing(opened(bare, "last")) as ledger:
         finished = Counter(e.fingerprint for e in ledger.events(kinds=["finished"]))
         outcomes = {record.fingerprint: record.outcome for record in ledger.cells()}
     assert finished == {cell.fingerprint: 1 for cell in CELLS[:12]}
-    promised = Counter(line for said in told for line in said if len(line) == 64)
+    promised = Counter(line for printed in output for line in printed if len(line) == 64)
     assert set(promised.values()) == {1}
     assert published(bare) == {name: [o.digest] for name, o in outcomes.items() if o is not None}
     assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""
@@ -109,8 +109,8 @@ def test_a_worker_that_is_killed_while_its_push_is_taken_in_leaves_all_of_it_or_
 
 def reads_well(bare: Path) -> None:
     """The log of the ledger says what happened, as people would have said it."""
-    said = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
-    verbs = Counter(line.split()[0] for line in said)
+    output = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
+    verbs = Counter(line.split()[0] for line in output)
     assert set(verbs) <= {"claim", "finish", "reap"}
     assert verbs["finish"] == len(CELLS)
     branches = git(bare, "log", "--format=%s", "--glob=refs/heads/machine").splitlines()

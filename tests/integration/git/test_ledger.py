@@ -150,21 +150,21 @@ def test_installations_that_claim_different_cells_are_never_refused(bare: Path) 
         for number, ledger in enumerate(ledgers):  # each begins at cells of its own, as runners do
             first = 33 * number + 5 * turn
             assert len(ledger.claim(ME, cells[first : first + 20], 5)) == 5
-    assert sum(told.count(False) for told in pushes) == 0
+    assert sum(output.count(False) for output in pushes) == 0
     for ledger in ledgers:
         ledger.close()
 
 
 def counted(ledger: GitLedger) -> list[bool]:
     """What became of its pushes from now on."""
-    push, told = ledger.store.remote.push, list[bool]()
+    push, output = ledger.store.remote.push, list[bool]()
 
     def count(*given: Any, **more: Any) -> bool:
-        told.append(push(*given, **more))
-        return told[-1]
+        output.append(push(*given, **more))
+        return output[-1]
 
     ledger.store.remote.push = count  # type: ignore[method-assign]
-    return told
+    return output
 
 
 def test_refs_of_cells_that_ended_long_ago_are_compacted_and_no_cell_is_claimed_again(
@@ -183,10 +183,10 @@ def test_refs_of_cells_that_ended_long_ago_are_compacted_and_no_cell_is_claimed_
         wall.advance(2 * 86400.0)
         assert one.compact() == 2
         assert git(bare, "for-each-ref", "refs/benchfleet/study/claims") == ""
-        told = counted(stale)
+        output = counted(stale)
         claims = claim_any(stale, ME, 3)
         assert [claim.lease.fingerprint for claim in claims] == [CELLS[2].fingerprint]
-        assert told[0] is False
+        assert output[0] is False
         one.record(Event(kind="retry_asked", fingerprint=CELLS[0].fingerprint))
         (again,) = claim_any(stale, ME, 3) or claim_any(one, ME, 3)
         assert (again.lease.attempt, again.lease.token) == (2, 2)

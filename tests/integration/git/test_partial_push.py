@@ -47,8 +47,8 @@ def opened(bare: Path, name: str, clock: FakeClock) -> GitLedger:
 
 
 def refs(bare: Path) -> dict[str, str]:
-    told = git(bare, "for-each-ref", "--format=%(refname) %(objectname)").split("\n")
-    return dict(line.split() for line in told if line)
+    output = git(bare, "for-each-ref", "--format=%(refname) %(objectname)").split("\n")
+    return dict(line.split() for line in output if line)
 
 
 def kind(ref: str) -> str:

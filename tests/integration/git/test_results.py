@@ -98,9 +98,9 @@ def test_a_large_file_stays_on_its_host_and_is_named(
     outcome = sealed(layout, big=b"x" * 20_000)
     tree = carried(objects, layout, outcome)
     place = result_path("my study", PATH)
-    told = objects.lookup(tree, f"{place}/{LEFT_OUT}")
-    assert told is not None
-    left = json.loads(objects.read(told[0])[1])
+    output = objects.lookup(tree, f"{place}/{LEFT_OUT}")
+    assert output is not None
+    left = json.loads(objects.read(output[0])[1])
     assert (left["big.bin"]["bytes"], left["big.bin"]["host"]) == (20_000, "lab2")
     assert objects.lookup(tree, f"{place}/big.bin") is None
     assert extract(objects, tree, place, tmp_path / "out", outcome.digest) == ["big.bin"]

@@ -58,20 +58,20 @@ def works_through_mishaps(
         assert ledger.enroll(cells) == len(cells)
     with workers(url, tmp_path) as start:
         killed, steady = start("killed", slow=0.1), [start("one"), start("two", batch=1)]
-        told = [lines(killed, 3)]
+        output = [lines(killed, 3)]
         killed.kill()
-        told += [rest(killed), lines(steady[0], 2)]
+        output += [rest(killed), lines(steady[0], 2)]
         away(True)
         time.sleep(1.5)
         away(False)
-        told += [rest(worker) for worker in steady]
+        output += [rest(worker) for worker in steady]
         assert [worker.returncode for worker in steady] == [0, 0]
     with closing(GitLedger(url, campaign="study", folder=tmp_path / "last")) as ledger:
         outcomes = {record.fingerprint: record.outcome for record in ledger.cells()}
         finished = Counter(event.fingerprint for event in ledger.events(kinds=["finished"]))
         ledger.sync.complete_results()
     assert finished == {cell.fingerprint: 1 for cell in cells}
-    promised = Counter(line for said in told for line in said if len(line) == 64)
+    promised = Counter(line for printed in output for line in printed if len(line) == 64)
     assert set(promised.values()) == {1}
     assert set(promised) <= set(finished)
     assert published(bare) == {name: [o.digest] for name, o in outcomes.items() if o is not None}
@@ -142,10 +142,10 @@ class Backend(BaseHTTPRequestHandler):
             "REMOTE_USER": "someone",
             "REMOTE_ADDR": "127.0.0.1",
         }
-        said = subprocess.run(
+        output = subprocess.run(
             ["git", "http-backend"], input=body, env=environ, capture_output=True, check=True
         ).stdout
-        head, _, content = said.partition(b"\r\n\r\n")
+        head, _, content = output.partition(b"\r\n\r\n")
         fields = [line.split(": ", 1) for line in head.decode().splitlines()]
         status = next((value for name, value in fields if name == "Status"), "200 OK")
         self.send_response(int(status.split()[0]))

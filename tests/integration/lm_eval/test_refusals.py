@@ -49,7 +49,7 @@ def test_a_task_of_lm_evals_own_without_its_data_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "message"),
+    ("output", "kind", "message"),
     [
         ("dataset_path: nobody/rows-gone", "dataset_missing", "where the network can be reached"),
         ("dataset_path: json\ndoc_to_text: !function gone_module.f", "missing_extra", "gone_mod"),
@@ -62,9 +62,9 @@ def test_a_task_of_lm_evals_own_without_its_data_says_what_to_do(
     ],
 )
 def test_a_task_that_cannot_be_built_says_why(
-    evaluated: Any, tasks: Path, offline: None, said: str, kind: str, message: str
+    evaluated: Any, tasks: Path, offline: None, output: str, kind: str, message: str
 ) -> None:
-    (tasks / "broken.yaml").write_text(f"task: broken\ntest_split: test\n{said}\n")
+    (tasks / "broken.yaml").write_text(f"task: broken\ntest_split: test\n{output}\n")
     with pytest.raises(CellFailure, match=message) as raised:
         evaluated("broken")
     assert (raised.value.stage, raised.value.kind) == ("benchmark", kind)

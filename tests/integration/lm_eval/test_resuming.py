@@ -15,7 +15,7 @@ from .conftest import LIMIT
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-def told(record: Record) -> dict[str, Any]:
+def content_of(record: Record) -> dict[str, Any]:
     """A record without what is measured again each time."""
     return {**record.to_dict(), "seconds": 0}
 
@@ -62,8 +62,8 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_was_not(
     recorded = stopped(evaluated, task, (3, 1, 6), batch_size=batch_size)
     resumed, last = evaluated(task, batch_size=batch_size, recorded=recorded)
     assert resumed == whole
-    everything = {record.index: told(record) for record in (*recorded, *last.kept)}
-    assert everything == {record.index: told(record) for record in session.kept}
+    everything = {record.index: content_of(record) for record in (*recorded, *last.kept)}
+    assert everything == {record.index: content_of(record) for record in session.kept}
     assert len(recorded) + len(last.kept) == len(session.kept)
     assert sum(calls) <= sum(alone) + 3 * batch_size  # the batch that each stop fell into
 
@@ -79,8 +79,8 @@ def test_answers_that_are_drawn_go_on_with_the_same_random_numbers(
     calls.clear()
     resumed, last = evaluated("recall_generate", recorded=recorded, **given)
     assert resumed == whole
-    found = {record.index: told(record) for record in (*recorded, *last.kept)}
-    assert found == {record.index: told(record) for record in session.kept}
+    found = {record.index: content_of(record) for record in (*recorded, *last.kept)}
+    assert found == {record.index: content_of(record) for record in session.kept}
     assert sum(calls) < LIMIT
     assert len({record.predicted_answer for record in session.kept}) > 2
 
@@ -100,4 +100,4 @@ def test_answers_to_other_examples_are_not_taken(evaluated: Any) -> None:
         "shots", limit=3, params={"num_fewshot": 2}, repeat=1, recorded=first.kept
     )
     assert score == whole
-    assert list(map(told, again.kept)) == list(map(told, session.kept))
+    assert list(map(content_of, again.kept)) == list(map(content_of, session.kept))

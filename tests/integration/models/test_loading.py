@@ -28,12 +28,12 @@ def test_provenance_tells_what_was_effective(adapter, kwargs, dtype):
     mine = adapter(**kwargs)
     mine.configure(STREAMING)
     mine.answer(PROMPTS[:1], SHORT)
-    told = mine.provenance()
-    assert told["dtype"] == dtype
-    assert told["torch"] == torch.__version__
-    assert told["attn_implementation"] == "sdpa"
-    assert len(told["devices"]) == 1
-    assert told["model_digest"] == mine.model.digest
+    output = mine.provenance()
+    assert output["dtype"] == dtype
+    assert output["torch"] == torch.__version__
+    assert output["attn_implementation"] == "sdpa"
+    assert len(output["devices"]) == 1
+    assert output["model_digest"] == mine.model.digest
 
 
 def test_a_half_precision_checkpoint_is_float32_on_a_cpu(adapter):
@@ -68,7 +68,7 @@ def test_a_model_that_hangs_together_in_a_cycle_is_let_go_too(adapter):
 def test_a_model_that_goes_by_itself_is_not_searched_for_cycles(adapter):
     mine, searches = adapter(), []
     gc.disable()
-    gc.callbacks.append(lambda phase, told: searches.append(phase))
+    gc.callbacks.append(lambda phase, output: searches.append(phase))
     try:
         mine.unload()
     finally:
@@ -139,13 +139,13 @@ def test_lacking_weights_are_refused_and_not_made_up(checkpoint, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "said"),
+    ("kwargs", "output"),
     [({"dtype": "half"}, "dtype must be one of"), ({"no_such_setting": 4}, "no_such_setting")],
 )
-def test_wrong_model_kwargs_are_the_users_error(checkpoint, kwargs, said):
+def test_wrong_model_kwargs_are_the_users_error(checkpoint, kwargs, output):
     failure = failure_of(declared(checkpoint(), **kwargs))
     assert failure.kind == "user_error"
-    assert said in str(failure)
+    assert output in str(failure)
 
 
 def test_a_model_without_keys_and_values_is_refused(checkpoint):

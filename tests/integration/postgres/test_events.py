@@ -75,7 +75,7 @@ def test_whoever_follows_the_events_is_told_of_each_once_and_in_order(
 ) -> None:
     ledger, looking = opened(), opened()
     ledger.enroll([sample_cell(number) for number in range(150)])
-    told: list[Event] = looking.events()
+    output: list[Event] = looking.events()
     ended = threading.Event()
 
     def work() -> None:
@@ -90,7 +90,7 @@ def test_whoever_follows_the_events_is_told_of_each_once_and_in_order(
 
     def follow() -> None:
         while not ended.is_set():
-            told.extend(looking.events(told[-1].seq))
+            output.extend(looking.events(output[-1].seq))
 
     follower = threading.Thread(target=follow)
     follower.start()
@@ -101,8 +101,8 @@ def test_whoever_follows_the_events_is_told_of_each_once_and_in_order(
         worker.join()
     ended.set()
     follower.join()
-    told += looking.events(told[-1].seq)
-    assert told == ledger.events()
+    output += looking.events(output[-1].seq)
+    assert output == ledger.events()
     assert list(problems(ledger)) == []
 
 
@@ -123,16 +123,16 @@ def test_a_copy_of_a_large_history_is_not_cut_off(
 def test_whoever_listens_is_told_when_cells_became_claimable(
     own_postgres: Postgres, opened: Callable[..., Any]
 ) -> None:
-    told = threading.Event()
+    output = threading.Event()
 
     def heard() -> bool:
-        done = told.wait(30)
-        told.clear()
+        done = output.wait(30)
+        output.clear()
         return done
 
     ledger = opened(url=own_postgres.url())
     other = opened(url=own_postgres.url(), lease=0.2)
-    ledger.listen(told.set)
+    ledger.listen(output.set)
     assert heard()  # it may have missed something
     other.enroll([sample_cell(0)])
     assert heard()
@@ -145,7 +145,7 @@ def test_whoever_listens_is_told_when_cells_became_claimable(
     assert heard()
     other.record(Event(kind="cancel_asked", fingerprint=sample_cell(0).fingerprint))
     other.record(Event(kind="host_lost"))
-    assert not told.wait(0.3)
+    assert not output.wait(0.3)
     other.record(Event(kind="retry_asked", fingerprint=sample_cell(0).fingerprint))
     assert heard()
     (claim,) = claim_any(other, ME)
@@ -153,7 +153,7 @@ def test_whoever_listens_is_told_when_cells_became_claimable(
     assert heard()
     (claim,) = claim_any(other, ME)
     assert other.finish_all([(claim.lease, SUCCESS), (claim.lease, SUCCESS)]) == [None, None]
-    assert not told.wait(0.3)
+    assert not output.wait(0.3)
     other.record(Event(kind="gate_closed"))
     assert heard()
     own_postgres.stop()
@@ -165,7 +165,7 @@ def test_a_runner_of_a_thousand_slots_listens_on_after_its_line_was_cut(
     opened: Callable[..., Any], line: Line, postgres: Postgres
 ) -> None:
     """Where more than 1024 files are open, a new line has a number that is beyond those."""
-    told = threading.Event()
+    output = threading.Event()
     before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as undo:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(before, min(2048, most)), most))
@@ -173,15 +173,15 @@ def test_a_runner_of_a_thousand_slots_listens_on_after_its_line_was_cut(
         ledger, other = opened(url=postgres.url(port=line.port)), opened()
         for _ in range(1100):
             undo.callback(os.close, os.dup(0))
-        ledger.listen(told.set)
-        assert told.wait(30)
-        told.clear()
+        ledger.listen(output.set)
+        assert output.wait(30)
+        output.clear()
         other.enroll([sample_cell(0)])
-        assert told.wait(30)
+        assert output.wait(30)
         line.cut()
-        told.clear()
-        assert told.wait(30)  # it listens again
-        told.clear()
+        output.clear()
+        assert output.wait(30)  # it listens again
+        output.clear()
         other.enroll([sample_cell(1)])
-        assert told.wait(30)
+        assert output.wait(30)
         ledger.close()

@@ -86,7 +86,7 @@ def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("output", "seconds"),
     [
         ("FATAL:  the database system is starting up", 120.0),
         ("terminating connection due to administrator command", 120.0),
@@ -99,12 +99,12 @@ def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
         ('could not translate host name "db" to address', 0.0),
     ],
 )  # fmt: skip
-def test_opening_waits_for_what_passes_by_itself_alone(said: str, seconds: float) -> None:
+def test_opening_waits_for_what_passes_by_itself_alone(output: str, seconds: float) -> None:
     import psycopg
 
     from benchfleet.ledger.postgres.errors import opening_timeout
 
-    assert opening_timeout(psycopg.OperationalError(said), 120.0) == seconds
+    assert opening_timeout(psycopg.OperationalError(output), 120.0) == seconds
 
 
 ASLEEP = """

@@ -55,8 +55,8 @@ def test_every_cell_is_finished_once_whatever_happens_to_servers_lines_and_worke
 
     def read(worker: subprocess.Popen[str]) -> None:
         assert worker.stdout is not None
-        said = (line for line in worker.stdout if line.endswith("\n"))
-        promised.update(line.strip() for line in said if len(line) == 65)
+        output = (line for line in worker.stdout if line.endswith("\n"))
+        promised.update(line.strip() for line in output if len(line) == 65)
 
     with (
         closing(Line(own_postgres.port)) as line,

@@ -20,11 +20,11 @@ from .conftest import ME
 EARLIER = Path(__file__).parents[2] / "data" / "postgres_schema_5.sql"
 
 
-@pytest.mark.parametrize(("said", "done"), [("off", "on"), ("remote_apply", "remote_apply")])
+@pytest.mark.parametrize(("output", "done"), [("off", "on"), ("remote_apply", "remote_apply")])
 def test_what_was_committed_outlives_a_crash_whatever_the_server_is_told(
-    opened: Callable[..., Any], postgres: Postgres, said: str, done: str
+    opened: Callable[..., Any], postgres: Postgres, output: str, done: str
 ) -> None:
-    asked = f"?options=-csynchronous_commit%3D{said}"
+    asked = f"?options=-csynchronous_commit%3D{output}"
     with opened(url=postgres.url() + asked)._connections.one() as connection:
         assert connection.execute("show synchronous_commit").fetchone() == (done,)
 

@@ -90,10 +90,10 @@ def test_handles_that_end_many_cells_in_opposite_order_never_wait_for_each_other
     handles[0].enroll(CELLS)
     claims = claim_any(handles[0], ME, len(CELLS))
     over = [(claim.lease, SUCCESS) for claim in claims]
-    told: list[Any] = []
+    output: list[Any] = []
 
     def end(handle: Any, some: list[Any]) -> None:
-        told.extend(handle.finish_all(some))
+        output.extend(handle.finish_all(some))
 
     orders = (over, over[::-1])
     threads = [threading.Thread(target=end, args=one) for one in zip(handles, orders, strict=True)]
@@ -101,7 +101,7 @@ def test_handles_that_end_many_cells_in_opposite_order_never_wait_for_each_other
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert told == [None] * 2 * len(CELLS)
+    assert output == [None] * 2 * len(CELLS)
     assert set(finishes(handles[0]).values()) == {1}
 
 
@@ -115,8 +115,8 @@ def test_a_runner_may_be_called_anything(opened: Callable[..., Any], name: str) 
     assert ledger.renew(leases) == leases
     ledger.release(leases[:1], f"given back by {name}")
     assert not any(ledger.finish_all([(lease, SUCCESS) for lease in leases[1:]]))
-    told = [event.data["runner"] for event in ledger.events() if "runner" in event.data]
-    assert told == [name] * 8
+    output = [event.data["runner"] for event in ledger.events() if "runner" in event.data]
+    assert output == [name] * 8
 
 
 def test_a_handle_ends_what_another_claimed_after_it_lost_the_cell_itself(

@@ -28,10 +28,10 @@ RECEIVING = [sys.executable, "-c", PROGRAM]
 def sent_to(
     store: Path, data: bytes, monkeypatch: pytest.MonkeyPatch, name: str = "models/m"
 ) -> None:
-    with tempfile.TemporaryFile() as said:
-        said.write(data)
-        said.seek(0)
-        monkeypatch.setattr("sys.stdin", said)
+    with tempfile.TemporaryFile() as output:
+        output.write(data)
+        output.seek(0)
+        monkeypatch.setattr("sys.stdin", output)
         receive(str(store), name)
 
 

@@ -20,8 +20,8 @@ def test_a_marked_result_without_its_twin_keeps_its_path(ledger: Ledger, layout:
     """The twin held the plain path and failed, so nothing of it was published."""
     cell = sample_cell(version="2")
     path, digest = published(layout, cell, marked=True)
-    told = rebuild(ledger, layout)
-    assert (told.entered, told.refused) == (1, ())
+    output = rebuild(ledger, layout)
+    assert (output.entered, output.refused) == (1, ())
     assert states(ledger) == {path: "success"}
     (record,) = ledger.cells()
     assert record.outcome is not None
@@ -35,8 +35,8 @@ def test_rebuilding_again_changes_nothing(ledger: Ledger, layout: Layout) -> Non
     published(layout, sample_cell())
     rebuild(ledger, layout)
     before = list(ledger.cells()), list(ledger.events())
-    told = rebuild(ledger, layout)
-    assert (told.entered, told.unchanged, told.refused) == (0, 1, ())
+    output = rebuild(ledger, layout)
+    assert (output.entered, output.unchanged, output.refused) == (0, 1, ())
     assert (list(ledger.cells()), list(ledger.events())) == before
 
 
@@ -71,9 +71,9 @@ def test_a_lease_that_ran_out_is_taken_over_and_a_live_one_is_left_out_by_name(
 ) -> None:
     path, _ = published(layout, sample_cell())
     claimed(ledger, sample_cell())
-    told = rebuild(ledger, layout)
-    assert told.entered == 0
-    assert [(p, "another runner holds" in why) for p, why in told.refused] == [(path, True)]
+    output = rebuild(ledger, layout)
+    assert output.entered == 0
+    assert [(p, "another runner holds" in why) for p, why in output.refused] == [(path, True)]
     assert states(ledger) == {path: "running"}
     clock.advance(61)
     assert rebuild(ledger, layout).entered == 1
@@ -83,9 +83,9 @@ def test_a_lease_that_ran_out_is_taken_over_and_a_live_one_is_left_out_by_name(
 def test_a_success_with_another_result_is_left_out_by_name(ledger: Ledger, layout: Layout) -> None:
     path, _ = published(layout, sample_cell())
     ledger.finish(claimed(ledger, sample_cell()).lease, Outcome(state="success", digest="other"))
-    told = rebuild(ledger, layout)
-    assert told.unchanged == 0
-    assert told.refused == ((path, "the ledger has another result for this cell"),)
+    output = rebuild(ledger, layout)
+    assert output.unchanged == 0
+    assert output.refused == ((path, "the ledger has another result for this cell"),)
 
 
 def test_a_place_that_the_ledger_gave_to_another_cell_is_left_out_alone(
@@ -94,8 +94,8 @@ def test_a_place_that_the_ledger_gave_to_another_cell_is_left_out_alone(
     path, _ = published(layout, sample_cell(1, version="2"))
     good, _ = published(layout, sample_cell(2))
     ledger.enroll([sample_cell(1, version="1")])
-    told = rebuild(ledger, layout)
-    assert told.refused == ((path, "the ledger gave this place to another cell"),)
+    output = rebuild(ledger, layout)
+    assert output.refused == ((path, "the ledger gave this place to another cell"),)
     assert states(ledger) == {path: "pending", good: "success"}
 
 
@@ -103,8 +103,8 @@ def test_a_result_inside_another_one_is_left_out_alone(ledger: Ledger, layout: L
     whole, repeat = sample_cell(version="1"), sample_cell(version="2", repeats=True, repeat=1)
     outer, _ = published(layout, whole)
     inner, _ = published(layout, repeat)
-    told = rebuild(ledger, layout)
-    assert [path for path, _ in told.refused] == [inner]
+    output = rebuild(ledger, layout)
+    assert [path for path, _ in output.refused] == [inner]
     assert states(ledger) == {outer: "success"}
 
 
@@ -114,7 +114,7 @@ def test_a_folder_that_was_copied_or_moved_is_left_out_alone(
     path, _ = published(layout, sample_cell())
     copy = layout.root / "tiny" / "dense" / "copy"
     shutil.copytree(layout.published(path), copy)
-    told = rebuild(ledger, layout)
+    output = rebuild(ledger, layout)
     moved = f"it was published as {path!r}, and was moved since"
-    assert told.refused == (("tiny/dense/copy", moved),)
+    assert output.refused == (("tiny/dense/copy", moved),)
     assert states(ledger) == {path: "success"}

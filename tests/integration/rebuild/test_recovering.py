@@ -43,11 +43,11 @@ def test_an_occupied_place_is_told_every_time_and_holds_up_no_other(
     second, _ = committed(ledger, layout, sample_cell(2))
     layout.published(first).mkdir(parents=True)
     (layout.published(first) / "mine.txt").touch()
-    told = {found.path: found.problem for found in publish_committed(ledger, layout)}
-    assert told[second] == ""
-    assert f"the sealed result waits in {waits}" in told[first]
+    output = {found.path: found.problem for found in publish_committed(ledger, layout)}
+    assert output[second] == ""
+    assert f"the sealed result waits in {waits}" in output[first]
     (again,) = publish_committed(ledger, layout)
-    assert (again.path, again.problem) == (first, told[first])
+    assert (again.path, again.problem) == (first, output[first])
     assert os.listdir(layout.published(first)) == ["mine.txt"]
 
 
@@ -85,8 +85,8 @@ def test_an_empty_ledger_beside_results_learns_of_them_and_nothing_runs_again(
     end = again.run(cells(4))
     assert [name for _, name in again.engine.requests] == [cells(4)[3].id]
     assert (end.progress.reused, set(again.states().values())) == (3, {"success"})
-    (said,) = again.said("warning")
-    assert said.message == "entered 3 results of this folder that the ledger did not have"
+    (output,) = again.notices_of("warning")
+    assert output.message == "entered 3 results of this folder that the ledger did not have"
 
 
 def test_it_is_said_how_far_a_ledger_is_that_takes_long_to_be_told_of_results(
@@ -96,8 +96,10 @@ def test_it_is_said_how_far_a_ledger_is_that_takes_long_to_be_told_of_results(
     again = Stage(tmp_path)
     again.ledger.hosted = True
     again.run(cells(65))
-    told = "the ledger, to enter results of this folder: {} of 65"
-    assert [said.message for said in again.said("waiting")] == [told.format(n) for n in (0, 64, 65)]
+    output = "the ledger, to enter results of this folder: {} of 65"
+    assert [printed.message for printed in again.notices_of("waiting")] == [
+        output.format(n) for n in (0, 64, 65)
+    ]
 
 
 def test_a_result_that_the_ledger_has_as_cancelled_or_of_another_content_is_not_taken_in(

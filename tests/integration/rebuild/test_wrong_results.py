@@ -49,9 +49,9 @@ def test_a_wrong_cell_json_is_left_out_by_name_and_the_others_are_taken(
     if wrong is GONE:
         del part[name]
     file.write_text(json.dumps(content))
-    told = rebuild(ledger, layout)
-    assert [path for path, _ in told.refused] == [bad]
-    assert why in told.refused[0][1]
+    output = rebuild(ledger, layout)
+    assert [path for path, _ in output.refused] == [bad]
+    assert why in output.refused[0][1]
     assert states(ledger) == {good: "success"}
 
 
@@ -61,6 +61,6 @@ def test_a_cell_json_that_is_none_is_left_out_by_name(
 ) -> None:
     path, _ = published(layout, sample_cell())
     (layout.published(path) / "cell.json").write_bytes(text.encode("latin-1"))
-    told = rebuild(ledger, layout)
-    assert [path for path, _ in told.refused] == [path]
+    output = rebuild(ledger, layout)
+    assert [path for path, _ in output.refused] == [path]
     assert states(ledger) == {}

@@ -65,14 +65,14 @@ def test_a_result_whose_log_was_packed_or_taken_still_comes_to_other_folders(
     put_away(study, "raw", act, tmp_path)
     record = study.record(sample_cell(3).id)
     assert record.outcome is not None
-    told = record.path, record.fingerprint, record.outcome.digest
-    assert refusal(study.layout.root, *told) == ""
+    output = record.path, record.fingerprint, record.outcome.digest
+    assert refusal(study.layout.root, *output) == ""
     (left,) = (file for file in log.parent.iterdir() if file.name.startswith("log.txt"))
     log.write_bytes(LONG)
-    assert refusal(study.layout.root, *told) == f"{left.name} is not in its seal"
+    assert refusal(study.layout.root, *output) == f"{left.name} is not in its seal"
     log.unlink()
     left.write_bytes(gzip.compress(b"another"))
-    assert "log.txt" in refusal(study.layout.root, *told)
+    assert "log.txt" in refusal(study.layout.root, *output)
 
 
 @pytest.mark.parametrize("name", ["samples.jsonl", "metrics.json"])
@@ -210,8 +210,8 @@ def test_what_an_archive_at_work_does_is_left_to_it(study: Study) -> None:
     log = grow_log(study, 3)
     log.with_name("log.txt.gz").write_bytes(gzip.compress(log.read_bytes()))
     with archive(study).lock():
-        (told,) = study.repair()
-    assert (told.act, "at work" in told.detail) == ("left", True)
+        (output,) = study.repair()
+    assert (output.act, "at work" in output.detail) == ("left", True)
     assert log.exists()
 
 

@@ -37,8 +37,8 @@ def test_the_log_of_an_earlier_attempt_is_found_where_it_is(
 ) -> None:
     succeeded_late(study, 3)
     put_away(study, "attempts", act, tmp_path)
-    told = text(study, 3, "1-1", last=False)
-    assert told == (None if act in ("move", "delete") else LONG.decode().rstrip("\n"))
+    output = text(study, 3, "1-1", last=False)
+    assert output == (None if act in ("move", "delete") else LONG.decode().rstrip("\n"))
 
 
 @pytest.mark.parametrize("act", ["leave", "pack"])
@@ -107,10 +107,10 @@ def test_what_comes_to_a_log_is_told_once_also_when_its_folder_moves(study: Stud
         assert log is not None
         return tail.new_lines(log, last=last)
 
-    for written, told in ((b"one\ntw", ["one"]), (b"o\n", ["two"]), (b"", []), (b"thr", [])):
+    for written, output in ((b"one\ntw", ["one"]), (b"o\n", ["two"]), (b"", []), (b"thr", [])):
         with open(file, "ab") as log:
             log.write(written)
-        assert seen() == told
+        assert seen() == output
     public = study.folder(path)
     public.parent.mkdir(parents=True, exist_ok=True)
     file.parent.rename(public)

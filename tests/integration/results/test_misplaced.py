@@ -1,4 +1,4 @@
-"""Results, links and rubbish where they do not belong: what goes home, what is moved or told."""
+"""Results, links and rubbish where they do not belong: what is moved back, aside, or reported."""
 
 from __future__ import annotations
 

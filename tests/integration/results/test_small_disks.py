@@ -48,7 +48,7 @@ def on_a_small_disk(folder: Path, act: str) -> str:
 
 
 def test_a_sample_of_which_the_disk_takes_a_part_is_no_sample(tmp_path: Path) -> None:
-    told = on_a_small_disk(
+    output = on_a_small_disk(
         tmp_path / "attempt",
         """
         folder.record(line(0))
@@ -56,11 +56,11 @@ def test_a_sample_of_which_the_disk_takes_a_part_is_no_sample(tmp_path: Path) ->
         folder.record(line(1))
         """,
     )
-    assert told == "refused, 1 samples kept"
+    assert output == "refused, 1 samples kept"
 
 
 def test_a_disk_that_gets_full_while_sealing_costs_no_recorded_sample(tmp_path: Path) -> None:
-    told = on_a_small_disk(
+    output = on_a_small_disk(
         tmp_path / "attempt",
         """
         folder.record(b"".join(map(line, range(20))))
@@ -69,5 +69,5 @@ def test_a_disk_that_gets_full_while_sealing_costs_no_recorded_sample(tmp_path: 
         folder.seal(sample_cell(), "a/b/c", Verdict(score=score, seconds={}, provenance={}))
         """,
     )
-    assert told == "refused, 20 samples kept"
+    assert output == "refused, 20 samples kept"
     assert sorted(f.name for f in (tmp_path / "attempt").iterdir() if f.name.startswith(".")) == []

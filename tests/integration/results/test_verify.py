@@ -142,8 +142,8 @@ def test_numbers_that_the_samples_do_not_make_are_told(study: Study) -> None:
         provenance={},
     )
     sealed = folder.seal(cell, claim.path, verdict)
-    told = {**sealed.metrics, "overall_score": 0.9, "samples": 7}
-    study.ledger.finish(claim.lease, Outcome(state="success", digest=sealed.digest, metrics=told))
+    output = {**sealed.metrics, "overall_score": 0.9, "samples": 7}
+    study.ledger.finish(claim.lease, Outcome(state="success", digest=sealed.digest, metrics=output))
     publish(folder.folder, study.folder(claim.path))
     (found,) = study.look()
     assert found.kind == "damaged"

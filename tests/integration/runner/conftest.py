@@ -43,9 +43,9 @@ class Person:
 
     @property
     def answers(self) -> list[Answer]:
-        told = [e for e in self.stage.ledger.events() if e.kind == "slots_told"]
-        assert [event.data["asked"] for event in told] == self.asked
-        return [answer_of(event.data) for event in told]
+        output = [e for e in self.stage.ledger.events() if e.kind == "slots_told"]
+        assert [event.data["asked"] for event in output] == self.asked
+        return [answer_of(event.data) for event in output]
 
 
 @pytest.fixture
@@ -53,5 +53,5 @@ def person(stage: Stage) -> Person:
     return Person(stage)
 
 
-def said(stage: Stage) -> list[str]:
-    return [notice.message for notice in stage.said("slots_changed")]
+def slot_messages(stage: Stage) -> list[str]:
+    return [notice.message for notice in stage.notices_of("slots_changed")]

@@ -65,7 +65,7 @@ def runs_out(
 
 
 def changes(stage: Stage) -> list[str]:
-    return [notice.message for notice in stage.said("slots_changed")]
+    return [notice.message for notice in stage.notices_of("slots_changed")]
 
 
 def test_slots_grow_while_there_is_room_for_one_more(stage: Stage) -> None:

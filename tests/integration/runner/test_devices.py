@@ -61,9 +61,9 @@ def test_a_busy_gpu_is_left_alone_said_once_and_the_others_go_on(stage: Stage) -
     assert opened == pytest.approx(
         [0, RETRY_DEVICE_S, 2 * RETRY_DEVICE_S, 3 * RETRY_DEVICE_S], abs=5
     )
-    (said,) = stage.warnings("gpu:1 is left alone")
-    assert "ada: python3 (7)" in said
-    assert not stage.said("slot_lost")
+    (output,) = stage.warnings("gpu:1 is left alone")
+    assert "ada: python3 (7)" in output
+    assert not stage.notices_of("slot_lost")
     assert {slot for slot, _ in stage.engine.requests} == {stage.engine.requests[0][0]}
 
 
@@ -104,8 +104,8 @@ def test_a_gpu_that_is_lost_is_left_out_and_its_cells_go_elsewhere(stage: Stage)
     end = stage.run(cells(4, gpus=1), GPUS)
     assert end.progress.states == {"success": 4}
     assert len(opened) == MAX_BAD_STARTS
-    (said,) = stage.warnings("left out")
-    assert "gpu:1: GPU is lost" in said
+    (output,) = stage.warnings("left out")
+    assert "gpu:1: GPU is lost" in output
 
 
 def gpu_fails(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
@@ -203,8 +203,8 @@ def test_a_gpu_whose_trial_fails_is_left_out_at_once_and_no_cell_is_charged(stag
     end = stage.run(cells(4, gpus=1), GPUS)
     assert end.progress.states == {"success": 4}
     assert [one.attempt for one in stage.ledger.cells()] == [1] * 4
-    (said,) = stage.warnings("gpu:1 is left out: its trial failed")
-    assert "load: oom: no memory" in said
+    (output,) = stage.warnings("gpu:1 is left out: its trial failed")
+    assert "load: oom: no memory" in output
 
 
 def test_a_trial_that_fails_on_every_device_ends_the_run_before_any_cell(stage: Stage) -> None:

@@ -40,7 +40,7 @@ def test_a_disk_with_little_room_pauses_claims_and_nothing_else(stage: Stage) ->
     assert 300 <= end.seconds < 340
     assert len(stage.warnings("left, less than 1.0 GB")) == 1
     assert len(stage.warnings("cells begin again")) == 1
-    done = [notice.data["took"] for notice in stage.said("cell_done")]
+    done = [notice.data["took"] for notice in stage.notices_of("cell_done")]
     assert done == [10.0] * 6
 
 
@@ -103,7 +103,7 @@ def test_a_full_disk_of_a_host_stops_that_host_alone(stage: Stage) -> None:
     stage.inbox.post(HostReady(host="lab1", devices=(far,), slots=1, threads=1))
     end = stage.run(cells(30))
     assert end.progress.states == {"success": 30}
-    (said,) = stage.warnings("the disk of lab1 is full")
-    assert "left alone" in said
+    (output,) = stage.warnings("the disk of lab1 is full")
+    assert "left alone" in output
     hosts = [spec.host for spec in stage.engine.opened]
     assert hosts.count("lab1") == 3

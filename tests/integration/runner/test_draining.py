@@ -9,7 +9,7 @@ from benchfleet.engines.base import Started
 from benchfleet.runner.commands.operator import STOP_GRACE_S
 from stage import GPUS, Stage, cells, good
 
-from .conftest import Person, said
+from .conftest import Person, slot_messages
 
 
 def slots_over_time(stage: Stage) -> Callable[[], list[tuple[float, set[str]]]]:
@@ -31,11 +31,11 @@ def test_a_drained_device_finishes_its_cell_and_gets_no_other(stage: Stage, pers
     person.asks(3, "drain", "cpu:1")
     end = stage.run(cells(6))
     assert end.progress.states == {"success": 6}
-    assert not stage.said("cell_released")
+    assert not stage.notices_of("cell_released")
     assert [taken for at, taken in seen() if 12 < at < 45] != []
     assert all(taken == {"cpu:0"} for at, taken in seen() if 12 < at < 45)
-    assert said(stage)[0].startswith("cpu:1 is drained; it is free when ")
-    assert said(stage)[1] == "cpu:1 is free: no slot is on it any more"
+    assert slot_messages(stage)[0].startswith("cpu:1 is drained; it is free when ")
+    assert slot_messages(stage)[1] == "cpu:1 is free: no slot is on it any more"
     (answer,) = person.answers
     assert not answer.refused
     assert [slot.state for slot in answer.slots] == ["load", "load, then let go"] or [
@@ -47,9 +47,9 @@ def test_draining_now_gives_the_cell_back_with_its_samples(stage: Stage, person:
     person.asks(5, "drain", "cpu:1", now=True)
     end = stage.run(cells(4, tries=1))
     assert end.progress.states == {"success": 4}
-    (released,) = stage.said("cell_released")
+    (released,) = stage.notices_of("cell_released")
     assert released.data["samples"] == 1
-    assert "after the sample at hand" in said(stage)[0]
+    assert "after the sample at hand" in slot_messages(stage)[0]
 
 
 def test_a_cell_that_does_not_stop_is_ended_and_goes_on_elsewhere(
@@ -69,7 +69,7 @@ def test_a_cell_that_does_not_stop_is_ended_and_goes_on_elsewhere(
     person.asks(5, "drain", "cpu:0", now=True)
     end = stage.run(cells(3))
     assert end.progress.states == {"success": 3}
-    (released,) = stage.said("cell_released")
+    (released,) = stage.notices_of("cell_released")
     assert released.message == f"it did not stop within {STOP_GRACE_S:g} s"
 
 
@@ -84,7 +84,7 @@ def test_a_cell_that_only_loads_is_given_back_at_once(stage: Stage, person: Pers
     person.asks(9, "add", "cpu:0")
     end = stage.run(cells(2))
     assert end.progress.states == {"success": 2}
-    assert [notice.data["samples"] for notice in stage.said("cell_released")] == [0, 0]
+    assert [notice.data["samples"] for notice in stage.notices_of("cell_released")] == [0, 0]
 
 
 def test_a_run_whose_devices_are_all_drained_waits_and_goes_on_when_one_is_added(
@@ -144,7 +144,7 @@ def test_draining_now_hurries_a_device_that_is_being_drained(stage: Stage, perso
     person.asks(5, "drain", "cpu:1", now=True)
     end = stage.run(cells(4))
     assert end.progress.states == {"success": 4}
-    assert len(stage.said("cell_released")) == 1
+    assert len(stage.notices_of("cell_released")) == 1
 
 
 def test_a_device_added_again_while_its_cell_runs_keeps_its_slot(
@@ -155,7 +155,7 @@ def test_a_device_added_again_while_its_cell_runs_keeps_its_slot(
     end = stage.run(cells(6))
     assert end.progress.states == {"success": 6}
     assert len(stage.engine.opened) == 2
-    assert "is free" not in " ".join(said(stage)[1:])
+    assert "is free" not in " ".join(slot_messages(stage)[1:])
 
 
 def test_a_cell_over_two_gpus_waits_for_the_one_that_was_drained(

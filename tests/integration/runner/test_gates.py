@@ -46,7 +46,7 @@ def test_a_phase_begins_once_all_of_the_one_before_has_ended(stage: Stage) -> No
     assert decided["e0"].by == "lab"
     assert decided["e0"].cells == {"success": 3}
     assert decided["e0"].numbers[0].startswith("min(score) = 1 (of 3 cells")
-    assert [notice.message[:3] for notice in stage.said("gate_decided")] == ["e0:", "e1:"]
+    assert [notice.message[:3] for notice in stage.notices_of("gate_decided")] == ["e0:", "e1:"]
 
 
 def test_what_does_not_hold_keeps_later_phases_from_being_begun(stage: Stage) -> None:
@@ -123,7 +123,7 @@ def test_a_gate_that_another_opens_is_noticed_while_running(stage: Stage, person
     person.does(30, lambda: stage.ledger.record(opened))
     end = stage.run(cells)
     assert end.progress.states == {"success": 3}
-    assert [notice.kind for notice in stage.said("waiting")] == ["waiting"]
+    assert [notice.kind for notice in stage.notices_of("waiting")] == ["waiting"]
 
 
 @pytest.mark.parametrize("takes", [10.0, 0.1])

@@ -49,7 +49,7 @@ def test_cells_of_a_lost_host_go_elsewhere_at_once_after_their_last_sample(stage
     end = stage.run(cells(1, tries=1), NOWHERE)
     assert end.progress.states == {"success": 1}
     assert [host_of(stage, slot) for slot, _ in stage.engine.requests] == ["lab1", "lab2"]
-    (failed,) = stage.said("cell_failed")
+    (failed,) = stage.notices_of("cell_failed")
     assert failed.data["retry_in"] == 0
     assert "host_lost" in failed.message
     assert end.seconds == pytest.approx(15)
@@ -80,8 +80,8 @@ def test_nothing_is_opened_on_a_host_whose_connection_broke_until_it_is_heard_of
     assert end.progress.states == {"success": 1}
     assert end.seconds == pytest.approx(18)
     assert len(stage.engine.opened) == 2
-    assert len(stage.said("host_ready")) == 1
-    assert stage.said("host_lost") == []
+    assert len(stage.notices_of("host_ready")) == 1
+    assert stage.notices_of("host_lost") == []
 
 
 def test_a_host_that_is_ready_twice_has_no_more_devices_than_once(stage: Stage) -> None:
@@ -90,7 +90,7 @@ def test_a_host_that_is_ready_twice_has_no_more_devices_than_once(stage: Stage) 
     stage.inbox.post(host_ready("lab1"), after=1)
     end = stage.run(cells(2), NOWHERE)
     assert end.seconds == pytest.approx(20)
-    assert len(stage.said("host_ready")) == 1
+    assert len(stage.notices_of("host_ready")) == 1
 
 
 def test_devices_left_out_stay_so_while_their_host_is_only_doubted(stage: Stage) -> None:
@@ -103,7 +103,7 @@ def test_devices_left_out_stay_so_while_their_host_is_only_doubted(stage: Stage)
 
 
 def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:
-    """And the campaign's history tells of it."""
+    """And the campaign's history has it."""
 
     def loses_it(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         if len(stage.engine.requests) == 1:
@@ -118,10 +118,10 @@ def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:
     assert end.progress.states == {"success": 2}
     kinds = [n.kind for n in stage.notices if n.kind in {"host_ready", "host_lost", "slot_lost"}]
     assert kinds == ["host_ready", "slot_lost", "host_lost", "host_ready"]
-    told = [e for e in stage.ledger.events() if e.kind.startswith("host_")]
-    assert [e.kind for e in told] == ["host_ready", "host_lost", "host_ready"]
-    assert told[0].data == {"host": "lab1", "slots": 1, "devices": "lab1/cpu:0"}
-    assert told[1].data == {"host": "lab1", "reason": "it is off", "hopeless": False}
+    output = [e for e in stage.ledger.events() if e.kind.startswith("host_")]
+    assert [e.kind for e in output] == ["host_ready", "host_lost", "host_ready"]
+    assert output[0].data == {"host": "lab1", "slots": 1, "devices": "lab1/cpu:0"}
+    assert output[1].data == {"host": "lab1", "reason": "it is off", "hopeless": False}
 
 
 def test_a_run_whose_hosts_are_all_hopeless_ends_at_once_and_claims_nothing(stage: Stage) -> None:
@@ -132,7 +132,7 @@ def test_a_run_whose_hosts_are_all_hopeless_ends_at_once_and_claims_nothing(stag
     assert end.broken == "no machine can be used (lab1: no key; lab2: no Python)"
     assert end.seconds == pytest.approx(3)
     assert end.progress.states == {"pending": 2}
-    assert stage.said("cell_started") == []
+    assert stage.notices_of("cell_started") == []
 
 
 def test_a_run_waits_for_a_host_that_may_come_but_not_for_ever(stage: Stage) -> None:
@@ -207,7 +207,7 @@ def test_a_claim_kept_for_a_slot_of_another_interpreter_is_let_go_when_its_host_
     end = stage.run([sample_cell(0), sample_cell(1, python="/other/python")], NOWHERE)
     assert end.progress.states == {"success": 2}
     assert {record.runner for record in stage.ledger.cells()} == {""}
-    assert len(stage.said("host_lost")) == 1
+    assert len(stage.notices_of("host_lost")) == 1
 
 
 def test_idle_slots_here_do_not_keep_a_run_waiting_for_ever_for_a_host(stage: Stage) -> None:

@@ -37,7 +37,7 @@ def test_a_lost_lease_publishes_nothing(stage: Stage) -> None:
 
     stage.engine.script = robbed
     stage.run(cells(1))
-    assert stage.said("claim_lost")
+    assert stage.notices_of("claim_lost")
     (published,) = stage.folder.glob("tiny/*/*/cell.json")
     attempt = json.loads(published.read_text())["provenance"]["attempt"]
     assert attempt == 3  # ours after the thief's lease ran out, not the one that was robbed
@@ -60,7 +60,7 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
 
     stage.engine.script = robbed
     runner.run()
-    assert stage.said("claim_lost")
+    assert stage.notices_of("claim_lost")
     (record,) = stage.ledger.cells()
     assert (record.state, record.attempt) == ("success", 3)
 
@@ -131,7 +131,7 @@ def test_the_last_counts_are_waited_for(stage: Stage) -> None:
     end = stage.run(cells(2))
     assert ledger.away
     assert (end.ran, end.progress.states) == (1, {"success": 1, "failed": 1})
-    assert "the ledger's server" in stage.said("waiting")[-1].message  # nobody wonders why
+    assert "the ledger's server" in stage.notices_of("waiting")[-1].message  # nobody wonders why
     assert stage.serving.is_set()
 
 
@@ -150,7 +150,7 @@ def test_what_comes_too_late_for_a_published_cell_leaves_nothing_behind(stage: S
 
     stage.engine.script = late
     stage.run(cells(1))
-    assert stage.said("claim_lost")
+    assert stage.notices_of("claim_lost")
     assert list(stage.layout.attempts.glob("*/*")) == []
 
 
@@ -187,7 +187,7 @@ def test_a_lease_that_ran_out_before_its_attempt_began_is_noticed_before_a_slot_
     stage.ledger = Slow(stage, taken_over)  # type: ignore[assignment]
     end = stage.run(cells(1))
     assert stage.engine.requests == []
-    assert stage.said("claim_lost")
+    assert stage.notices_of("claim_lost")
     assert (end.ran, end.progress.states) == (0, {"success": 1})
     assert list(stage.layout.attempts.glob("*/*")) == []
 
@@ -201,9 +201,9 @@ def test_a_runner_stopped_past_a_lease_that_nobody_took_goes_on_with_it(stage: S
     assert (record.state, record.attempt) == ("success", 1)
 
 
-@pytest.mark.parametrize(("told", "begun"), [(True, 0.4), (False, 1.0)])
+@pytest.mark.parametrize(("output", "begun"), [(True, 0.4), (False, 1.0)])
 def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
-    stage: Stage, told: bool, begun: float
+    stage: Stage, output: bool, begun: float
 ) -> None:
     stage.ledger.enroll(cells(1))
     (claim,) = claim_any(stage.ledger, RunnerId("other"), 1)
@@ -215,7 +215,7 @@ def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
         arrival = take(wait)
         if isinstance(arrival, LeaseLost):
             stage.ledger.release([claim.lease], "given back")
-            if told:
+            if output:
                 stage.inbox.post(LedgerChanged())
         return arrival
 
@@ -229,7 +229,7 @@ def test_nobody_is_said_to_be_waited_for_while_other_cells_are_free(stage: Stage
     stage.ledger.enroll(cells(3))
     (held,) = claim_any(stage.ledger, RunnerId("other"), 1)
     stage.run(cells(3))
-    (waits,) = stage.said("waiting")
+    (waits,) = stage.notices_of("waiting")
     assert waits.cell == held.path
     ended = [notice.kind for notice in stage.notices if notice.kind in ("cell_done", "waiting")]
     assert ended == ["cell_done", "cell_done", "waiting", "cell_done"]
@@ -241,9 +241,9 @@ def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stag
     end = stage.run(cells(1))
     assert end.progress.states == {"success": 1}
     assert end.seconds >= 60
-    (waits,) = stage.said("waiting")
+    (waits,) = stage.notices_of("waiting")
     assert waits.cell == "tiny/dense/benchmark-0"
     assert waits.message.startswith("runner other holds it")
-    (back,) = stage.said("warning")
+    (back,) = stage.notices_of("warning")
     assert back.cell == waits.cell  # by its name
     assert back.message == "the lease of its runner expired; the cell is pending again"

@@ -36,7 +36,7 @@ def hangs(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEv
 
 
 @pytest.mark.parametrize(
-    ("cell", "kind", "said", "seconds"),
+    ("cell", "kind", "output", "seconds"),
     [
         (limited(cell=30), "timeout", "limit of 30 s", 30),
         (
@@ -49,7 +49,7 @@ def hangs(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEv
     ],
 )
 def test_a_cell_over_a_limit_is_ended_by_name_and_tried_again_in_another_slot(
-    stage: Stage, cell: Cell, kind: str, said: str, seconds: float
+    stage: Stage, cell: Cell, kind: str, output: str, seconds: float
 ) -> None:
     stage.engine.script = hangs
     end = stage.run([cell])
@@ -59,7 +59,7 @@ def test_a_cell_over_a_limit_is_ended_by_name_and_tried_again_in_another_slot(
     failure = record.outcome.failure
     assert failure is not None
     assert (failure.stage, failure.kind, failure.retryable) == ("benchmark", kind, True)
-    assert said in failure.message
+    assert output in failure.message
     assert len({slot for slot, _ in stage.engine.requests}) == 2
     assert 2 * seconds < end.seconds < 2 * seconds + 12
 
@@ -98,7 +98,7 @@ def test_what_a_machine_that_slept_holds_is_its_own_when_it_wakes(stage: Stage) 
     end = stage.run([limited(cell=30)])
     assert end.progress.states == {"success": 1}
     assert len(stage.engine.requests) == 1
-    assert not stage.said("warning")
+    assert not stage.notices_of("warning")
 
 
 def test_what_a_dead_runner_held_comes_back_after_the_machine_slept(stage: Stage) -> None:

@@ -75,8 +75,8 @@ def test_a_transient_failure_is_tried_again_after_its_delay(stage: Stage) -> Non
     stage.engine.script = once
     end = stage.run(cells(1))
     assert end.progress.states.get("success") == 1
-    (told,) = stage.said("cell_failed")
-    assert (told.data["failure"], told.data["retry_in"]) == (["benchmark", "oom"], 2.0)
+    (output,) = stage.notices_of("cell_failed")
+    assert (output.data["failure"], output.data["retry_in"]) == (["benchmark", "oom"], 2.0)
     assert end.seconds >= 13
 
 
@@ -158,7 +158,7 @@ def test_a_slot_that_dies_is_replaced_and_its_cell_tried_again(stage: Stage) -> 
     end = stage.run(cells(1))
     assert end.progress.states.get("success") == 1
     assert len(stage.engine.opened) == 2
-    assert "SIGKILL" in stage.said("cell_failed")[0].message
+    assert "SIGKILL" in stage.notices_of("cell_failed")[0].message
 
 
 def test_a_score_that_is_no_number_is_a_bad_result(stage: Stage) -> None:
@@ -209,9 +209,11 @@ def test_the_first_true_reason_is_not_overwritten_by_later_ones(stage: Stage) ->
     )
     assert record.outcome.failure is not None
     assert record.outcome.failure.kind == "timeout"
-    told = [n.message for n in stage.said("cell_failed")]
-    assert told[:3] == [f"benchmark: {k} (by {k})" for k in ("host_lost", "gpu_fault", "slot_lost")]
-    assert told[3] == record.outcome.why
+    output = [n.message for n in stage.notices_of("cell_failed")]
+    assert output[:3] == [
+        f"benchmark: {k} (by {k})" for k in ("host_lost", "gpu_fault", "slot_lost")
+    ]
+    assert output[3] == record.outcome.why
 
 
 def test_a_disk_elsewhere_that_is_always_full_ends_its_cell_and_stops_no_other(
@@ -228,10 +230,10 @@ def test_a_disk_elsewhere_that_is_always_full_ends_its_cell_and_stops_no_other(
     end = stage.run(cells(4))
     assert end.progress.states == {"failed": 1, "success": 3}
     assert sum("benchmark-0" in cell for _, cell in stage.engine.requests) == 6
-    assert stage.said("warning") == []
+    assert stage.notices_of("warning") == []
 
 
 def test_the_disk_that_took_no_more_is_named(stage: Stage) -> None:
     stage.inbox.post(LedgerDiskFull(), after=1)
     stage.run(cells(4))
-    assert "the disk of the ledger is full" in stage.said("warning")[0].message
+    assert "the disk of the ledger is full" in stage.notices_of("warning")[0].message

@@ -58,8 +58,8 @@ def test_a_cell_that_runs_out_of_memory_gets_half_the_batch_at_once_and_loses_no
     assert end.progress.states.get("success") == 1
     assert sizes == [9, 4, 2]
     assert end.seconds == pytest.approx(12)
-    told = [(n.data["retry_in"], n.data["differently"]) for n in stage.said("cell_failed")]
-    assert told == [(0, "with batch size 4"), (0, "with batch size 2")]
+    output = [(n.data["retry_in"], n.data["differently"]) for n in stage.notices_of("cell_failed")]
+    assert output == [(0, "with batch size 4"), (0, "with batch size 2")]
     (record,) = stage.ledger.cells()
     assert (record.attempt, record.tries) == (3, 1)
     sealed = json.loads((stage.layout.published(record.path) / "cell.json").read_text())
@@ -87,7 +87,7 @@ def test_a_cell_that_does_not_fit_beside_another_gets_a_slot_alone(
     end = stage.run(cells(6), pool)
     assert end.progress.states["success"] == 6
     assert len(alone) == 1
-    assert [n.data["differently"] for n in stage.said("cell_failed")] == ["alone"]
+    assert [n.data["differently"] for n in stage.notices_of("cell_failed")] == ["alone"]
     assert stage.engine.requests[-1][1].endswith("benchmark-0")  # when it holds up nobody else
 
 
@@ -102,7 +102,7 @@ def test_a_cell_that_does_not_fit_on_a_small_gpu_gets_a_large_one(stage: Stage) 
     end = stage.run(cells(1), mixed_gpus())
     assert end.progress.states["success"] == 1
     assert ran == [24, 80]
-    assert stage.said("cell_failed")[0].data["differently"] == "on at least 26.4 GB"
+    assert stage.notices_of("cell_failed")[0].data["differently"] == "on at least 26.4 GB"
 
 
 def test_a_cell_that_fits_nowhere_fails_for_good_and_says_what_was_tried(stage: Stage) -> None:

@@ -87,5 +87,5 @@ def test_a_device_on_which_slots_do_not_start_is_left_out(stage: Stage) -> None:
     stage.engine.dead_devices = {1}
     end = stage.run(cells(4), GPUS)
     assert end.progress.states["success"] == 4
-    assert "gpu:1 is left out" in stage.said("warning")[0].message
+    assert "gpu:1 is left out" in stage.notices_of("warning")[0].message
     assert end.broken == ""

@@ -18,7 +18,7 @@ from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
 from stage import GPUS, Stage, cells
 
-from .conftest import US, Person, said
+from .conftest import US, Person, slot_messages
 
 MANY = tuple(Device(kind="gpu", index=i, memory=8 * 10**9) for i in range(4))
 
@@ -81,8 +81,8 @@ def test_asking_twice_changes_nothing(stage: Stage, person: Person) -> None:
     person.asks(28, "add", "cpu:1")
     end = stage.run(cells(10))
     assert end.progress.states == {"success": 10}
-    told = [(*answer.done, *answer.refused) for answer in person.answers]
-    assert told[1:] == [
+    output = [(*answer.done, *answer.refused) for answer in person.answers]
+    assert output[1:] == [
         ("cpu:1 is drained already; no slot is on it",),
         ("cpu:1 is removed; no slot is on it",),
         ("cpu:1 is removed already; no slot is on it",),
@@ -100,7 +100,7 @@ def test_the_signal_file_is_obeyed_once_and_what_is_wrong_in_it_is_told(
     end = stage.run(cells(6))
     assert end.progress.states == {"success": 6}
     assert not file.exists()
-    assert len([text for text in said(stage) if text.startswith("cpu:1 is drained")]) == 1
+    assert len([text for text in slot_messages(stage) if text.startswith("cpu:1 is drained")]) == 1
     assert stage.warnings() == [
         "slots.txt, line 4: add names no device: write add gpu:3",
         "slots.txt, line 5: invalid action 'fetch': use add, drain, remove",
@@ -152,13 +152,13 @@ def test_orders_to_others_and_orders_that_nobody_knows_are_passed_over(
     person.does(2, lambda: stage.ledger.record(strange))
     stage.run(cells(4))
     assert not person.answers
-    assert not said(stage)
+    assert not slot_messages(stage)
 
 
 def test_a_runner_tells_the_ledger_that_it_began_and_ended(stage: Stage) -> None:
     stage.run(cells(1))
-    told = [e.data["runner"] for e in stage.ledger.events() if e.kind.startswith("runner_")]
-    assert told == [US, US]
+    output = [e.data["runner"] for e in stage.ledger.events() if e.kind.startswith("runner_")]
+    assert output == [US, US]
     json.dumps([dict(e.data) for e in stage.ledger.events()])  # as a ledger on a disk keeps it
     assert LocalHost().gpus() == ()
 
@@ -166,14 +166,14 @@ def test_a_runner_tells_the_ledger_that_it_began_and_ended(stage: Stage) -> None
 def test_a_run_reads_what_happened_once_however_often_it_looks(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, told = stage.ledger.events, list[int]()
+    real, output = stage.ledger.events, list[int]()
 
     def events(*asked: Any, **named: Any) -> Sequence[Event]:
         found = real(*asked, **named)
-        told.extend(event.seq for event in found)
+        output.extend(event.seq for event in found)
         return found
 
     monkeypatch.setattr(stage.ledger, "events", events)
     end = stage.run(cells(12))
     assert end.progress.states == {"success": 12}
-    assert sorted(set(told)) == sorted(told)
+    assert sorted(set(output)) == sorted(output)

@@ -183,12 +183,12 @@ def test_a_plan_outside_this_run_has_its_own_cells_go_first(stage: Stage) -> Non
 def test_a_newer_plan_is_gone_by_while_the_run_goes_on(stage: Stage) -> None:
     of_two(stage)
     all_ = cells(8)
-    told = [planned(lab1=all_[:4], lab2=all_[4:])]
-    stage.placement = lambda: told[-1]
+    output = [planned(lab1=all_[:4], lab2=all_[4:])]
+    stage.placement = lambda: output[-1]
 
     def plans_again(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
-        if len(told) == 1:
-            told.append(planned(lab2=all_[:4], lab1=all_[4:]))
+        if len(output) == 1:
+            output.append(planned(lab2=all_[:4], lab1=all_[4:]))
             stage.ledger.record(Plan(number=2, hosts={}).event())
         return good(slot, request)
 

@@ -67,7 +67,7 @@ def test_a_result_committed_but_not_renamed_is_published_by_the_next_run(stage: 
     public.rename(back)
     stage.run(cells(1))
     assert (public / "cell.json").exists()
-    assert stage.said("published_late")[0].cell == record.path
+    assert stage.notices_of("published_late")[0].cell == record.path
 
 
 def test_what_lies_at_a_public_path_is_never_overwritten(stage: Stage) -> None:
@@ -76,7 +76,7 @@ def test_what_lies_at_a_public_path_is_never_overwritten(stage: Stage) -> None:
     (plain / "mine.txt").write_text("precious")
     stage.run(cells(1))
     assert (plain / "mine.txt").read_text() == "precious"
-    assert "cannot be published" in stage.said("warning")[0].message
+    assert "cannot be published" in stage.notices_of("warning")[0].message
     (plain / "mine.txt").unlink()
     plain.rmdir()
     stage.run(cells(1))
@@ -88,11 +88,11 @@ class EndsTogether(MemoryLedger):
 
     def __init__(self, stage: Stage, *, refuses: bool = False) -> None:
         super().__init__(clock=stage.clock, lease=60)
-        self.told: list[int] = []
+        self.batch_sizes: list[int] = []
         self._refuses = refuses
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        self.told.append(len(ended))
+        self.batch_sizes.append(len(ended))
         if refuses := self._refuses:
             self._refuses = False
         for lease, outcome in ended[refuses:]:
@@ -124,7 +124,7 @@ def test_short_cells_that_end_together_are_told_to_the_ledger_together(stage: St
     stage.engine.script = at_once
     write_by_twos(stage, 3)
     end = stage.run(cells(6))
-    assert stage.ledger.told == [2, 2, 2]
+    assert stage.ledger.batch_sizes == [2, 2, 2]
     assert (end.ran, end.progress.states) == (6, {"success": 6})
     assert all(stage.layout.published(path).is_dir() for path in stage.states())
 
@@ -134,8 +134,8 @@ def test_of_those_that_end_together_only_what_was_refused_is_not_published(stage
     stage.engine.script = at_once
     write_by_twos(stage, 1)
     end = stage.run(cells(2))
-    first, again = (notice.cell for notice in stage.said("cell_done"))
-    assert [notice.cell for notice in stage.said("claim_lost")] == [again]
+    first, again = (notice.cell for notice in stage.notices_of("cell_done"))
+    assert [notice.cell for notice in stage.notices_of("claim_lost")] == [again]
     assert first != again
-    assert stage.ledger.told == [2, 1]
+    assert stage.ledger.batch_sizes == [2, 1]
     assert end.progress.states == {"success": 2}

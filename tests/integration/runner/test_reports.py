@@ -39,8 +39,8 @@ def test_no_host_gets_what_its_report_keeps_off_it(stage: Stage) -> None:
     found = ran(stage)
     assert not any("large" in cell for cell in found["lab1"])
     assert sum("large" in cell for cell in found["lab2"]) == 6
-    (told,) = stage.said("kept_off")
-    assert told.message == (
+    (output,) = stage.notices_of("kept_off")
+    assert output.message == (
         "lab1 is given none of 6 cells of large: "
         "big: ram_total is 4 GB, not >= 10 GB (report of lab1)"
     )
@@ -94,11 +94,11 @@ def test_this_machine_is_kept_from_what_its_own_report_says(stage: Stage) -> Non
 
 def test_a_machine_that_is_probed_again_gets_what_it_may_have_by_now(stage: Stage) -> None:
     of_two(stage)
-    told = [large_models_need_memory(lab1=4, lab2=4)]
-    stage.placement = lambda: told[-1]
+    output = [large_models_need_memory(lab1=4, lab2=4)]
+    stage.placement = lambda: output[-1]
 
     def probed(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
-        told.append(large_models_need_memory(lab1=16, lab2=4))
+        output.append(large_models_need_memory(lab1=16, lab2=4))
         stage.ledger.record(Plan().event())
         return good(slot, request)
 

@@ -27,7 +27,7 @@ def test_what_the_ledger_told_of_is_never_enrolled_by_its_worker(stage: Stage) -
     assert [event.data["new"] for event in stage.ledger.events(kinds={"enrolled"})] == [2]
 
 
-def told(stage: Stage) -> Sequence[Cell]:
+def more_cells(stage: Stage) -> Sequence[Cell]:
     """What the ledger has."""
     return [record.cell for record in stage.ledger.cells(with_cell=True) if record.cell]
 
@@ -36,7 +36,7 @@ def test_cells_that_are_enrolled_while_it_works_are_taken_in(stage: Stage, perso
     known: list[Cell] = cells(2)
     stage.ledger.enroll(known)
 
-    stage.options = WorkerOptions(enrolls=False, more=lambda: told(stage))
+    stage.options = WorkerOptions(enrolls=False, more=lambda: more_cells(stage))
     person.does(3, lambda: stage.ledger.enroll(cells(5)))
     end = stage.run(known)
     assert end.progress.states == {"success": 5}
@@ -48,7 +48,7 @@ def test_one_that_stays_waits_ever_longer_and_lets_go_of_its_models(
     stage: Stage, person: Person
 ) -> None:
     known: list[Cell] = cells(4)
-    stage.options = WorkerOptions(enrolls=False, stays=True, more=lambda: told(stage))
+    stage.options = WorkerOptions(enrolls=False, stays=True, more=lambda: more_cells(stage))
     stage.ledger.enroll(known[:2])
     slots: list[int] = []
     person.does(500, lambda: slots.append(len(stage.engine.specs)))
@@ -98,7 +98,7 @@ def test_what_runs_when_its_time_is_over_is_given_back_after_the_sample_at_hand(
     assert end.seconds == pytest.approx(30, abs=5)
     assert "time" in end.broken
     assert set(stage.states().values()) == {"pending"}
-    assert [notice.data["samples"] for notice in stage.said("cell_released")] == [1, 1]
+    assert [notice.data["samples"] for notice in stage.notices_of("cell_released")] == [1, 1]
 
 
 def at_path(folder: str, count: int) -> list[Cell]:

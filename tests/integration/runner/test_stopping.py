@@ -28,7 +28,7 @@ def test_one_interrupt_keeps_samples_gives_cells_back_and_ends(stage: Stage) -> 
     assert end.interrupted
     assert end.progress.states.get("pending") == 4
     assert len(stage.engine.requests) == 2
-    assert {notice.data["samples"] for notice in stage.said("cell_released")} == {1}
+    assert {notice.data["samples"] for notice in stage.notices_of("cell_released")} == {1}
     assert claim_any(stage.ledger, RunnerId("other"), 9)
 
 
@@ -71,9 +71,9 @@ def test_a_cancelled_cell_stops_after_the_sample_at_hand_and_keeps_its_slot(stag
     assert end.progress.states == {"success": 2, "cancelled": 1}
     assert len(stage.engine.opened) == 1
     assert end.seconds < 24
-    assert stage.said("claim_lost") == []
-    (told,) = stage.said("cell_cancelled")
-    assert told.cell.endswith("benchmark-0")
+    assert stage.notices_of("claim_lost") == []
+    (output,) = stage.notices_of("cell_cancelled")
+    assert output.cell.endswith("benchmark-0")
     stage.ledger.record(Event(kind="retry_asked", fingerprint=wanted[0].fingerprint))
     stage.engine.script = good
     assert stage.run(wanted, one_slot).progress.states["success"] == 3
@@ -100,8 +100,8 @@ def test_samples_of_a_cancelled_cell_serve_its_next_attempt(stage: Stage) -> Non
 
     stage.watch = watch  # type: ignore[method-assign]
     assert stage.run(wanted).progress.states == {"cancelled": 1}
-    (told,) = stage.said("cell_cancelled")
-    assert told.data["samples"] == 1
+    (output,) = stage.notices_of("cell_cancelled")
+    assert output.data["samples"] == 1
     stage.watch = seen  # type: ignore[method-assign]
     stage.ledger.record(Event(kind="retry_asked", fingerprint=wanted[0].fingerprint))
     stage.run(wanted)
@@ -183,8 +183,8 @@ def test_an_interrupt_while_the_ledger_has_no_room_gives_the_cell_back(stage: St
     stage.inbox.post(Interrupted(signal="SIGINT"), after=9)
     end = runner.run()
     assert end.interrupted
-    assert len(stage.said("cell_released")) == 1
-    assert stage.said("run_ended")
+    assert len(stage.notices_of("cell_released")) == 1
+    assert stage.notices_of("run_ended")
 
 
 def test_nothing_is_waited_for_any_more_when_the_slots_are_ended(stage: Stage) -> None:

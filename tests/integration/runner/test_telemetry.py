@@ -123,8 +123,8 @@ def test_a_slot_that_dies_leaves_what_was_measured_until_then(stage: Stage) -> N
     stage.engine.script = dies_first
     stage.run(cells(1), ONE)
     (failure,) = stage.folder.rglob("failure.json")
-    told = json.loads(failure.read_text())
-    assert told["telemetry"]["ram_bytes"]["peak"] == 1004
+    output = json.loads(failure.read_text())
+    assert output["telemetry"]["ram_bytes"]["peak"] == 1004
     first = next(event for event in stage.ledger.events() if event.kind == "finished")
     assert first.data["outcome"]["usage"]["seconds"] == 5
 
@@ -159,7 +159,7 @@ def test_a_slot_that_was_replaced_before_it_began_is_accounted_for(stage: Stage)
     end = stage.run(cells(1), ONE)
     assert end.progress.states["success"] == 1
     assert len(stage.engine.opened) == 2
-    assert "left 2.1 GiB behind" in stage.said("cell_released")[0].message
+    assert "left 2.1 GiB behind" in stage.notices_of("cell_released")[0].message
     assert [usage["seconds"] for usage in used(stage)] == [1]
     (record,) = stage.ledger.cells()
     assert (record.attempt, record.tries) == (2, 1)
@@ -184,12 +184,12 @@ def test_being_measured_is_no_sign_that_a_cell_goes_on(stage: Stage) -> None:
 
 def test_a_warning_of_a_slot_is_said_with_its_cell_and_kept_with_its_result(stage: Stage) -> None:
     def warns(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
-        told = Warned(slot=slot, attempt=request.attempt, message="RAM of the slot grows")
-        return [*measured(slot, request, 2), (3, told), *good(slot, request)]
+        output = Warned(slot=slot, attempt=request.attempt, message="RAM of the slot grows")
+        return [*measured(slot, request, 2), (3, output), *good(slot, request)]
 
     stage.engine.script = warns
     stage.run(cells(1), ONE)
-    (notice,) = stage.said("warning")
+    (notice,) = stage.notices_of("warning")
     assert notice.cell
     assert notice.message.endswith("(cpu:0): RAM of the slot grows")
     assert sealed(stage)[0]["telemetry"]["warnings"] == ["RAM of the slot grows"]

@@ -26,21 +26,21 @@ def test_the_time_left_is_told_with_its_spread_and_counts_what_was_reused_as_don
 ) -> None:
     repeats = [sample_cell(repeat=number, repeats=True) for number in range(12)]
     ended_before(stage, repeats[:4], {})
-    told: list[tuple[float, float]] = []
+    output: list[tuple[float, float]] = []
 
     def look(notice: Notice, progress: Progress) -> None:
         left = progress.seconds_left(stage.clock())
         if left is not None:
-            told.append((stage.clock() - began, left))
+            output.append((stage.clock() - began, left))
 
     stage.watch = look  # type: ignore[method-assign]
     began = stage.clock()
     stage.engine.script = lasting({})
     end = stage.run(repeats, CPU)
     assert end.progress.reused == 4
-    for at, left in told:
+    for at, left in output:
         assert left == pytest.approx(end.seconds - at, abs=3)
-    assert len(told) > 8
+    assert len(output) > 8
 
 
 def test_the_time_left_knows_that_other_runners_share_the_work(stage: Stage) -> None:
@@ -48,16 +48,16 @@ def test_the_time_left_knows_that_other_runners_share_the_work(stage: Stage) -> 
     ended_before(stage, repeats[:4], {})
     stage.ledger.enroll(repeats)
     claim_any(stage.ledger, RunnerId("other"), 2)
-    told: list[float] = []
+    output: list[float] = []
 
     def look(notice: Notice, progress: Progress) -> None:
         if (left := progress.seconds_left(stage.clock())) is not None:
-            told.append(left)
+            output.append(left)
 
     stage.watch = look  # type: ignore[method-assign]
     stage.engine.script = lasting({})
     stage.run(repeats, CPU)
-    assert told[0] == pytest.approx((8 * 10 - 2 * 4) / 4, abs=3)  # four slots for eight cells
+    assert output[0] == pytest.approx((8 * 10 - 2 * 4) / 4, abs=3)  # four slots for eight cells
 
 
 def on_two_types(stage: Stage, seconds: Mapping[str, float], cells: Sequence[Cell]) -> None:
@@ -86,22 +86,22 @@ def test_the_time_left_knows_how_fast_each_type_of_device_is(stage: Stage, gpus:
     wanted = [sample_cell(repeat=n, repeats=True, gpus=gpus) for n in range(60)]
     local_host = "cpu" if gpus else "fast"  # what needs a GPU is done by the others alone
     on_two_types(stage, {local_host: 10.0, "slow": 60.0}, wanted)
-    told: list[tuple[float, float, float]] = []
+    output: list[tuple[float, float, float]] = []
 
     def look(notice: Notice, progress: Progress) -> None:
         if progress.eta is not None and len(progress.slots) == 4 - gpus:
             now = stage.clock()
             left = progress.seconds_left(now) or 0.0
-            told.append((now - began, left, progress.eta.spread))
+            output.append((now - began, left, progress.eta.spread))
 
     stage.watch, began = look, stage.clock()  # type: ignore[method-assign]
     pool = Device(kind="gpu", index=0, name="fast", memory=GB)
     end = stage.run(wanted, Pool(devices=(CPU.devices[0] if gpus else pool,), slots=1))
     assert end.progress.states == {"success": 60}
-    for at, left, spread in told:
+    for at, left, spread in output:
         assert left == pytest.approx(end.seconds - at, abs=45)
         assert spread < 60 or at < 120  # until enough cells ended
-    assert len(told) > 50
+    assert len(output) > 50
 
 
 def test_a_result_keeps_the_type_of_its_device(stage: Stage, tmp_path: Path) -> None:

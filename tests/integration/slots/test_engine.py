@@ -84,13 +84,13 @@ def test_the_log_of_a_slot_that_ended_well_is_kept_only_where_it_says_something(
 ) -> None:
     engine, events = impatient
     log = tmp_path / "slot.log"
-    for said in ("", "a word"):
+    for output in ("", "a word"):
         started(impatient, tmp_path)
         assert log.exists()
-        log.write_text(said)
+        log.write_text(output)
         engine.close(slot_id())
         until(events, SlotLost)
-        assert log.exists() is bool(said)
+        assert log.exists() is bool(output)
 
 
 def test_shutting_down_while_slots_die_harms_nothing(tmp_path: Path) -> None:

@@ -96,6 +96,6 @@ engine.shutdown()
         text=True,
         check=False,
     )
-    told = [line.split()[:2] for line in ran.stdout.splitlines()]
-    assert [line[0] for line in told] == ["Done", "Failed"], ran.stdout + ran.stderr
-    assert told[1][1] == "missing_extra"
+    output = [line.split()[:2] for line in ran.stdout.splitlines()]
+    assert [line[0] for line in output] == ["Done", "Failed"], ran.stdout + ran.stderr
+    assert output[1][1] == "missing_extra"

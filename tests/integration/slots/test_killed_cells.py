@@ -93,7 +93,7 @@ class Killer:
         self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         self.engine = LocalEngine(self.events.put)
         self.attempts = 0
-        self.told: list[int] = []  # lines that each attempt recorded
+        self.recorded: list[int] = []  # lines that each attempt recorded
 
     def until(self, *kinds: type[EngineEvent]) -> Any:
         while not isinstance(event := self.events.get(timeout=_LONG), kinds):
@@ -120,13 +120,13 @@ class Killer:
             attempt=key, cell=cell, log=str(self.attempt_folder.log), recorded=recorded
         )
         self.engine.run(slot, request)
-        self.told.append(0)
+        self.recorded.append(0)
         while True:
             event = self.until(Recorded, Done, Failed, Stopped, SlotLost)
             if isinstance(event, Recorded):
                 self.attempt_folder.record(event.lines)
-                self.told[-1] += 1
-                if self.told[-1] == kill_after:
+                self.recorded[-1] += 1
+                if self.recorded[-1] == kill_after:
                     os.kill(pid, signal.SIGKILL)
             elif isinstance(event, Done):
                 self.engine.kill(slot)
@@ -165,7 +165,7 @@ def check(killer: Killer, cell: Cell, seed: int, *, wasted: int, most: int = KIL
     lines recorded again."""
     done = killer.attempt(cell, "undisturbed")
     assert done is not None
-    whole, lines = killer.sealed(cell, done), killer.told.pop()
+    whole, lines = killer.sealed(cell, done), killer.recorded.pop()
     rng = random.Random(seed)
     kills = 0
     for _ in range(most):
@@ -177,7 +177,7 @@ def check(killer: Killer, cell: Cell, seed: int, *, wasted: int, most: int = KIL
     assert done is not None
     assert kills >= 1
     assert killer.sealed(cell, done) == whole
-    assert sum(killer.told) <= lines + wasted * kills
+    assert sum(killer.recorded) <= lines + wasted * kills
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])

@@ -250,7 +250,7 @@ def test_a_slot_on_a_gpu_that_is_well_starts(
 
 
 @pytest.mark.parametrize(
-    ("gpu", "said", "busy"),
+    ("gpu", "output", "busy"),
     [
         ({"index": 0, "lost": "GPU is lost"}, "does not answer (NVML: GPU is lost)", False),
         ({**WELL, "uncorrected": 4}, "4 uncorrectable ECC errors", False),
@@ -266,14 +266,14 @@ def test_a_slot_on_a_gpu_that_is_unfit_ends_with_the_reason(
     local: Callable[..., Place],
     recording: Callable[..., None],
     gpu: dict[str, Any],
-    said: str,
+    output: str,
     busy: bool,
 ) -> None:
     recording(gpu)
     place = local()
     place.open(gpus=(0,))
     lost = place.until(SlotLost)
-    assert said in lost.reason
+    assert output in lost.reason
     assert (lost.unfit, lost.busy, lost.expected) == ((0,), busy, False)
 
 

@@ -78,9 +78,9 @@ def test_a_tree_over_its_limit_is_told_with_its_numbers(proc: Proc) -> None:
     proc.process(2, anonymous=3)
     proc.process(3, anonymous=14)
     assert procfs.over_limit(20 * 10**9, [2, 3], str(proc.folder)) == ""
-    told = procfs.over_limit(16 * 10**9, [2, 3], str(proc.folder))
-    assert "its 2 processes hold 17.0 GB of RAM, over its limit of 16.0 GB" in told
-    assert "most of it python3 (3) with 14.0 GB" in told
+    output = procfs.over_limit(16 * 10**9, [2, 3], str(proc.folder))
+    assert "its 2 processes hold 17.0 GB of RAM, over its limit of 16.0 GB" in output
+    assert "most of it python3 (3) with 14.0 GB" in output
 
 
 def test_files_that_were_mapped_do_not_count(proc: Proc) -> None:

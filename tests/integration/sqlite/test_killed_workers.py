@@ -59,13 +59,13 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def kill_after(process: subprocess.Popen[str], lines: int) -> list[str]:
     """Read that many lines, kill -9 in the middle of whatever comes then, and read the rest."""
     assert process.stdout is not None
-    said = [process.stdout.readline().strip() for _ in range(lines)]
+    output = [process.stdout.readline().strip() for _ in range(lines)]
     process.send_signal(signal.SIGKILL)
     # A line that the kill cut in two is not a promise.
     rest = process.stdout.read()
-    said += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+    output += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
     process.wait()
-    return [line.strip() for line in said]
+    return [line.strip() for line in output]
 
 
 def sound(path: Path) -> bool:
@@ -81,18 +81,18 @@ def test_processes_that_are_killed_lose_no_cell_and_run_none_twice(
         assert ledger.enroll(CELLS) == len(CELLS)
     victims = [start(WORKER, path, 3) for _ in range(3)]
     survivor = start(WORKER, path, 1)
-    told = [kill_after(victim, lines) for victim, lines in zip(victims, (5, 20, 40), strict=True)]
+    output = [kill_after(victim, lines) for victim, lines in zip(victims, (5, 20, 40), strict=True)]
     # Another host, whose clock is an hour ahead, reaps even what the survivor holds.
     with closing(open_ledger(path, clock=lambda: time.time() + 3600)) as ahead:
         ahead.reap()
-        told.append(survivor.communicate(timeout=120)[0].split("\n"))
+        output.append(survivor.communicate(timeout=120)[0].split("\n"))
         ahead.reap()
-    told.append(start(WORKER, path, 3).communicate(timeout=120)[0].split("\n"))
+    output.append(start(WORKER, path, 3).communicate(timeout=120)[0].split("\n"))
     with closing(open_ledger(path)) as ledger:
         assert states(ledger) == {"success": len(CELLS)}
         finished = Counter(e.fingerprint for e in ledger.events() if e.kind == "finished")
         assert finished == {cell.fingerprint: 1 for cell in CELLS}
-    promised = Counter(line for lines in told for line in lines if len(line) == 64)
+    promised = Counter(line for lines in output for line in lines if len(line) == 64)
     assert set(promised) <= set(finished)
     assert set(promised.values()) == {1}
     assert sound(path)
@@ -106,8 +106,8 @@ def test_a_kill_in_the_middle_of_commits_neither_damages_nor_forgets(
         ledger.enroll(CELLS)
     promised: set[str] = set()
     for round in range(8):
-        said = kill_after(start(WORKER, path, 1 + round % 3), 3 + 5 * round)
-        promised.update(said)
+        output = kill_after(start(WORKER, path, 1 + round % 3), 3 + 5 * round)
+        promised.update(output)
         with closing(open_ledger(path)) as ledger:
             done = {record.fingerprint for record in ledger.cells(states=["success"])}
             assert promised <= done

@@ -78,7 +78,7 @@ def test_a_disk_that_does_not_keep_what_was_written_is_told(tmp_path: Path) -> N
         (claim,) = claim_any(ledger, ME)
         with pytest.raises(LedgerUnreachable, match="may not be durable"):
             ledger.finish(claim.lease, SUCCESS)
-        ledger._group_commit._sync = os.fsync  # the kernel has told it once, and would not again
+        ledger._group_commit._sync = os.fsync  # the kernel reports it only once
         with pytest.raises(LedgerUnreachable, match="may not be durable"):
             ledger.record(Event(kind="said", fingerprint=CELLS[0].fingerprint))
 

@@ -25,7 +25,7 @@ def _digest(folder: Path, **params: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "output"),
     [
         ({"name": None}, "name is missing"),
         ({"argv": "python eval.py"}, "argv must be a list"),
@@ -46,8 +46,8 @@ def _digest(folder: Path, **params: Any) -> str:
         ({"arg": 1}, r"no parameter 'arg'; did you mean 'argv'\?"),
     ],
 )
-def test_a_wrong_parameter_says_what_to_do(changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_wrong_parameter_says_what_to_do(changed, output):
+    with pytest.raises(ValueError, match=output):
         Command({**GOOD, **changed})
 
 
@@ -93,7 +93,7 @@ def test_files_outside_the_folder_are_not_read(folder: Path):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "output"),
     [
         ({"files": ["*.toml"]}, r"nothing matches '\*.toml'"),
         ({"files": ["../x.py"]}, "leaves it"),
@@ -104,6 +104,6 @@ def test_files_outside_the_folder_are_not_read(folder: Path):
         ({"argv": ["./eval.py"]}, r"no command './eval.py' that could be run"),
     ],
 )
-def test_what_is_not_there_is_told_before_anything_runs(folder: Path, changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_not_there_is_told_before_anything_runs(folder: Path, changed, output):
+    with pytest.raises(ValueError, match=output):
         _digest(folder, **changed)

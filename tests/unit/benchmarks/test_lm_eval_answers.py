@@ -18,18 +18,18 @@ from .harness import ONE, RED, Request, Session, Task, answers, choice_requests
 
 def test_a_document_is_recorded_when_its_last_request_is_answered() -> None:
     session = Session()
-    told = answers(Task(choice_requests(RED, ONE)), session)
-    told.add_partial("loglikelihood", ("number?", " one"), (-1.0, True))
-    told.add_partial("loglikelihood", ("colour?", " red"), (-3.0, False))
+    output = answers(Task(choice_requests(RED, ONE)), session)
+    output.add_partial("loglikelihood", ("number?", " one"), (-1.0, True))
+    output.add_partial("loglikelihood", ("colour?", " red"), (-3.0, False))
     assert session.kept == []
-    told.add_partial("loglikelihood", ("number?", " two"), (-2.0, False))
+    output.add_partial("loglikelihood", ("number?", " two"), (-2.0, False))
     (record,) = session.kept
     assert (record.index, record.predicted_answer) == (1, "one")
     assert record.columns["loglikelihoods"] == [-2.0, -1.0]
     assert record.columns["target"] == ["one"]
     assert (record.prompt_tokens, record.completion_tokens) == (len("number?") + 1, 0)
     assert (record.seconds, record.measures) == (1.0, {"density": 0.3})
-    told.add_partial("loglikelihood", ("colour?", " blue"), (-1.0, False))
+    output.add_partial("loglikelihood", ("colour?", " blue"), (-1.0, False))
     assert [(r.index, r.predicted_answer) for r in session.kept] == [(1, "one"), (0, "blue")]
     assert session.kept[1].columns["target"] == "red"
 
@@ -37,9 +37,9 @@ def test_a_document_is_recorded_when_its_last_request_is_answered() -> None:
 def test_equal_requests_of_two_documents_are_answered_apart() -> None:
     session = Session()
     twin = {**RED, "gold": 1}
-    told = answers(Task(choice_requests(RED, twin)), session)
+    output = answers(Task(choice_requests(RED, twin)), session)
     for choice, value in ((" red", -1.0), (" red", -1.5), (" blue", -2.0), (" blue", -2.5)):
-        told.add_partial("loglikelihood", ("colour?", choice), (value, False))
+        output.add_partial("loglikelihood", ("colour?", choice), (value, False))
     assert [r.columns["loglikelihoods"] for r in session.kept] == [[-1.0, -2.0], [-1.5, -2.5]]
     assert [r.columns["target"] for r in session.kept] == ["red", "blue"]
 
@@ -48,21 +48,23 @@ def test_generated_text_is_the_answer_and_its_tokens_are_counted() -> None:
     session, settings = Session(), {"until": ["\n"], "max_gen_toks": 3}
     doc = {"q": "?K", "gold": "7", "choices": None}
     request = Request(0, ("?K", settings), doc, request_type="generate_until", repeats=2)
-    told = answers(Task([request], choices=False), session)
-    told.add_partial("generate_until", ("?K", dict(settings)), "7 and")
+    output = answers(Task([request], choices=False), session)
+    output.add_partial("generate_until", ("?K", dict(settings)), "7 and")
     assert session.kept == []
-    told.add_partial("generate_until", ("?K", dict(settings)), "8")
+    output.add_partial("generate_until", ("?K", dict(settings)), "8")
     (record,) = session.kept
     assert (record.predicted_answer, record.completion_tokens) == ("7 and", 5)
     assert record.columns == {**doc, "target": "7"}
 
 
-@pytest.mark.parametrize(("greedy", "said"), [(True, "end"), (False, "")])
-def test_a_single_text_is_the_answer_where_the_model_would_say_it(greedy: bool, said: str) -> None:
+@pytest.mark.parametrize(("greedy", "output"), [(True, "end"), (False, "")])
+def test_a_single_text_is_the_answer_where_the_model_would_say_it(
+    greedy: bool, output: str
+) -> None:
     session = Session()
     task = Task([Request(0, ("The", " end"), {"gold": "end"})], choices=False)
     answers(task, session).add_partial("loglikelihood", ("The", " end"), (-0.5, greedy))
-    assert session.kept[0].predicted_answer == said
+    assert session.kept[0].predicted_answer == output
 
 
 def test_rolling_likelihoods_have_no_answer() -> None:
@@ -80,39 +82,39 @@ def test_choices_that_stand_in_the_question_have_a_target_too() -> None:
     requests = [Request(0, (context, " down"), doc, idx=i) for i, context in enumerate("ab")]
     task = Task(requests)
     task.multiple_input = 2
-    told = answers(task, session)
-    told.add_partial("loglikelihood", ("a", " down"), (-1.0, False))
-    told.add_partial("loglikelihood", ("b", " down"), (-2.0, False))
+    output = answers(task, session)
+    output.add_partial("loglikelihood", ("a", " down"), (-1.0, False))
+    output.add_partial("loglikelihood", ("b", " down"), (-2.0, False))
     (record,) = session.kept
     assert (record.predicted_answer, record.columns["target"]) == ("he fell", "it fell")
 
 
 def test_a_stop_is_heard_between_the_requests_of_one_document() -> None:
     session = Session(stop_after=1)
-    told = answers(Task(choice_requests(RED)), session)
+    output = answers(Task(choice_requests(RED)), session)
     with pytest.raises(KeyboardInterrupt):
-        told.add_partial("loglikelihood", ("colour?", " red"), (-3.0, False))
+        output.add_partial("loglikelihood", ("colour?", " red"), (-3.0, False))
     assert session.kept == []
 
 
 def test_what_lm_eval_did_not_tell_of_is_recorded_in_the_end() -> None:
     session = Session()
     requests = choice_requests(RED, ONE)
-    told = answers(Task(requests), session)
-    told.add_partial("loglikelihood", ("never asked", ""), (-3.0, False))
+    output = answers(Task(requests), session)
+    output.add_partial("loglikelihood", ("never asked", ""), (-3.0, False))
     for request, value in zip(requests, (-1.0, -2.0, -3.0, -4.0), strict=True):
         request.resps = [(value, False)]
         if request.doc_id == 0:
-            told.add_partial("loglikelihood", request.args, (value, False))
-    told.finish()
-    told.finish()
+            output.add_partial("loglikelihood", request.args, (value, False))
+    output.finish()
+    output.finish()
     assert [(r.index, r.predicted_answer) for r in session.kept] == [(0, "red"), (1, "two")]
 
 
 def run_red(session: Session, value: float) -> Session:
-    told = answers(Task(choice_requests(RED)), session)
-    told.add_partial("loglikelihood", ("colour?", " red"), (value, False))
-    told.add_partial("loglikelihood", ("colour?", " blue"), (-2.0, False))
+    output = answers(Task(choice_requests(RED)), session)
+    output.add_partial("loglikelihood", ("colour?", " red"), (value, False))
+    output.add_partial("loglikelihood", ("colour?", " blue"), (-2.0, False))
     return session
 
 
@@ -125,8 +127,8 @@ def test_what_an_earlier_attempt_recorded_is_known_and_not_recorded_again() -> N
     (first,) = run_red(Session(), -1.0).kept
     requests = choice_requests(RED, ONE)
     session = Session(recorded=[again(first)])
-    told = answers(Task(requests), session)
-    assert told.recorded_answers(requests) == [(-1.0, False), (-2.0, False), None, None]
+    output = answers(Task(requests), session)
+    assert output.recorded_answers(requests) == [(-1.0, False), (-2.0, False), None, None]
     assert run_red(session, -1.5).kept == []
 
 
@@ -154,20 +156,20 @@ def test_an_answer_that_is_asked_again_and_the_same_is_not_recorded_twice() -> N
 def test_the_answers_of_an_unfinished_document_are_kept_for_the_next_attempt_alone() -> None:
     requests = choice_requests(RED, ONE)
     session = Session()
-    told = answers(Task(requests), session)
-    told.add_partial("loglikelihood", ("colour?", " blue"), (-2.0, False))
-    told.add_partial("loglikelihood", ("number?", " one"), (-3.0, True))
-    told.add_partial("loglikelihood", ("number?", " two"), (-4.0, False))
-    told.keep_unfinished()
-    told.keep_unfinished()
+    output = answers(Task(requests), session)
+    output.add_partial("loglikelihood", ("colour?", " blue"), (-2.0, False))
+    output.add_partial("loglikelihood", ("number?", " one"), (-3.0, True))
+    output.add_partial("loglikelihood", ("number?", " two"), (-4.0, False))
+    output.keep_unfinished()
+    output.keep_unfinished()
     assert [record.index for record in session.kept] == [1, -2]
     recorded = [again(record) for record in session.kept]
     session = Session(recorded=recorded)
-    told = answers(Task(requests), session)
-    assert told.recorded_answers(requests) == [None, (-2.0, False), (-4.0, False), (-3.0, True)]
-    told.add_partial("loglikelihood", ("colour?", " blue"), (-2.5, False))
-    told.add_partial("loglikelihood", ("colour?", " red"), (-1.0, False))
-    told.keep_unfinished()
+    output = answers(Task(requests), session)
+    assert output.recorded_answers(requests) == [None, (-2.0, False), (-4.0, False), (-3.0, True)]
+    output.add_partial("loglikelihood", ("colour?", " blue"), (-2.5, False))
+    output.add_partial("loglikelihood", ("colour?", " red"), (-1.0, False))
+    output.keep_unfinished()
     (record,) = session.kept
     assert (record.index, record.columns["loglikelihoods"]) == (0, [-1.0, -2.0])
     other = answers(Task(choice_requests({**RED, "q": "tint?"})), Session(recorded=recorded))
@@ -195,9 +197,9 @@ def test_the_answers_of_all_repeats_come_back_exactly_as_they_were(
 ) -> None:
     request = Request(0, args, {"gold": "x"}, request_type=kind, repeats=2)
     session, task = Session(), Task([request], choices=False)
-    told = answers(task, session)
+    output = answers(task, session)
     for answer in given:
-        told.add_partial(kind, args, answer)
+        output.add_partial(kind, args, answer)
     known = answers(task, Session(recorded=[again(session.kept[0])])).recorded_answers(
         [request, request]
     )
@@ -208,9 +210,9 @@ def test_the_answers_of_all_repeats_come_back_exactly_as_they_were(
 def test_ids_are_the_same_for_a_document_and_others_for_another() -> None:
     def of(doc: Mapping[str, Any]) -> str:
         session = Session()
-        told = answers(Task(choice_requests(doc)), session)
+        output = answers(Task(choice_requests(doc)), session)
         for choice in doc["choices"]:
-            told.add_partial("loglikelihood", (doc["q"], f" {choice}"), (-1.0, False))
+            output.add_partial("loglikelihood", (doc["q"], f" {choice}"), (-1.0, False))
         return session.kept[0].id
 
     assert of(RED) == of(dict(RED))

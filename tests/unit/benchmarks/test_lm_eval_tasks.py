@@ -48,8 +48,8 @@ def test_a_task_is_found_by_the_name_its_file_says(tasks: Path) -> None:
 
 
 def test_data_are_read_from_beside_the_file_that_names_them(tasks: Path) -> None:
-    said = yaml.safe_load(found(tasks).standalone_yaml())
-    assert said == {
+    output = yaml.safe_load(found(tasks).standalone_yaml())
+    assert output == {
         "include": str(tasks / "choice.yaml"),
         "task": "choice",
         "dataset_kwargs": {"data_files": {"test": str(tasks / "rows.jsonl")}},

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "output"),
     [
         ({"name": ""}, "name must be text"),
         ({"call": None}, "call must be module:name"),
@@ -37,8 +37,8 @@ def folder(tmp_path: Path) -> Path:
         ({"pth": "."}, r"did you mean 'path'\?"),
     ],
 )
-def test_a_wrong_parameter_says_what_to_do(tmp_path: Path, changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_wrong_parameter_says_what_to_do(tmp_path: Path, changed, output):
+    with pytest.raises(ValueError, match=output):
         _made(tmp_path, **changed)
 
 
@@ -50,7 +50,7 @@ def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(folder:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "output"),
     [
         ({"call": "my_evil:run"}, "there is no module my_evil in"),
         ({"call": "json:loads"}, "there is no module json in"),
@@ -61,8 +61,8 @@ def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(folder:
         ({"files": ["*.csv"]}, "nothing matches"),
     ],
 )
-def test_what_is_not_there_is_told_before_anything_runs(folder: Path, changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_not_there_is_told_before_anything_runs(folder: Path, changed, output):
+    with pytest.raises(ValueError, match=output):
         _made(folder, **changed).data_digest(None)
 
 

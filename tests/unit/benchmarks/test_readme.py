@@ -34,11 +34,11 @@ def test_without_its_package_the_name_is_unknown():
 @pytest.mark.usefixtures("installed")
 def test_a_benchmark_made_by_the_recipe_is_found_checked_and_run(session):
     (item,) = yaml.safe_load(RECIPE.block("yaml"))["benchmarks"]
-    ((name, said),) = item.items()
+    ((name, output),) = item.items()
     assert name in registry.names("benchmarks")
 
-    subsets = said.pop("subsets")
-    benchmark = registry.load("benchmarks", name)(said)
+    subsets = output.pop("subsets")
+    benchmark = registry.load("benchmarks", name)(output)
     assert benchmark.params() == {"polite": True}
     assert [benchmark.check_subset(subset) for subset in subsets] == [None]
     assert benchmark.check_subset("europa") == "no subset 'europa'; did you mean 'europe'?"

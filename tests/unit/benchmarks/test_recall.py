@@ -31,11 +31,11 @@ def looked_up(prompt: Prompt) -> str:
     return {key: digit for _, key, digit in records_of(prompt.context)}[prompt.question[1]]
 
 
-def answered(answer, *said, depth=0.5, length=128):
+def answered(answer, *output, depth=0.5, length=128):
     columns = {"answer": answer, "depth": depth, "length": length}
     return [
         Record(index=index, id=f"{length}-{index}", columns=columns, predicted_answer=text)
-        for index, text in enumerate(said)
+        for index, text in enumerate(output)
     ]
 
 
@@ -171,14 +171,14 @@ def test_run_whole_it_also_scores_by_length(session):
 # Scoring
 
 
-@pytest.mark.parametrize("said", ["7", " 7", "7 ", "\n7\n", "7K3", "7.", "75"])
-def test_the_first_character_that_is_no_space_decides(said):
-    assert Recall({}).score(answered("7", said)).per_sample == [1.0]
+@pytest.mark.parametrize("output", ["7", " 7", "7 ", "\n7\n", "7K3", "7.", "75"])
+def test_the_first_character_that_is_no_space_decides(output):
+    assert Recall({}).score(answered("7", output)).per_sample == [1.0]
 
 
-@pytest.mark.parametrize("said", ["", "   ", "8", "x7", "K7", "?7", "-7", "٧"])
-def test_anything_else_is_wrong(said):
-    assert Recall({}).score(answered("7", said)).per_sample == [0.0]
+@pytest.mark.parametrize("output", ["", "   ", "8", "x7", "K7", "?7", "-7", "٧"])
+def test_anything_else_is_wrong(output):
+    assert Recall({}).score(answered("7", output)).per_sample == [0.0]
 
 
 def test_the_score_tells_samples_and_standard_error():
@@ -192,10 +192,10 @@ def test_the_score_tells_samples_and_standard_error():
 
 
 def test_parameters_are_told_with_their_defaults_as_json_values():
-    told = Recall({"samples": 5, "depths": (0, 1)}).params()
-    assert told == {"samples": 5, "records": 16, "depths": [0.0, 1.0]}
-    assert json.loads(json.dumps(told)) == told
-    assert Recall(told).params() == told
+    output = Recall({"samples": 5, "depths": (0, 1)}).params()
+    assert output == {"samples": 5, "records": 16, "depths": [0.0, 1.0]}
+    assert json.loads(json.dumps(output)) == output
+    assert Recall(output).params() == output
 
 
 def test_what_params_returns_is_a_copy():
@@ -228,15 +228,15 @@ def test_every_length_that_holds_the_records_is_a_subset(subset):
     "subset", ["", "long", "-128", "1.5", "0128", "1_000", " 128", "128\n", "٣٢٠", "9" * 5000]
 )
 def test_what_is_no_length_is_refused_with_an_example(subset):
-    said = Recall({}).check_subset(subset)
-    assert said is not None
-    assert "such as '512'" in said
+    output = Recall({}).check_subset(subset)
+    assert output is not None
+    assert "such as '512'" in output
 
 
 @pytest.mark.parametrize("subset", ["1", "31"])
 def test_a_text_too_short_is_refused_with_the_shortest(subset):
-    said = Recall({"records": 1}).check_subset(subset)
-    assert said == f"a text of {subset} characters is too short; ask for 32 or more"
+    output = Recall({"records": 1}).check_subset(subset)
+    assert output == f"a text of {subset} characters is too short; ask for 32 or more"
 
 
 def test_records_that_do_not_fit_are_refused_with_the_way_out():

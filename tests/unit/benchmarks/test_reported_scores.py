@@ -37,7 +37,7 @@ def test_a_metric_names_the_headline_by_key_or_by_dots():
 
 
 @pytest.mark.parametrize(
-    ("text", "metric", "said"),
+    ("text", "metric", "output"),
     [
         ('{"accuracy": NaN, "f1": 0.5}', None, "accuracy is nan"),
         ('{"loss": Infinity, "f1": 0.5}', None, "loss is inf"),
@@ -57,8 +57,8 @@ def test_a_metric_names_the_headline_by_key_or_by_dots():
         ('{"score": 1, "samples": [{"seconds": "x"}]}', None, r"samples\[0\].seconds is 'x'"),
     ],
 )
-def test_what_has_no_finite_headline_is_a_bad_result(text, metric, said):
-    with pytest.raises(CellFailure, match=said) as caught:
+def test_what_has_no_finite_headline_is_a_bad_result(text, metric, output):
+    with pytest.raises(CellFailure, match=output) as caught:
         _overall(json.loads(text), metric)
     assert (caught.value.stage, caught.value.kind) == ("collect", "bad_result")
 

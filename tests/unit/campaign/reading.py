@@ -16,7 +16,7 @@ def read(text: str) -> Entry:
     return Entry(source.data, (), Mistakes(source))
 
 
-def said(entry: Entry) -> dict[str, str]:
+def mistakes_of(entry: Entry) -> dict[str, str]:
     """The mistakes noted so far, as message by key."""
     mistakes = entry.mistakes.listed()
     found = {mistake.key: mistake.message for mistake in mistakes}

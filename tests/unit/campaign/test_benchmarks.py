@@ -8,14 +8,14 @@ from benchfleet.campaign.benchmarks import DeclaredWorkload, read_benchmarks
 from benchfleet.campaign.defaults import read_defaults
 from benchfleet.domain.cell import Workload
 
-from .reading import mock_defaults, read, said
+from .reading import mistakes_of, mock_defaults, read
 
 
 def _read(text: str, defaults: str = "~") -> list[tuple[DeclaredWorkload, Workload]]:
     """The workloads of a text in which nothing is wrong."""
     entry = read(text)
     found = read_benchmarks(entry, read_defaults(read(defaults)))
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
     return [(declared, declared.workload) for declared in found if declared.workload]
 
 
@@ -98,7 +98,7 @@ def test_what_is_wrong_with_a_benchmark_is_told_at_its_key(
 ) -> None:
     entry = read(f"- {item}")
     read_benchmarks(entry, mock_defaults())
-    found = said(entry)
+    found = mistakes_of(entry)
     assert list(found) == [key]
     assert found[key].startswith(message)
 
@@ -106,7 +106,7 @@ def test_what_is_wrong_with_a_benchmark_is_told_at_its_key(
 def test_a_misspelt_setting_is_told_as_such() -> None:
     entry = read("- recall: {subset: [512]}")
     read_benchmarks(entry, mock_defaults())
-    assert said(entry)["[0].recall"].endswith("(or is it 'subsets' that you mean?)")
+    assert mistakes_of(entry)["[0].recall"].endswith("(or is it 'subsets' that you mean?)")
 
 
 def test_a_wrong_subset_shows_its_own_line() -> None:

@@ -15,7 +15,7 @@ from benchfleet.campaign.models import read_models
 from benchfleet.domain.cell import Config, Model, Workload
 from benchfleet.domain.matrix import Include, Matrix, ModelEntry, Rule
 
-from .reading import read, said
+from .reading import mistakes_of, read
 
 
 def _checked(text: str, *exclude: Rule) -> Entry:
@@ -43,8 +43,8 @@ def test_a_model_that_its_adapter_refuses_is_told_at_the_model() -> None:
         benchmarks: [recall]
         """,
     )
-    assert list(said(top)) == ["models[0]"]
-    assert "not answr" in said(top)["models[0]"]
+    assert list(mistakes_of(top)) == ["models[0]"]
+    assert "not answr" in mistakes_of(top)["models[0]"]
 
 
 NONE = """
@@ -55,7 +55,7 @@ benchmarks: [recall, command: {name: mine, argv: [echo]}]
 
 
 def test_an_adapter_that_opens_nothing_is_refused_where_a_model_is_needed() -> None:
-    assert said(_checked(NONE)) == {
+    assert mistakes_of(_checked(NONE)) == {
         "benchmarks[0]": "recall needs a model, and the adapter 'none' opens none "
         "(model 'served'); change it, or exclude the pair"
     }
@@ -63,7 +63,7 @@ def test_an_adapter_that_opens_nothing_is_refused_where_a_model_is_needed() -> N
 
 def test_a_pair_that_is_excluded_is_not_refused() -> None:
     excluded = Rule(models=("served",), benchmarks=("recall",))
-    assert said(_checked(NONE, excluded)) == {}
+    assert mistakes_of(_checked(NONE, excluded)) == {}
 
 
 _MATRIX = Matrix(

@@ -7,14 +7,14 @@ from benchfleet.campaign.defaults import read_defaults
 from benchfleet.domain.cell import AttentionStep, Config
 from benchfleet.domain.matrix import ConfigOverrides
 
-from .reading import mock_defaults, read, said
+from .reading import mistakes_of, mock_defaults, read
 
 
 def _read(text: str, defaults: str = "~") -> list[Config]:
     """The configs of a text in which nothing is wrong."""
     entry = read(text)
     configs = read_configs(entry, read_defaults(read(defaults)))
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
     return [declared.config for declared in configs if declared.config]
 
 
@@ -89,7 +89,7 @@ def test_everywhere_follows_the_defaults_where_a_config_is_silent() -> None:
 def test_what_is_wrong_with_a_config_is_told_at_its_key(text: str, key: str, message: str) -> None:
     entry = read(text)
     configs = read_configs(entry, mock_defaults())
-    found = said(entry)
+    found = mistakes_of(entry)
     assert list(found) == [key]
     assert found[key].startswith(message)
     assert [declared.config for declared in configs] in ([], [None])
@@ -104,7 +104,7 @@ def test_a_config_overrides_model_and_generation_settings() -> None:
         """
     )
     warm, int8, own = read_configs(entry, mock_defaults())
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
     assert warm.overrides == ConfigOverrides(
         generation={"temperature": 0.7}, model_kwargs={"dtype": "bfloat16"}
     )
@@ -115,7 +115,7 @@ def test_a_config_overrides_model_and_generation_settings() -> None:
 def test_a_wrong_quantization_is_named_with_the_near_one() -> None:
     entry = read("a: {quantization: bitsandbytes-in8}")
     read_configs(entry, mock_defaults())
-    assert said(entry) == {
+    assert mistakes_of(entry) == {
         "a.quantization": "no quantization 'bitsandbytes-in8'; did you mean 'bitsandbytes-int8' "
         "or 'bitsandbytes-int4'?"
     }

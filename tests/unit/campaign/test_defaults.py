@@ -3,7 +3,7 @@ from __future__ import annotations
 from benchfleet.campaign.defaults import read_defaults
 from benchfleet.domain.cell import Limits
 
-from .reading import read, said
+from .reading import mistakes_of, read
 
 
 def test_without_defaults_benchfleets_own_hold() -> None:
@@ -28,7 +28,7 @@ def test_every_default_is_read() -> None:
         """
     )
     defaults = read_defaults(entry)
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
     assert defaults.adapter.text() == "mock"
     assert defaults.model_kwargs == {"dtype": "bfloat16"}
     assert defaults.tokenizer_kwargs == {"use_fast": True}
@@ -52,7 +52,7 @@ def test_every_wrong_default_is_told_at_its_key() -> None:
         """
     )
     read_defaults(entry)
-    assert said(entry) == {
+    assert mistakes_of(entry) == {
         "model_kwargs": "must be a mapping of names to values, not a list",
         "generation": "must be a mapping of names to values, not 3",
         "batch_size": "must be a whole number, 1 or more, not 0",

@@ -5,7 +5,7 @@ import pytest
 from benchfleet.campaign.eligibility import read_eligibility
 from benchfleet.domain.eligibility import default_eligibility
 
-from .reading import read, said
+from .reading import mistakes_of, read
 
 
 def test_a_campaign_without_rules_has_the_usual_ones() -> None:
@@ -24,7 +24,7 @@ def test_rules_and_tiers_are_read() -> None:
         """
     )
     found = read_eligibility(entry)
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
     full, small, warmup = found.rules
     assert (full.phases, full.variants) == (("e2",), False)  # as the usual rule of its name
     assert (small.models, small.phases) == (("tiny-*",), ())
@@ -60,4 +60,4 @@ def test_a_rule_that_can_never_match_is_a_mistake_with_its_key(
 ) -> None:
     entry = read(text)
     read_eligibility(entry)
-    assert message in said(entry)[key]
+    assert message in mistakes_of(entry)[key]

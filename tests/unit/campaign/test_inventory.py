@@ -139,8 +139,8 @@ def test_slots_on_a_gpu_have_one_name_everywhere() -> None:
     found = inventory(text)
     assert found.local == Machine(slots_per_gpu=2)
     assert [host.slots_per_gpu for host in found.hosts] == [3, AUTO]
-    (said,) = mistakes("hosts: {a: {slots_per_device: 2}}").values()
-    assert said == "no key 'slots_per_device' here; did you mean 'slots_per_gpu'?"
+    (output,) = mistakes("hosts: {a: {slots_per_device: 2}}").values()
+    assert output == "no key 'slots_per_device' here; did you mean 'slots_per_gpu'?"
 
 
 def test_every_mistake_is_named_at_once_with_its_line() -> None:
@@ -177,7 +177,7 @@ def test_an_option_behind_a_comma_of_jump_hosts_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "python: -c",
         "python: ~other/bin/python",
@@ -193,9 +193,9 @@ def test_an_option_behind_a_comma_of_jump_hosts_is_refused() -> None:
         "address: me@host",
     ],
 )
-def test_a_value_that_cannot_be_meant_is_refused(said: str) -> None:
-    (key,) = mistakes(f"hosts: {{a: {{{said}}}}}")
-    assert key.startswith(f"hosts.a.{said.partition(':')[0]}")
+def test_a_value_that_cannot_be_meant_is_refused(output: str) -> None:
+    (key,) = mistakes(f"hosts: {{a: {{{output}}}}}")
+    assert key.startswith(f"hosts.a.{output.partition(':')[0]}")
 
 
 def test_slots_are_on_gpus_or_on_the_cpu() -> None:

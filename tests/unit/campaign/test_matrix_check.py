@@ -10,7 +10,7 @@ from benchfleet.campaign.matrix_check import check_contents, check_names
 from benchfleet.campaign.models import read_models
 from benchfleet.domain.cell import Workload
 
-from .reading import mock_defaults, read, said
+from .reading import mistakes_of, mock_defaults, read
 
 
 def _found(
@@ -23,7 +23,7 @@ def _found(
     written = read_configs(top.inside("configs"), defaults)
     check_names(declared, written, read_benchmarks(top.inside("benchmarks"), defaults))
     check_contents(declared, written)
-    return said(top)
+    return mistakes_of(top)
 
 
 def test_names_and_contents_apart_are_no_mistake() -> None:
@@ -95,4 +95,4 @@ def test_a_benchmark_and_subset_too_long_for_a_folder_are_refused() -> None:
     (declared,) = read_benchmarks(top.inside("benchmarks"), mock_defaults())
     long = Workload(benchmark="recall", version="1", subset="9" * 200)
     check_names([], [], [type(declared)(**{**vars(declared), "workload": long})])
-    assert "is longer than 200 bytes" in said(top)["benchmarks[0]"]
+    assert "is longer than 200 bytes" in mistakes_of(top)["benchmarks[0]"]

@@ -11,7 +11,7 @@ from benchfleet.domain.cell import Limits, Model
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.domain.resource import Need
 
-from .reading import mock_defaults, read, said
+from .reading import mistakes_of, mock_defaults, read
 
 FOLDER = Path("/study")
 
@@ -20,7 +20,7 @@ def _read(text: str, defaults: str = "{adapter: mock}") -> list[tuple[DeclaredMo
     """The models of a text in which nothing is wrong."""
     entry = read(text)
     models = read_models(entry, read_defaults(read(defaults)), FOLDER)
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
     return [(declared, declared.model) for declared in models if declared.model]
 
 
@@ -127,7 +127,7 @@ def test_stated_memory_alone_asks_for_one_gpu() -> None:
 def test_what_is_wrong_with_a_model_is_told_at_its_key(item: str, key: str, message: str) -> None:
     entry = read(f"- {item}")
     (declared,) = read_models(entry, mock_defaults(), FOLDER)
-    found = said(entry)
+    found = mistakes_of(entry)
     assert list(found) == [key]
     assert found[key].startswith(message)
     assert declared.model is None
@@ -137,7 +137,7 @@ def test_a_wrong_default_adapter_is_told_once_where_it_stands() -> None:
     top = read("{defaults: {adapter: mok}, models: [a, b]}")
     defaults = read_defaults(top.inside("defaults"))
     models = read_models(top.inside("models"), defaults, FOLDER)
-    assert said(top) == {"defaults.adapter": "no adapter 'mok'; did you mean 'mock'?"}
+    assert mistakes_of(top) == {"defaults.adapter": "no adapter 'mok'; did you mean 'mock'?"}
     assert [(model.name, model.model) for model in models] == [("a", None), ("b", None)]
 
 
@@ -177,4 +177,4 @@ def test_a_model_has_variants_with_settings_of_their_own() -> None:
 def test_a_wrong_variant_size_or_limit_is_a_mistake(text: str, key: str, message: str) -> None:
     entry = read(f"- {{name: a, {text}}}")
     read_models(entry, mock_defaults(), FOLDER)
-    assert message in said(entry)[key]
+    assert message in mistakes_of(entry)[key]

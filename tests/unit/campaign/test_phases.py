@@ -163,9 +163,9 @@ def test_phases_survive_the_way_to_those_without_the_file() -> None:
 def test_a_mistake_is_told_with_its_key_and_line(text: str, key: str, message: str) -> None:
     found = mistakes(text + "\n")
     assert found.keys() == {key}
-    line, said = found[key]
+    line, output = found[key]
     assert line == 6
-    assert message in said
+    assert message in output
 
 
 def test_axes_that_nobody_names_are_told() -> None:

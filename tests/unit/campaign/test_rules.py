@@ -5,7 +5,7 @@ import pytest
 from benchfleet.campaign.rules import Axes, read_exclude, read_include
 from benchfleet.domain.matrix import Include, Rule
 
-from .reading import read, said
+from .reading import mistakes_of, read
 
 AXES = Axes(
     models=["tiny", "r1-32b"],
@@ -28,7 +28,7 @@ def test_a_rule_names_axes_by_name_glob_list_or_number() -> None:
         Rule(benchmarks=("rec*",), subsets=("512", "1024"), repeats=("1",)),
         Rule(configs=("a[1]",)),
     )
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
 
 
 def test_a_single_rule_needs_no_list() -> None:
@@ -39,7 +39,7 @@ def test_no_rules_are_no_mistake() -> None:
     entry = read("~")
     assert read_exclude(entry, AXES) == ()
     assert read_include(entry, AXES) == ()
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
 
 
 def test_an_include_may_say_its_repeats() -> None:
@@ -48,7 +48,7 @@ def test_an_include_may_say_its_repeats() -> None:
         Include(rule=Rule(models=("tiny",)), repeats=5),
         Include(rule=Rule(models=("tiny",)), repeats=2),
     )
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_rule_that_can_match_nothing_is_told_at_its_key(
 ) -> None:
     entry = read(f"- {rule}")
     read_exclude(entry, AXES)
-    found = said(entry)
+    found = mistakes_of(entry)
     assert list(found) == [key]
     assert found[key].startswith(message)
 
@@ -91,4 +91,4 @@ def test_a_rule_that_can_match_nothing_is_told_at_its_key(
 def test_an_includes_repeats_are_a_count(rule: str, message: str) -> None:
     entry = read(f"- {rule}")
     read_include(entry, AXES)
-    assert said(entry) == {"[0].repeats": message}
+    assert mistakes_of(entry) == {"[0].repeats": message}

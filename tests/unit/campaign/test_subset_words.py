@@ -9,7 +9,7 @@ import pytest
 
 from benchfleet.campaign.benchmarks import read_benchmarks
 
-from .reading import mock_defaults, read, said
+from .reading import mistakes_of, mock_defaults, read
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 
@@ -20,7 +20,7 @@ pytest.importorskip("lm_eval")
 def test_tasks_are_the_subsets_of_lm_eval(word: str) -> None:
     entry = read(f"- lm_eval: {{{word}: [recall_choice, recall_generate], include_path: tasks}}")
     declared = read_benchmarks(entry, mock_defaults(), EXAMPLES)
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
     works = [one.workload for one in declared if one.workload]
     assert [work.label for work in works] == ["lm_eval_recall_choice", "lm_eval_recall_generate"]
     assert all(work.data_digest for work in works)
@@ -34,7 +34,7 @@ def test_a_group_of_tasks_is_one_workload_for_each(tmp_path: Path) -> None:
     (tmp_path / "tasks" / "both.yaml").write_text(group)
     entry = read("- lm_eval: {tasks: both, include_path: tasks}")
     works = [one.workload for one in read_benchmarks(entry, mock_defaults(), tmp_path)]
-    assert said(entry) == {}
+    assert mistakes_of(entry) == {}
     names = ["lm_eval_recall_choice", "lm_eval_recall_generate"]
     assert [work.label for work in works if work] == names
 
@@ -42,7 +42,7 @@ def test_a_group_of_tasks_is_one_workload_for_each(tmp_path: Path) -> None:
 def test_both_words_at_once_are_a_mistake() -> None:
     entry = read("- lm_eval: {tasks: gsm8k, subsets: gsm8k}")
     read_benchmarks(entry, mock_defaults(), EXAMPLES)
-    assert said(entry) == {
+    assert mistakes_of(entry) == {
         "[0].lm_eval.tasks": "stands beside 'subsets', which says the same here; remove one"
     }
 
@@ -58,4 +58,4 @@ def test_both_words_at_once_are_a_mistake() -> None:
 def test_mistakes_are_told_at_their_keys(item: str, key: str, message: str) -> None:
     entry = read(f"- {item}")
     read_benchmarks(entry, mock_defaults(), EXAMPLES)
-    assert message.replace("no folder", "is not a folder") in said(entry)[key]
+    assert message.replace("no folder", "is not a folder") in mistakes_of(entry)[key]

@@ -45,12 +45,12 @@ def test_every_command_of_a_page_is_understood(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_command_in_a_sentence_has_a_verb_and_options_that_there_are(page: Path) -> None:
     prose = FENCE.sub("", page.read_text("utf-8"))
-    for said in re.findall(r"`benchfleet ([^`]+)`", prose):
-        words = said.split()
-        assert words[0] in VERBS or words[0].startswith("--"), said
+    for output in re.findall(r"`benchfleet ([^`]+)`", prose):
+        words = output.split()
+        assert words[0] in VERBS or words[0].startswith("--"), output
         known = every_option(words)
         for option in (word for word in words if re.match("--[a-z]", word)):
-            assert option in known, said
+            assert option in known, output
 
 
 def every_option(words: list[str]) -> set[str]:
@@ -79,11 +79,11 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_file_that_a_sentence_names_by_its_folder_is_there(page: Path) -> None:
     bases = (ROOT, ROOT / "src" / "benchfleet", ROOT / "docs")
-    for said in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text("utf-8"))):
+    for output in re.findall(r"`([^`\n]+)`", FENCE.sub("", page.read_text("utf-8"))):
         for name in re.findall(
-            r"^(?:python )?([\w.-]+(?:/[\w.-]+)+\.(?:py|md|sql|css|js))\b", said
+            r"^(?:python )?([\w.-]+(?:/[\w.-]+)+\.(?:py|md|sql|css|js))\b", output
         ):
-            assert any((base / name).exists() for base in bases), said
+            assert any((base / name).exists() for base in bases), output
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -109,22 +109,26 @@ def test_a_success_brings_its_published_metrics(tmp_path: Path) -> None:
 def test_a_success_without_metrics_is_a_failure_to_collect_them(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         result(STUB, RECORD, Layout(tmp_path), reused=False)
-    told = failure(STUB, RECORD, "its metrics cannot be read")
-    assert (told.stage, told.error_type) == ("collect", "bad_result")
-    assert told.error_message == "its metrics cannot be read"
+    output = failure(STUB, RECORD, "its metrics cannot be read")
+    assert (output.stage, output.error_type) == ("collect", "bad_result")
+    assert output.error_message == "its metrics cannot be read"
 
 
 @pytest.mark.parametrize("state", ["failed", "partial"])
 def test_a_failure_brings_its_first_true_reason(state: str) -> None:
     outcome = Outcome(state=state, failure=FAILURE, seconds={"load": 4.0})  # type: ignore[arg-type]
-    told = failure(STUB, replace(RECORD, state=state, outcome=outcome), "another reason")  # type: ignore[arg-type]
-    assert (told.state, told.stage, told.error_type) == (state, "load", "oom")
-    assert (told.error_message, told.traceback) == ("no memory", "Traceback …")
-    assert (told.attempts, told.execution_time, told.log_tail) == (2, 4.0, "…")
+    output = failure(STUB, replace(RECORD, state=state, outcome=outcome), "another reason")  # type: ignore[arg-type]
+    assert (output.state, output.stage, output.error_type) == (state, "load", "oom")
+    assert (output.error_message, output.traceback) == ("no memory", "Traceback …")
+    assert (output.attempts, output.execution_time, output.log_tail) == (2, 4.0, "…")
 
 
 def test_a_cell_that_never_ran_says_why() -> None:
-    told = failure(STUB, replace(RECORD, state="pending", outcome=None), "needs 2 GPUs")
-    assert (told.state, told.stage, told.error_message) == ("pending", "provision", "needs 2 GPUs")
-    told = failure(STUB, replace(RECORD, state="cancelled", outcome=None), "")
-    assert told.error_message == "the cell is cancelled"
+    output = failure(STUB, replace(RECORD, state="pending", outcome=None), "needs 2 GPUs")
+    assert (output.state, output.stage, output.error_message) == (
+        "pending",
+        "provision",
+        "needs 2 GPUs",
+    )
+    output = failure(STUB, replace(RECORD, state="cancelled", outcome=None), "")
+    assert output.error_message == "the cell is cancelled"

@@ -1,4 +1,4 @@
-"""What an outcome keeps for the next attempt, and how it tells of all of them."""
+"""What an outcome keeps for the next attempt, and how it describes all of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOST = Failure(stage="benchmark", kind="slot_lost", message="exit code 1")
 
 
 @pytest.mark.parametrize(
-    ("advice", "said"),
+    ("advice", "output"),
     [
         (Advice(), ""),
         (Advice(batch_size=4), "with batch size 4"),
@@ -27,9 +27,9 @@ LOST = Failure(stage="benchmark", kind="slot_lost", message="exit code 1")
          "with batch size 1, alone, on at least 26.4 GB"),
     ],
 )  # fmt: skip
-def test_advice_is_said_in_words(advice: Advice, said: str) -> None:
-    assert str(advice) == said
-    assert bool(advice) == bool(said)
+def test_advice_is_said_in_words(advice: Advice, output: str) -> None:
+    assert str(advice) == output
+    assert bool(advice) == bool(output)
 
 
 def test_why_tells_the_first_reason_the_count_and_what_was_done_at_last() -> None:

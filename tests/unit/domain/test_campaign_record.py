@@ -1,4 +1,4 @@
-"""What a ledger tells of a campaign to those without its file."""
+"""What a ledger records of a campaign, for hosts without its file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_rules_for_machines_and_the_names_of_variants_are_told() -> None:
     rule = Rule(
         name="big", when=parse_condition("ram_total >= 8GB", KINDS), models=("l*",), variants=False
     )
-    told = CampaignRecord(name="study", rules=(rule,), variants=("l-q4",))
-    event = Event(kind=CAMPAIGN_RECORDED, data=json.loads(json.dumps(told.event().data)))
-    assert newest_record([event]) == told
+    output = CampaignRecord(name="study", rules=(rule,), variants=("l-q4",))
+    event = Event(kind=CAMPAIGN_RECORDED, data=json.loads(json.dumps(output.event().data)))
+    assert newest_record([event]) == output
     assert "rules" not in CampaignRecord(name="study").event().data

@@ -61,28 +61,28 @@ def test_a_condition_holds_or_not(text: str, holds: bool) -> None:
 
 
 def test_the_numbers_behind_an_answer_are_told() -> None:
-    said = evaluate_gate('min(accuracy) >= 0.9 and mean(accuracy, configs="dense") > 0', CELLS)
-    assert [str(number) for number in said.numbers] == [
+    output = evaluate_gate('min(accuracy) >= 0.9 and mean(accuracy, configs="dense") > 0', CELLS)
+    assert [str(number) for number in output.numbers] == [
         "min(accuracy) = 0.5 (of 3 cells: tiny/window/recall)",
         "mean(accuracy, configs='dense') = 0.95 (of 1 cell)",
     ]
-    said = evaluate_gate("accuracy >= 0.9", CELLS)
-    assert str(said.numbers[-1]) == "accuracy >= 0.9 = false (of 3 cells: tiny/window/recall)"
-    assert "tiny/top/recall 0.9" in str(said.numbers[0])
+    output = evaluate_gate("accuracy >= 0.9", CELLS)
+    assert str(output.numbers[-1]) == "accuracy >= 0.9 = false (of 3 cells: tiny/window/recall)"
+    assert "tiny/top/recall 0.9" in str(output.numbers[0])
 
 
 def test_a_gate_asks_for_every_cell_unless_it_speaks_of_completeness() -> None:
     cells = [*CELLS, cell("broken", success=False)]
-    said = evaluate_gate("max(accuracy) > 0.9", cells)
-    assert not said.holds
-    assert said.why.startswith("1 of 4 cells did not succeed (tiny/broken/recall)")
+    output = evaluate_gate("max(accuracy) > 0.9", cells)
+    assert not output.holds
+    assert output.why.startswith("1 of 4 cells did not succeed (tiny/broken/recall)")
     assert evaluate_gate("max(accuracy) > 0.9 and completeness >= 0.75", cells).holds
     assert not evaluate_gate("complete == 1.0", cells).holds
 
 
 def test_what_is_not_there_keeps_a_gate_closed_and_is_named() -> None:
-    said = evaluate_gate("min(acuracy) > 0", CELLS)
-    assert said == GateResult(
+    output = evaluate_gate("min(acuracy) > 0", CELLS)
+    assert output == GateResult(
         holds=False, why="no cell reported 'acuracy'; did you mean 'accuracy'?"
     )
     mixed = [*CELLS, cell("dense", benchmark="P1", loss=2.0)]

@@ -6,7 +6,7 @@ from benchfleet.domain.humanize import counted, duration
 
 
 @pytest.mark.parametrize(
-    ("count", "verb", "told"),
+    ("count", "verb", "output"),
     [
         (0, "", "0 cells"),
         (1, "", "1 cell"),
@@ -19,8 +19,8 @@ from benchfleet.domain.humanize import counted, duration
         (1, "were", "1 cell was"),
     ],
 )
-def test_one_is_told_as_one(count: int, verb: str, told: str) -> None:
-    assert counted(count, "cell", verb) == told
+def test_one_is_told_as_one(count: int, verb: str, output: str) -> None:
+    assert counted(count, "cell", verb) == output
 
 
 @pytest.mark.parametrize(

@@ -56,5 +56,5 @@ def test_cells_of_no_phase_and_of_one_that_is_gone_may_always_run() -> None:
 
 
 def test_phases_are_told_with_the_campaign() -> None:
-    told = CampaignRecord(name="study", phases=PHASES)
-    assert newest_record([told.event()]) == told
+    output = CampaignRecord(name="study", phases=PHASES)
+    assert newest_record([output.event()]) == output

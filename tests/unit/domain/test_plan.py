@@ -1,4 +1,4 @@
-"""Which machine is to run what, as the ledger tells of it."""
+"""Which machine runs what, as the ledger records it."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ def test_a_plan_survives_its_way_through_json_with_its_name() -> None:
 def test_forms_alone_are_no_plan() -> None:
     """As recorded by who runs what a file gives, and by a benchfleet of before."""
     plan = Plan(number=1, hosts={"lab1": ["a"]})
-    told = [plan.event(), Event(kind=ASSIGNED, data={"forms": {"a": "a4"}})]
-    assert newest(plans(told)) == plan
-    assert forms(plans(told)) == {"a": "a4"}
+    output = [plan.event(), Event(kind=ASSIGNED, data={"forms": {"a": "a4"}})]
+    assert newest(plans(output)) == plan
+    assert forms(plans(output)) == {"a": "a4"}

@@ -22,10 +22,10 @@ def summed(*readings: Reading, beside: int = 0) -> Telemetry:
 
 
 def test_energy_is_the_area_under_the_power() -> None:
-    told = summed(reading(0, 100), reading(1, 300), reading(3, 300)).summary()
-    assert told["energy"] == {"valid": True, "reason": "", "joules": 200 + 600}
-    assert told["gpus"][0]["power_watts"] == {"mean": round(800 / 3, 3), "peak": 300}
-    assert (told["readings"], told["seconds"]) == (3, 3)
+    output = summed(reading(0, 100), reading(1, 300), reading(3, 300)).summary()
+    assert output["energy"] == {"valid": True, "reason": "", "joules": 200 + 600}
+    assert output["gpus"][0]["power_watts"] == {"mean": round(800 / 3, 3), "peak": 300}
+    assert (output["readings"], output["seconds"]) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_energy_is_the_area_under_the_power() -> None:
 def test_the_energy_is_unknown_where_readings_lack_and_the_reason_is_told(
     readings: list[Reading], reason: str
 ) -> None:
-    told = summed(*readings)
-    assert told.joules is None
-    assert told.summary()["energy"] == {"valid": False, "reason": reason, "joules": None}
+    output = summed(*readings)
+    assert output.joules is None
+    assert output.summary()["energy"] == {"valid": False, "reason": reason, "joules": None}
 
 
 def test_slots_that_share_a_gpu_bear_their_parts_of_its_energy() -> None:
@@ -58,22 +58,22 @@ def test_slots_that_share_a_gpu_bear_their_parts_of_its_energy() -> None:
 
 def test_other_peoples_processes_on_the_gpu_are_said() -> None:
     gpu = GpuReading(index=0, power=50.0, others=True)
-    told = summed(Reading(at=0, gpus=(gpu,)), Reading(at=1, gpus=(gpu,))).summary()
-    assert told["energy"]["joules"] == 50
-    assert "not this run's" in told["energy"]["shared"]
+    output = summed(Reading(at=0, gpus=(gpu,)), Reading(at=1, gpus=(gpu,))).summary()
+    assert output["energy"]["joules"] == 50
+    assert "not this run's" in output["energy"]["shared"]
 
 
 def test_what_nothing_told_is_absent_and_not_zero() -> None:
-    told = summed(Reading(at=0), Reading(at=2)).summary()
-    assert told == {"readings": 2, "seconds": 2, "every": 1.0}
+    output = summed(Reading(at=0), Reading(at=2)).summary()
+    assert output == {"readings": 2, "seconds": 2, "every": 1.0}
     silent = summed(Reading(at=0, gpus=(GpuReading(index=0),))).summary()
     assert silent["gpus"] == [{"index": 0}]
     assert Telemetry().summary() == {}
 
 
 def test_cpu_is_told_in_cores_with_a_peak_over_no_less_than_half_a_second() -> None:
-    told = summed(*(reading(at, cpu=cpu) for at, cpu in ((0, 0), (1, 4), (2, 5), (2.001, 5.01))))
-    assert told.summary()["cpu_cores"] == {
+    output = summed(*(reading(at, cpu=cpu) for at, cpu in ((0, 0), (1, 4), (2, 5), (2.001, 5.01))))
+    assert output.summary()["cpu_cores"] == {
         "mean": round(5.01 / 2.001, 3),
         "peak": 4,
         "seconds": 5.01,
@@ -94,7 +94,7 @@ def test_a_reading_goes_over_the_wire_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "output",
     [
         {"at": -1.0, "gpus": []},
         {"at": float("nan"), "gpus": []},
@@ -104,6 +104,6 @@ def test_a_reading_goes_over_the_wire_unchanged() -> None:
         {"at": 0.0},
     ],
 )
-def test_what_is_no_reading_is_refused(told: dict[str, object]) -> None:
+def test_what_is_no_reading_is_refused(output: dict[str, object]) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
-        Reading.from_dict(told)
+        Reading.from_dict(output)

@@ -37,7 +37,7 @@ def test_a_bill_keeps_currencies_apart_and_says_what_it_does_not_know() -> None:
         "energy_covers": 0.5,
         "cost": {"EUR": 2, "$": 1},
         "attempts_without_price": 1,
-        "attempts_untold": 1,
+        "attempts_unrecorded": 1,
     }
 
 

@@ -27,7 +27,7 @@ me@lab1: Permission denied (publickey).\r
 
 
 @pytest.mark.parametrize(
-    ("said", "stage", "hopeless"),
+    ("output", "stage", "hopeless"),
     [
         ("ssh: Could not resolve hostname lab9: Name or service not known", "name", True),
         ("ssh: connect to host lab1 port 1: Connection refused", "connect", False),
@@ -59,10 +59,10 @@ me@lab1: Permission denied (publickey).\r
         ("something new", "connect", False),
     ],
 )
-def test_ssh_that_came_to_nothing_names_the_stage(said: str, stage: str, hopeless: bool) -> None:
-    found = diagnosis(LOST, said)
+def test_ssh_that_came_to_nothing_names_the_stage(output: str, stage: str, hopeless: bool) -> None:
+    found = diagnosis(LOST, output)
     assert (found.stage, found.hopeless) == (stage, hopeless)
-    last = said.splitlines()[-1] if said else "255"
+    last = output.splitlines()[-1] if output else "255"
     assert found.stage != "connect" or last in found.message
 
 
@@ -77,25 +77,25 @@ def test_the_cause_is_shown_rather_than_what_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "ssh: connect to host gate port 22: Connection refused",
         "ssh: Could not resolve hostname gate: Name or service not known",
         "me@gate: Permission denied (publickey).",
     ],
 )
-def test_what_a_jump_host_said_is_told_as_its_own(said: str) -> None:
+def test_what_a_jump_host_said_is_told_as_its_own(output: str) -> None:
     after = "kex_exchange_identification: Connection closed by remote host"
-    found = diagnosis(LOST, f"{said}\r\n{after}\r\n")
+    found = diagnosis(LOST, f"{output}\r\n{after}\r\n")
     assert found.stage == "jump"
-    assert said in found.message
+    assert output in found.message
     for jump in ("gate", "me@gate:22", "first.lab,me@gate"):  # the host's own ssh may say nothing
-        assert diagnosis(LOST, f"{said}\r\n", jump=jump) == found
-    assert diagnosis(LOST, f"{said}\r\n", jump="gate.lab").stage != "jump"
+        assert diagnosis(LOST, f"{output}\r\n", jump=jump) == found
+    assert diagnosis(LOST, f"{output}\r\n", jump="gate.lab").stage != "jump"
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "stage"),
+    ("code", "output", "stage"),
     [
         (127, "bash: line 1: exec: /x/python: not found", "python"),
         (126, "sh: 1: exec: /x/python: Permission denied", "python"),
@@ -104,5 +104,5 @@ def test_what_a_jump_host_said_is_told_as_its_own(said: str) -> None:
         (1, "ModuleNotFoundError: No module named 'psutil'", "answer"),
     ],
 )
-def test_a_host_that_was_reached_says_what_it_lacks(code: int, said: str, stage: str) -> None:
-    assert diagnosis(code, said).stage == stage
+def test_a_host_that_was_reached_says_what_it_lacks(code: int, output: str, stage: str) -> None:
+    assert diagnosis(code, output).stage == stage

@@ -120,10 +120,10 @@ def test_a_slot_that_is_lost_in_its_trial_failed_it_where_nobody_else_ended_it(
     tried = Tried(sample_cell(0))
     tried.open()
     tried.engine.handle(lost)
-    (told,) = tried.events
-    assert isinstance(told, SlotLost)
-    assert bool(told.trial) is trial
-    assert (told == lost) is not trial
+    (output,) = tried.events
+    assert isinstance(output, SlotLost)
+    assert bool(output.trial) is trial
+    assert (output == lost) is not trial
 
 
 def test_a_trial_that_does_not_end_has_failed() -> None:

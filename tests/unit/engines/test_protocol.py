@@ -23,9 +23,9 @@ def test_a_sample_frame_becomes_what_was_recorded() -> None:
 
 
 def test_a_reading_and_a_warning_become_events() -> None:
-    told = Reading(at=1.0, cpu=0.5, ram=7)
-    frame = Frame(type="reading", fields={**ATTEMPT, "reading": told.to_dict()})
-    assert to_event(SLOT, frame) == Measured(slot=SLOT, attempt="f/1-1", reading=told)
+    output = Reading(at=1.0, cpu=0.5, ram=7)
+    frame = Frame(type="reading", fields={**ATTEMPT, "reading": output.to_dict()})
+    assert to_event(SLOT, frame) == Measured(slot=SLOT, attempt="f/1-1", reading=output)
     frame = Frame(type="warning", fields={**ATTEMPT, "message": "it grows"})
     assert to_event(SLOT, frame) == Warned(slot=SLOT, attempt="f/1-1", message="it grows")
 

@@ -135,7 +135,7 @@ def test_an_attempt_whose_runner_died_is_counted_and_said_to_be_unknown() -> Non
     story.claim("dies")
     story.clock.advance(60)
     story.ledger.reap()
-    assert billed(story)["attempts_untold"] == 1
+    assert billed(story)["attempts_unrecorded"] == 1
 
 
 def test_an_attempt_that_finishes_after_it_was_reaped_counts_and_is_billed_once() -> None:

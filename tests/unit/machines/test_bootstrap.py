@@ -35,7 +35,7 @@ class Said:
     err: str = ""
 
 
-def told(facts: Facts = FACTS) -> Said:
+def reported(facts: Facts = FACTS) -> Said:
     return Said(out=json.dumps({"benchfleet_facts": 1, **asdict(facts)}))
 
 
@@ -45,7 +45,7 @@ class Lab:
 
     answers: dict[str, Said] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     locked: bool = False
     has_locks: bool = True
     while_locking: Callable[[], None] = lambda: None
@@ -55,7 +55,7 @@ class Lab:
         well = {
             "look for the environment": Said(code=127, err="not found"),
             "look for Python": Said(out="3 12 True /usr/bin/python3\nx86_64\n"),
-            "check it": told(),
+            "check it": reported(),
         }
         return self.answers.get(step.title, well.get(step.title, Said()))
 
@@ -69,7 +69,7 @@ class Lab:
 
     def bootstrap(self, wanted: EnvironmentSpec = WANTED) -> list[str]:
         """The titles of the steps taken."""
-        bootstrap(HOST, wanted, ask=self.ask, hold=self.hold, tell=self.told.append)
+        bootstrap(HOST, wanted, ask=self.ask, hold=self.hold, tell=self.messages.append)
         return [step.title for step in self.steps]
 
 
@@ -88,16 +88,16 @@ def test_an_environment_is_put_in_its_place_as_the_last_step() -> None:
 
 
 def test_one_that_is_there_and_whole_is_left_alone() -> None:
-    lab = Lab({"look for the environment": told()})
+    lab = Lab({"look for the environment": reported()})
     assert lab.bootstrap() == ["look for the environment"]
-    assert lab.told == [f"{environment_name()} is already there"]
+    assert lab.messages == [f"{environment_name()} is already there"]
 
 
 def test_one_that_another_bootstrap_made_meanwhile_is_taken() -> None:
     lab = Lab()
-    lab.while_locking = lambda: lab.answers.update({"look for the environment": told()})
+    lab.while_locking = lambda: lab.answers.update({"look for the environment": reported()})
     assert "make the environment" not in lab.bootstrap()
-    assert "another bootstrap made it" in lab.told[-1]
+    assert "another bootstrap made it" in lab.messages[-1]
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_one_that_another_bootstrap_made_meanwhile_is_taken() -> None:
 def test_an_environment_that_lacks_the_extra_is_made_anew(
     extra: str, there: dict[str, str], enough: bool
 ) -> None:
-    lab = Lab({"look for the environment": told(replace(FACTS, packages=there))})
+    lab = Lab({"look for the environment": reported(replace(FACTS, packages=there))})
     titles = lab.bootstrap(EnvironmentSpec(wheel=WANTED.wheel, extra=extra))
     assert ("put it in its place" in titles) != enough
-    assert any("is already there" in line for line in lab.told) == enough
+    assert any("is already there" in line for line in lab.messages) == enough
 
 
 def test_nothing_is_removed_where_another_bootstrap_cannot_be_kept_out() -> None:
@@ -139,7 +139,7 @@ def test_a_step_that_fails_is_named_and_nothing_is_put_in_its_place(step: str) -
 def test_other_code_than_ours_is_not_put_in_its_place() -> None:
     other = Facts(**{**asdict(FACTS), "environment": "0.9-ffffffff", "gpus": ()})
     with pytest.raises(BootstrapFailed, match=r"wrong environment 0\.9-ffffffff"):
-        Lab({"check it": told(other)}).bootstrap()
+        Lab({"check it": reported(other)}).bootstrap()
 
 
 def test_torch_is_installed_first_and_alone() -> None:
@@ -182,10 +182,10 @@ def test_a_host_without_internet_is_told_how_to_be_given_wheels() -> None:
     lab = Lab({"install benchfleet": Said(code=1, err=PIP_WITHOUT_WAY)})
     with pytest.raises(BootstrapFailed) as caught:
         lab.bootstrap()
-    said = str(caught.value)
-    assert "No matching distribution found for torch\nit has no way to the package index" in said
-    assert "pip download --dest wheels" in said
-    assert "--wheels wheels" in said
+    output = str(caught.value)
+    assert "No matching distribution found for torch\nit has no way to the package index" in output
+    assert "pip download --dest wheels" in output
+    assert "--wheels wheels" in output
 
 
 def test_wheels_that_lack_something_are_told_of() -> None:

@@ -39,7 +39,7 @@ def test_a_container_is_told_of_what_it_allows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "level", "told"),
+    ("gpu", "level", "output"),
     [
         ({}, "ok", "H100, 80.0 GB free of 80.0 GB, driver 550.1"),
         ({"uncorrected": 3}, "warning", "its memory had 3 uncorrectable ECC errors"),
@@ -52,14 +52,14 @@ def test_a_container_is_told_of_what_it_allows(tmp_path: Path) -> None:
     ],
 )
 def test_each_gpu_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: dict[str, Any], level: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: dict[str, Any], level: str, output: str
 ) -> None:
     whole = {"index": 0, "name": "H100", "memory": 80 * 10**9, "free": 80 * 10**9, **gpu}
     recording = tmp_path / "nvml.json"
     recording.write_text(json.dumps({"driver": "550.1", "gpus": [whole]}))
     monkeypatch.setenv(RECORDING, str(recording))
     check = found(cgroup=tmp_path)["gpu:0"]
-    assert (check.level, told in check.finding) == (level, True)
+    assert (check.level, output in check.finding) == (level, True)
 
 
 def test_a_folder_that_cannot_be_made_is_a_problem_and_nothing_is_left(tmp_path: Path) -> None:

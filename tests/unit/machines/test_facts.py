@@ -52,10 +52,10 @@ def test_no_facts_are_an_error_that_shows_what_was_said(text: str) -> None:
 
 @pytest.mark.parametrize("lacking", ["gpus", "clock", "hostname"])
 def test_facts_of_another_kind_are_an_error(lacking: str) -> None:
-    told = json.loads(LINE)
-    del told[lacking]
+    output = json.loads(LINE)
+    del output[lacking]
     with pytest.raises(ProtocolError, match=lacking):
-        parse_facts(json.dumps(told))
+        parse_facts(json.dumps(output))
 
 
 def test_what_only_a_newer_version_knows_of_is_left_out() -> None:
@@ -64,10 +64,10 @@ def test_what_only_a_newer_version_knows_of_is_left_out() -> None:
 
 def test_the_machine_that_tests_run_on_tells_of_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert module.main(["/nonexistent/folder"]) == 0
-    told = parse_facts(capsys.readouterr().out)
-    assert told.cores >= 1
-    assert told.disk_free > 0
-    assert [bool(told.gpus), bool(told.no_gpu), bool(told.gpu_problem)].count(True) == 1
+    output = parse_facts(capsys.readouterr().out)
+    assert output.cores >= 1
+    assert output.disk_free > 0
+    assert [bool(output.gpus), bool(output.no_gpu), bool(output.gpu_problem)].count(True) == 1
 
 
 class Nvml:
@@ -106,5 +106,5 @@ def test_a_machine_without_gpus_is_told_apart_from_one_whose_gpus_fail(
         raise error
 
     monkeypatch.setattr(module, "gpus", failing)
-    told = module.facts("~")
-    assert (told.gpus, told.no_gpu, told.gpu_problem) == ((), no_gpu, problem)
+    output = module.facts("~")
+    assert (output.gpus, output.no_gpu, output.gpu_problem) == ((), no_gpu, problem)

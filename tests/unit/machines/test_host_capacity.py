@@ -1,4 +1,4 @@
-"""What a run may use of a host follows from its inventory and from what it tells of itself."""
+"""What a run may use of a host follows from its inventory and from its facts."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ def server() -> Iterator[str]:
 
 
 def test_an_ollama_server_tells_its_models(server: str) -> None:
-    told = hardware.ollama({"OLLAMA_HOST": server})
-    assert told["answers"]
-    assert told["version"] == "0.6.2"
-    assert told["models"] == [
+    output = hardware.ollama({"OLLAMA_HOST": server})
+    assert output["answers"]
+    assert output["version"] == "0.6.2"
+    assert output["models"] == [
         {
             "name": "deepseek-r1:7b",
             "size": 4_683_075_271,
@@ -58,14 +58,14 @@ def test_an_ollama_server_tells_its_models(server: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9", "file:///etc/passwd", "http://[bad"])
 def test_where_no_ollama_answers_the_reason_is_told(host: str) -> None:
-    told = hardware.ollama({"OLLAMA_HOST": host})
-    assert not told["answers"]
-    assert told["why"]
-    assert told["models"] == []
+    output = hardware.ollama({"OLLAMA_HOST": host})
+    assert not output["answers"]
+    assert output["why"]
+    assert output["models"] == []
 
 
 @pytest.mark.parametrize(
-    ("said", "url"),
+    ("output", "url"),
     [
         ("", "http://127.0.0.1:11434"),
         ("0.0.0.0", "http://127.0.0.1:11434"),  # noqa: S104
@@ -75,16 +75,16 @@ def test_where_no_ollama_answers_the_reason_is_told(host: str) -> None:
         ("[::1]", "http://[::1]:11434"),
     ],
 )
-def test_the_server_is_where_its_own_client_looks(said: str, url: str) -> None:
-    assert hardware.ollama_url({"OLLAMA_HOST": said}) == url
+def test_the_server_is_where_its_own_client_looks(output: str, url: str) -> None:
+    assert hardware.ollama_url({"OLLAMA_HOST": output}) == url
 
 
 def test_models_of_the_hub_are_found_with_their_sizes(tmp_path: Path) -> None:
     blobs = tmp_path / "models--org--tiny" / "blobs"
     blobs.mkdir(parents=True)
     (blobs / "a").write_bytes(b"x" * 700)
-    told = hardware.models({"HF_HUB_CACHE": str(tmp_path), "OLLAMA_HOST": "127.0.0.1:9"})
-    assert told["hub"] == [{"name": "org/tiny", "size": 700}]
+    output = hardware.models({"HF_HUB_CACHE": str(tmp_path), "OLLAMA_HOST": "127.0.0.1:9"})
+    assert output["hub"] == [{"name": "org/tiny", "size": 700}]
 
 
 def test_a_recorded_gpu_is_told_with_driver_cuda_and_health(
@@ -94,24 +94,24 @@ def test_a_recorded_gpu_is_told_with_driver_cuda_and_health(
     gpus = [{"index": 0, "name": "H100", "memory": 8 * 10**10}, {"index": 1, "lost": "gone"}]
     recording.write_text(json.dumps({"driver": "550.54", "cuda": "12.4", "gpus": gpus}))
     monkeypatch.setenv("BENCHFLEET_NVML_RECORDING", str(recording))
-    told = hardware.gpus()
-    assert (told["driver"], told["cuda"], told["problem"]) == ("550.54", "12.4", "")
-    assert [gpu["health"] for gpu in told["devices"]] == [
+    output = hardware.gpus()
+    assert (output["driver"], output["cuda"], output["problem"]) == ("550.54", "12.4", "")
+    assert [gpu["health"] for gpu in output["devices"]] == [
         "good",
         "it does not answer (NVML: gone)",
     ]
 
 
 def test_the_disk_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
-    told = disk_speed(tmp_path, size=8 * 2**20, seconds=0.2)
-    assert told["write"] > 0
-    assert told["read"] > 0
+    output = disk_speed(tmp_path, size=8 * 2**20, seconds=0.2)
+    assert output["write"] > 0
+    assert output["read"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_cannot_be_written_is_a_note() -> None:
-    told = disk_speed(Path("/proc"), size=2**23, seconds=0.1)
-    assert "was not measured" in told["notes"][0]
+    output = disk_speed(Path("/proc"), size=2**23, seconds=0.1)
+    assert "was not measured" in output["notes"][0]
 
 
 def test_a_rate_is_how_often_work_was_done() -> None:

@@ -15,18 +15,18 @@ from benchfleet.machines.probe.schema import report_schema
 from capabilities import BOARD, BOX, LAPTOP, fleet, reported
 
 
-@pytest.mark.parametrize("told", fleet(), ids=lambda told: told["hostname"])
-def test_a_report_has_both_forms_and_is_read_back(told: dict[str, Any]) -> None:
-    Draft202012Validator(report_schema()).validate(told)
-    found = report.read(json.loads(json.dumps(told)), "it")
-    assert found.hostname == told["hostname"]
-    assert found.facts["ram_available"] == told["results"]["memory"]["available"]
-    assert len(found.gpus) == len(told["results"]["gpu"]["devices"])
+@pytest.mark.parametrize("output", fleet(), ids=lambda output: output["hostname"])
+def test_a_report_has_both_forms_and_is_read_back(output: dict[str, Any]) -> None:
+    Draft202012Validator(report_schema()).validate(output)
+    found = report.read(json.loads(json.dumps(output)), "it")
+    assert found.hostname == output["hostname"]
+    assert found.facts["ram_available"] == output["results"]["memory"]["available"]
+    assert len(found.gpus) == len(output["results"]["gpu"]["devices"])
 
 
 def test_the_short_form_alone_is_read_too() -> None:
-    told = reported("board", BOARD)
-    found = report.read({key: told[key] for key in ("timestamp", "hostname", "system")}, "it")
+    output = reported("board", BOARD)
+    found = report.read({key: output[key] for key in ("timestamp", "hostname", "system")}, "it")
     assert found.facts["ram_available"] == 3_400_000_000
     assert found.facts["disk_free"] == 20_000_000_000
 
@@ -35,13 +35,13 @@ def test_a_gpu_that_is_not_well_is_no_gpu() -> None:
     results = deepcopy(BOX)
     results["gpu"]["devices"][0]["health"] = "it does not answer (NVML: GPU is lost)"
     results["gpu"]["devices"][1]["split"] = True
-    told = reported("box", results)
-    assert report.read(told, "it").facts["gpus"] == 6
-    assert any(line.startswith("GPU 0 cannot be used") for line in told["warnings"])
+    output = reported("box", results)
+    assert report.read(output, "it").facts["gpus"] == 6
+    assert any(line.startswith("GPU 0 cannot be used") for line in output["warnings"])
 
 
 @pytest.mark.parametrize(
-    ("told", "wrong"),
+    ("output", "wrong"),
     [
         ([], "holds no mapping"),
         ({}, "is an incomplete capability report: it names no hostname"),
@@ -50,19 +50,19 @@ def test_a_gpu_that_is_not_well_is_no_gpu() -> None:
         ({"hostname": "a", "system": {"cpu_count": 1, "ram_total_gb": "much"}}, "is an incomplete"),
     ],
 )
-def test_what_is_no_report_is_refused_by_name(told: Any, wrong: str) -> None:
+def test_what_is_no_report_is_refused_by_name(output: Any, wrong: str) -> None:
     with pytest.raises(BenchfleetError, match=wrong):
-        report.read(told, "a file")
+        report.read(output, "a file")
 
 
 def test_a_report_of_a_newer_form_is_refused_and_its_version_named() -> None:
-    told = reported("laptop", LAPTOP)
-    told["metadata"]["report_version"] = "2.7"
-    assert report.read(told, "r.json").hostname == told["hostname"]
+    output = reported("laptop", LAPTOP)
+    output["metadata"]["report_version"] = "2.7"
+    assert report.read(output, "r.json").hostname == output["hostname"]
     for version in ("3.0", 99):
-        told["metadata"]["report_version"] = version
+        output["metadata"]["report_version"] = version
         with pytest.raises(BenchfleetError, match=rf"r\.json is a report of version {version}, "):
-            report.read(told, "r.json")
+            report.read(output, "r.json")
 
 
 def test_reports_are_written_whole_and_the_newest_of_a_host_counts(tmp_path: Path) -> None:

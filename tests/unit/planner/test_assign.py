@@ -38,7 +38,7 @@ phases:
   - {name: e0, only: {models: r1-7b, subsets: 128}}
   - {name: e2, only: [{models: r1-7b, subsets: 512}, {models: r1-70b, subsets: 512}]}
 """
-MACHINES = [report.read(told, "it") for told in fleet()]
+MACHINES = [report.read(data, "it") for data in fleet()]
 SMALL = [machine for machine in MACHINES if machine.hostname != "box"]
 
 

@@ -32,18 +32,18 @@ def only(comparison):
 
 def test_the_scores_of_every_config_are_drawn(demo):
     figure = only(demo.compared())
-    said = texts(figure, charts.scores(figure))
-    assert said.count("1.000") == 3
-    assert said.count("0.150") == 3
-    assert {"dense", "window_32", "top_k", "recall_128", "recall_1024"} <= set(said)
+    output = texts(figure, charts.scores(figure))
+    assert output.count("1.000") == 3
+    assert output.count("0.150") == 3
+    assert {"dense", "window_32", "top_k", "recall_128", "recall_1024"} <= set(output)
 
 
 def test_the_differences_leave_the_baseline_out(demo):
     figure = only(demo.compared())
-    said = texts(figure, charts.differences(figure))
-    assert said.count("−0.850") == 3
-    assert said.count("−0.010≈") == 3
-    assert "dense" not in said
+    output = texts(figure, charts.differences(figure))
+    assert output.count("−0.850") == 3
+    assert output.count("−0.010≈") == 3
+    assert "dense" not in output
 
 
 def test_colours_of_differences_are_centred_at_zero(study):
@@ -104,7 +104,7 @@ def test_hostile_names_are_drawn_and_never_in_an_expression(study):
     study.done(HOSTILE, [1, 1])
     figure = only(study.compared())
     for chart in (charts.scores(figure), charts.differences(figure)):
-        assert any("datum.x &lt;/" in said for said in texts(figure, chart))
+        assert any("datum.x &lt;/" in output for output in texts(figure, chart))
         assert chart is not None
         for layer in chart["layer"]:
             assert HOSTILE not in str(layer["transform"])

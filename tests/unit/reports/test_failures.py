@@ -78,5 +78,5 @@ def test_a_script_without_answers_is_not_told_to_score_them_again(study):
     study.failed("b", stage="collect", kind="bad_result", message="no JSON", state="partial")
     bare, answered = grouped_failures(study.records)
     assert (bare.scoring, answered.scoring) == (False, True)
-    assert "mend what it writes" in bare.way_out
+    assert "fix what it writes" in bare.way_out
     assert answered.way_out == WAYS_OUT["bad_result"]

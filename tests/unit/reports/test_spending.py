@@ -34,7 +34,7 @@ def compared(study, *bills: UsageTotal) -> Comparison:
 
 
 @pytest.mark.parametrize(
-    ("used", "told"),
+    ("used", "output"),
     [
         ([], ""),
         ([Usage(seconds=5)], "1 attempt"),
@@ -48,14 +48,16 @@ def compared(study, *bills: UsageTotal) -> Comparison:
         ),
     ],
 )
-def test_a_bill_reads_in_one_line(used: list[Usage], told: str) -> None:
-    assert spending.in_all(bill(*used)) == told
+def test_a_bill_reads_in_one_line(used: list[Usage], output: str) -> None:
+    assert spending.in_all(bill(*used)) == output
 
 
 def test_what_a_bill_lacks_is_said() -> None:
     assert spending.remarks(bill(HOUR)) == []
-    untold, unpriced, unmeasured = spending.remarks(bill(HOUR, Usage(seconds=3600, gpus=1), None))
-    assert untold.startswith("Of 1 of 3 attempts")
+    unrecorded, unpriced, unmeasured = spending.remarks(
+        bill(HOUR, Usage(seconds=3600, gpus=1), None)
+    )
+    assert unrecorded.startswith("Of 1 of 3 attempts")
     assert unpriced.startswith("1 of 3 attempts ran where no price is known")
     assert unmeasured.startswith("The energy is that of 50 % of the GPU time")
 

@@ -45,7 +45,7 @@ def with_workload(name: str, **fields: Any) -> Cell:
 
 
 @pytest.mark.parametrize(
-    ("cell", "said"),
+    ("cell", "output"),
     [
         (with_workload("command", params={"argv": ["rm", "-rf", "/"]}), "a command"),
         (with_workload("python", params={"call": "os:system"}), "a callable of Python"),
@@ -53,8 +53,8 @@ def with_workload(name: str, **fields: Any) -> Cell:
         (mock(python="/opt/odd/bin/python"), "the interpreter /opt/odd/bin/python"),
     ],
 )
-def test_a_cell_that_brings_code_waits_for_those_who_trust_it(cell: Cell, said: str) -> None:
-    assert said in reason(cell)
+def test_a_cell_that_brings_code_waits_for_those_who_trust_it(cell: Cell, output: str) -> None:
+    assert output in reason(cell)
     assert reason(cell, trusted=True) == ""
 
 
@@ -125,7 +125,7 @@ def test_only_allowed_models_are_taken() -> None:
 
 def test_what_the_ledger_says_since_changes_no_path_and_no_code() -> None:
     known = mock(source="/here/model")
-    told = replace(
+    output = replace(
         known,
         model=replace(known.model, source="/there/model", python="/evil/python"),
         workload=replace(known.workload, outside={"folder": "/evil"}),
@@ -133,6 +133,6 @@ def test_what_the_ledger_says_since_changes_no_path_and_no_code() -> None:
         priority=7,
     )
     lease = Lease(fingerprint=known.fingerprint, attempt=1, token=1, expires_in=60)
-    claim = with_local_definition(Claim(lease=lease, cell=told, path="a/b/c", tries=0), known)
+    claim = with_local_definition(Claim(lease=lease, cell=output, path="a/b/c", tries=0), known)
     assert (claim.cell.model, claim.cell.workload) == (known.model, known.workload)
     assert (claim.cell.need, claim.cell.priority) == (Need(gpus=2), 7)

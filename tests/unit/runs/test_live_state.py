@@ -60,7 +60,7 @@ def progress() -> Progress:
     return found
 
 
-def told(record: records.Record, **named: int) -> list[tuple[Notice, FollowedProgress]]:
+def followed(record: records.Record, **named: int) -> list[tuple[Notice, FollowedProgress]]:
     found: list[tuple[Notice, FollowedProgress]] = []
     for _ in follow(record, lambda notice, progress: found.append((notice, progress)), **named):  # type: ignore[arg-type]
         pass
@@ -82,7 +82,7 @@ def test_a_follower_sees_the_counts_the_slots_the_time_left_and_what_happened(
         feed(Notice(kind="cell_failed", cell="m/dense/c", message="oom", data={"retry_in": 4}), now)
         feed(Notice(kind="cell_progress", slot="s1"), now)
         feed.ended(END)
-    found = told(record)
+    found = followed(record)
     assert [notice.kind for notice, _ in found if notice.kind != "cell_progress"] == [
         "run_started",
         "cell_failed",
@@ -104,7 +104,7 @@ def test_what_happened_keeps_the_count_of_its_moment(layout: Layout) -> None:
     (record,) = records.runs_of(layout)
     ended = {
         notice.cell: progress_of.ended
-        for notice, progress_of in told(record)
+        for notice, progress_of in followed(record)
         if notice.kind == "cell_done"
     }
     assert ended == {"a": 2, "b": 3}
@@ -115,9 +115,9 @@ def test_who_comes_late_is_told_the_last_things_only(layout: Layout) -> None:
         for number in range(30):
             feed(Notice(kind="cell_done", cell=str(number)), progress())
     (record,) = records.runs_of(layout)
-    cells = [notice.cell for notice, _ in told(record) if notice.kind == "cell_done"]
+    cells = [notice.cell for notice, _ in followed(record) if notice.kind == "cell_done"]
     assert cells == [str(number) for number in range(20, 30)]
-    assert not [1 for notice, _ in told(record, earlier=0) if notice.kind == "cell_done"]
+    assert not [1 for notice, _ in followed(record, earlier=0) if notice.kind == "cell_done"]
 
 
 def test_how_it_ended_is_written_down_also_where_it_was_an_error(
@@ -177,7 +177,9 @@ def test_what_json_cannot_tell_is_left_out_and_ends_nothing(layout: Layout) -> N
         feed(Notice(kind="warning", message="kept", data={"path": Path("/x")}), progress())
         feed.ended(END)
     (record,) = records.runs_of(layout)
-    assert [notice.message for notice, _ in told(record) if notice.kind == "warning"] == ["kept"]
+    assert [notice.message for notice, _ in followed(record) if notice.kind == "warning"] == [
+        "kept"
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"format": 1, "end": 3}'])

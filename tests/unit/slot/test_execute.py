@@ -1,4 +1,4 @@
-"""The first true reason of a failure is always told, whatever goes wrong while cleaning up."""
+"""The first true reason of a failure is always reported, whatever goes wrong while cleaning up."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ BESIDE = replace(RULES, neighbours=1)
 
 
 @pytest.mark.parametrize(
-    ("gpu", "rules", "said", "busy"),
+    ("gpu", "rules", "output", "busy"),
     [
         (FREE, RULES, "", False),
         (LOST, RULES, "does not answer (NVML: GPU is lost)", False),
@@ -54,14 +54,14 @@ BESIDE = replace(RULES, neighbours=1)
     ],
 )  # fmt: skip
 def test_a_gpu_is_taken_only_where_it_is_well_and_free(
-    gpu: GpuState, rules: Rules, said: str, busy: bool
+    gpu: GpuState, rules: Rules, output: str, busy: bool
 ) -> None:
     found = unfit([gpu], rules)
-    if not said:
+    if not output:
         assert found is None
     else:
         assert found is not None
-        assert said in found.reason
+        assert output in found.reason
         assert (found.gpus, found.busy) == ((0,), busy)
 
 

@@ -18,7 +18,7 @@ def gpu(device: int, own: int | None = None) -> Reading:
     return Reading(at=0.0, gpus=(GpuReading(index=0, memory=device, own=own),))
 
 
-def said(leaks: Leaks, readings: Sequence[Reading], loaded: str = "model") -> list[str]:
+def leak_messages(leaks: Leaks, readings: Sequence[Reading], loaded: str = "model") -> list[str]:
     return [one for r in readings for one in leaks.after(loaded, r, lambda r=r: r)]  # type: ignore[misc]
 
 
@@ -28,35 +28,37 @@ def leaks() -> Leaks:
 
 def test_ram_that_grows_with_every_cell_is_told_once_and_again_when_it_doubled() -> None:
     found = leaks()
-    told = said(found, [ram(GIB + n * 100 * MIB) for n in range(14)])
-    assert len(told) == 2
-    assert told[0].startswith("RAM of the slot grows from cell to cell: 0.5 GiB more after 6 cells")
+    output = leak_messages(found, [ram(GIB + n * 100 * MIB) for n in range(14)])
+    assert len(output) == 2
+    assert output[0].startswith(
+        "RAM of the slot grows from cell to cell: 0.5 GiB more after 6 cells"
+    )
     assert not found.too_much
 
 
 def test_past_its_limit_a_leak_takes_the_slot_with_it() -> None:
     found = leaks()
-    said(found, [ram(n * 500 * MIB) for n in range(10)])
+    leak_messages(found, [ram(n * 500 * MIB) for n in range(10)])
     assert found.too_much
     assert found.grown > REPLACE_BYTES
 
 
 def test_the_slots_own_gpu_memory_is_looked_at_before_the_devices() -> None:
-    told = said(leaks(), [gpu(n * GIB, own=GIB) for n in range(10)])
-    assert told == []
-    (own, *_) = said(leaks(), [gpu(40 * GIB, own=n * 200 * MIB) for n in range(10)])
+    output = leak_messages(leaks(), [gpu(n * GIB, own=GIB) for n in range(10)])
+    assert output == []
+    (own, *_) = leak_messages(leaks(), [gpu(40 * GIB, own=n * 200 * MIB) for n in range(10)])
     assert own.startswith("GPU memory of the slot grows")
-    (device, *_) = said(leaks(), [gpu(n * 200 * MIB) for n in range(10)])
+    (device, *_) = leak_messages(leaks(), [gpu(n * 200 * MIB) for n in range(10)])
     assert "which is not split by process" in device
 
 
 def test_a_cache_that_fills_up_is_no_leak() -> None:
     filled = [GIB, 3 * GIB, 5 * GIB, 6 * GIB, *[6 * GIB] * 20]
-    assert said(leaks(), [ram(size) for size in filled]) == []
+    assert leak_messages(leaks(), [ram(size) for size in filled]) == []
 
 
 def test_memory_that_comes_and_goes_is_no_leak() -> None:
-    assert said(leaks(), [ram((1 + n % 3) * GIB) for n in range(30)]) == []
+    assert leak_messages(leaks(), [ram((1 + n % 3) * GIB) for n in range(30)]) == []
 
 
 def test_what_can_be_freed_is_no_leak() -> None:
@@ -70,4 +72,4 @@ def test_what_can_be_freed_is_no_leak() -> None:
 def test_another_model_begins_anew() -> None:
     found = leaks()
     for n in range(20):
-        assert said(found, [ram(n * GIB)], loaded=f"model {n // 4}") == []
+        assert leak_messages(found, [ram(n * GIB)], loaded=f"model {n // 4}") == []

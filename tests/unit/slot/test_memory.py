@@ -31,8 +31,8 @@ def collections() -> Iterator[list[str]]:
     """The searches for cycles through all there is, as they happen."""
     found: list[str] = []
 
-    def note(phase: str, told: dict[str, int]) -> None:
-        if phase == "start" and told["generation"] == 2:
+    def note(phase: str, output: dict[str, int]) -> None:
+        if phase == "start" and output["generation"] == 2:
             found.append(phase)
 
     gc.disable()

@@ -1,4 +1,4 @@
-"""What the slot tells of a benchmark while it asks and records."""
+"""What the slot reports of a benchmark while it asks and records."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def test_an_error_in_a_call_is_its_own() -> None:
 
 def test_samples_count_once_and_what_is_kept_or_withdrawn_does_not() -> None:
     heard = Heard()
-    told = session(heard, recorded=[record(0), record(-1)])
-    told.expect(9)
-    told.record(record(1, prompt_tokens=70, completion_tokens=3))
-    told.record(record(-2))
-    told.record(record(0))
-    told.record(record(1, withdrawn=True))
+    output = session(heard, recorded=[record(0), record(-1)])
+    output.expect(9)
+    output.record(record(1, prompt_tokens=70, completion_tokens=3))
+    output.record(record(-2))
+    output.record(record(0))
+    output.record(record(1, withdrawn=True))
     assert [fields["done"] for _, fields in heard.frames] == [1, 2, 2, 2, 1]
     assert {fields["total"] for _, fields in heard.frames} == {9}
     tokens = [(f["prompt_tokens"], f["completion_tokens"]) for _, f in heard.frames[1:3]]

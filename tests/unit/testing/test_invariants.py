@@ -45,7 +45,7 @@ def test_what_a_ledger_records_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("events", "output"),
     [
         ([("claimed", 1), ("claimed", 2)], "claimed while token 1 held it"),
         ([("claimed", 2), ("released", 2), ("claimed", 2)], "is not above 2"),
@@ -64,8 +64,8 @@ def test_what_a_ledger_records_is_right() -> None:
         ),
     ],
 )
-def test_a_history_that_should_not_be_is_told(events: list[Any], said: str) -> None:
-    assert said in "\n".join(wrong_history(history(*events), {}))
+def test_a_history_that_should_not_be_is_told(events: list[Any], output: str) -> None:
+    assert output in "\n".join(wrong_history(history(*events), {}))
 
 
 def test_a_lease_that_was_reaped_before_its_end_is_told() -> None:

@@ -8,18 +8,18 @@ from simulation.turns import Gate, Turns
 
 
 def test_a_thread_that_was_made_and_not_started_is_never_given_a_turn() -> None:
-    told: list[str] = []
+    output: list[str] = []
 
     def story() -> None:
         turns = Turns()
-        made = turns.strand(Gate(), lambda: told.append("made"))
+        made = turns.strand(Gate(), lambda: output.append("made"))
         turns.wake(made)  # as all of a process that is killed are
         turns.wait_until(turns.now() + 1.0)
-        told.append("main")
+        output.append("main")
         made.start()
         turns.wait_until(turns.now() + 1.0)
 
     thread = threading.Thread(target=story, daemon=True)
     thread.start()
     thread.join(10.0)  # else it waits for its turn for ever
-    assert told == ["main", "made"]
+    assert output == ["main", "made"]

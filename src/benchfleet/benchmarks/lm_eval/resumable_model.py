@@ -46,7 +46,7 @@ class ResumedLM(HFLM):  # type: ignore[misc]
         return _completed(requests, recorded, pending, lambda some: ask(some, *args, **kwargs))
 
     def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> Any:
-        """In pieces that end where a batch ends: lm-eval by itself tells of no answer before it
+        """In pieces that end where a batch ends: lm-eval itself returns no answer before it
         has them all."""
         recorded = self.cache_hook.recorded_answers(requests)
         windows = [self._windows(request.args[0]) for request in requests]

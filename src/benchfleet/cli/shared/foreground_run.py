@@ -123,7 +123,7 @@ def _write_files(study: Study, arguments: argparse.Namespace, end: RunEnd) -> No
     cells = study.cells()
     records = study.records(cells)
     write_report(study, comparison_of(study, cells, records))
-    write_summary(study, {**summarised(study, cells, records, end), "told": combined})
+    write_summary(study, {**summarised(study, cells, records, end), "last_event": combined})
 
 
 @contextlib.contextmanager

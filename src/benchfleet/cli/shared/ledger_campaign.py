@@ -25,7 +25,7 @@ from benchfleet.study import open_study
 
 
 def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Campaign:
-    """The campaign as the ledger at `url` tells of it: the one of that name, or the only one.
+    """The campaign as the ledger at `url` has it: the one of that name, or the only one.
 
     Results go below `results`, which is relative to the current folder. Raises LedgerAbsent.
     """

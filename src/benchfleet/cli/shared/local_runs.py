@@ -39,7 +39,7 @@ def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
 
 def runs(arguments: argparse.Namespace) -> list[Record]:
     """The runs that are meant, the latest first: those that go on on this machine, and those that
-    a campaign's folder tells of. Raises CampaignError."""
+    a campaign's folder records. Raises CampaignError."""
     if arguments.campaign is None and arguments.results is None:
         records = active_runs()
     else:

@@ -42,9 +42,9 @@ def progress_text(progress: Progress, now: float) -> str:
 
 
 def as_of(counted_at: float | None) -> str:
-    """`` (as of 14:02, when its ledger last told)``; empty for counts that are those of a run's
+    """`` (as of 14:02, when its ledger last answered)``; empty for counts that are those of a run's
     end."""
-    return f" (as of {moment(counted_at)}, when its ledger last told)" if counted_at else ""
+    return f" (as of {moment(counted_at)}, when its ledger last answered)" if counted_at else ""
 
 
 def speed_text(slot: Running, now: float) -> str:

@@ -87,7 +87,7 @@ def _gpus(gpu: Mapping[str, Any], speed: Mapping[str, Any]) -> Iterator[str]:
         yield f"GPU {one['index']:<5} {one['name']}, {one['memory_gb']} GB{health}"
     if gpu["devices"]:
         product = f", matrix product {_number(speed['gpu_gflops'])} GFLOP/s"
-        yield f"driver    {gpu['driver']}, CUDA {gpu['cuda'] or 'not told'}{product}"
+        yield f"driver    {gpu['driver']}, CUDA {gpu['cuda'] or 'unknown'}{product}"
 
 
 def _number(value: float | None) -> str:

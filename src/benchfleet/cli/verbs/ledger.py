@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Do the act, and tell of it."""
+    """Do the action and print its result."""
     campaign = load_campaign(arguments.campaign).with_results(arguments.results)
     if (arguments.act == "copy") != bool(arguments.to):
         raise wrong_option("--to", "`copy` needs it, and no other act takes it")

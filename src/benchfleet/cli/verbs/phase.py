@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Do the act, and tell of it."""
+    """Do the action and print its result."""
     return _DO[arguments.act](arguments)
 
 

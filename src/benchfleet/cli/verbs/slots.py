@@ -128,7 +128,7 @@ def _answers(ledger: Ledger, requests: dict[int, RunningRunner]) -> dict[int, An
 def _wait_until_free(
     ledger: Ledger, since: int, targets: Sequence[RunningRunner], order: SlotsCommand
 ) -> None:
-    """Follow the ledger until every runner told that each device is free, or ended."""
+    """Follow the ledger until every runner has reported each device free, or has ended."""
     pending = {(one.id, str(device)) for one in targets for device in order.devices}
 
     def all_free(events: Sequence[Event]) -> bool:

@@ -30,7 +30,7 @@ _WAYS_OUT = {
     "unknown": "`{rebuild}` takes whole results in; move what is none out of the results folder",
     "link": "put what it leads to there in its stead, or remove it, and verify again",
     "extra": f"{_REPAIR} keeps it as evidence; with it no other folder takes the result",
-    "unreadable": "mend the rights or the disk, and verify again",
+    "unreadable": "fix the permissions or the disk, then verify again",
     "newer": "use the benchfleet that wrote it",
     "score": "its scorer changed: publish new scores under another version of the benchmark",
 }
@@ -104,7 +104,7 @@ def _agreed(arguments: argparse.Namespace, wrong: Sequence[Finding]) -> bool:
     if arguments.yes:
         return True
     moved = sum(one.kind in MOVED for one in wrong)
-    what = f"mend {counted(len(wrong), 'place')} and move {moved} to .evidence"
+    what = f"repair {counted(len(wrong), 'place')} and move {moved} to .evidence"
     rows = [f"  {one.kind}  {one.path}  {one.message}" for one in wrong]
     question = "\n".join([*rows, f"{what}; cells without a result run again?"])
     return confirm(question, otherwise=f"this would {what}; say --yes", ask=not arguments.json)

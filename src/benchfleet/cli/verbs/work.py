@@ -133,7 +133,7 @@ def _worker_options(arguments: argparse.Namespace, worker: _Worker) -> WorkerOpt
 
 
 class _Worker:
-    """What a worker is about whose cells the ledger tells of: all that are there, or those that a
+    """The request of a worker whose cells come from the ledger: all of them, or those that a
     plan gives this host."""
 
     def __init__(

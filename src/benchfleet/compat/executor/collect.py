@@ -85,7 +85,7 @@ def result(
 
 
 def failure(described: BenchmarkStub, record: CellRecord, why: str) -> BenchmarkFailure:
-    """A cell without a result; `why` is the reason where no attempt has told one."""
+    """A cell without a result; `why` is the reason if no attempt has one."""
     outcome = record.outcome
     reason = outcome.reason if outcome and record.state in ("failed", "partial") else None
     return BenchmarkFailure(

@@ -93,7 +93,7 @@ def _fact(row: dict[str, Any], turns: dict[str, int]) -> Fact:
 
 
 def _enrolments(store: Store, cells: Sequence[Entered], facts: Sequence[Fact]) -> str:
-    """The last of the commits that tell of them, of which the first has all cells."""
+    """The last of the commits that record them, of which the first has all cells."""
     tip = ""
     for fact in facts:
         enrolment = Enrolment(fact=fact, cells=() if tip else cells)

@@ -13,7 +13,7 @@ from benchfleet.domain.names import entry_name, path_part
 from benchfleet.errors import LedgerDamaged, LedgerTooNew
 from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
 
-FORMAT = 2  # 1 told of each cell's lane and priority, too
+FORMAT = 2  # 1 recorded each cell's lane and priority, too
 _GZIP = b"\x1f\x8b"  # how a file begins that is compressed
 CELLS_PER_FILE = 10_000  # cells in one file of an enrolment
 _ACTED = {"claimed": "claim", "finished": "finish", "released": "release", "reaped": "reap"}

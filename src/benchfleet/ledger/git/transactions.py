@@ -115,7 +115,7 @@ class Transactions:
             stale = True
 
     def _attempt(self, verbs: Sequence[Verb], attempt: _Attempt, stale: bool) -> None:
-        """Run the verbs and push, unless the last push went through though nobody heard of it."""
+        """Run the verbs and push, unless the last push went through but its answer was lost."""
         store = self._store
         with store.lock:
             if stale:
@@ -150,7 +150,7 @@ class Transactions:
         return GitDenied(f"{label} refuses what was just seen there, again and again: {why}")
 
     def _release_unconfirmed(self, transaction: MirrorTransaction) -> None:
-        """Give back the claims that reached the remote though nobody heard of it."""
+        """Give back the claims that reached the remote but its answer was lost."""
         for commit, leases in self._unconfirmed:
             if self._sync.has_pushed(commit):
                 transaction.release(leases, "the answer to its claim was lost")

@@ -60,7 +60,7 @@ _ADVICE = (  # the first whose words are in the error
 
 
 def opening_timeout(error: psycopg.Error, timeout: float) -> float:
-    """Seconds to wait where a first connection fails: none for what a person has to mend."""
+    """Seconds to wait where a first connection fails: none for what a person must fix."""
     message = str(error)
     if any(words in message for words in _RESTARTING):
         return timeout

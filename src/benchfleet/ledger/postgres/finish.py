@@ -36,7 +36,7 @@ def finish_row(
 
 
 def refusal(lease: Lease, outcome: Outcome, row: Sequence[Any] | None) -> ClaimLost | None:
-    """Why the lease ended nothing, by the row that `ended` tells of its cell; None where it has
+    """Why the lease ended nothing, by the row that `ended` returns for its cell; None where it has
     ended its attempt so already."""
     if row is None:
         return ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")

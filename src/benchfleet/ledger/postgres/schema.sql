@@ -68,7 +68,7 @@ create index event_of_cell on event (fingerprint, seq);
 create function clock(given double precision) returns double precision language sql as
   $$ select coalesce(given, date_part('epoch', clock_timestamp())) $$;
 
--- What an event tells of an attempt, as JSON.
+-- The attempt of an event, as JSON.
 create function attempt_data(attempt integer, token bigint, runner text, more text default '')
 returns text language sql stable as $$
   select '{"attempt": ' || attempt || ', "token": ' || token || ', "runner": ' || to_json(runner)

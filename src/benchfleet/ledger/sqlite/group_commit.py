@@ -42,7 +42,7 @@ class GroupCommit:
                 return
             brings = self._committed
             try:
-                if self._lost is None:  # not to be asked again: the kernel tells of a loss once
+                if self._lost is None:  # not asked again: the kernel reports a loss once
                     self._sync(self._log)
             except OSError as error:
                 self._lost = error

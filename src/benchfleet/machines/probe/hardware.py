@@ -213,11 +213,11 @@ def _get_json(url: str) -> dict[str, Any]:
 
 
 def network() -> dict[str, Any]:
-    """The links that are up with their speed in bytes a second, 0 where it is not told."""
+    """The links that are up with their speed in bytes a second, 0 if unknown."""
     import psutil
 
     links = {
-        name: {"speed": state.speed * 125_000}  # told in Mbit/s
+        name: {"speed": state.speed * 125_000}  # reported in Mbit/s
         for name, state in psutil.net_if_stats().items()
         if state.isup and name not in _LOOPBACK
     }

@@ -16,7 +16,7 @@ from benchfleet.git.remote import RefUpdate, Remote
 from benchfleet.results.stores.git import extract, fetch_branches, result_path, summary_path
 
 MAIN = "refs/heads/main"
-LISTS = "refs/heads/benchfleet/phases"  # where `phase generate` puts lists, unless told otherwise
+LISTS = "refs/heads/benchfleet/phases"  # where `phase generate` writes lists by default
 _MACHINES = "refs/heads/machine/"
 _LIST = re.compile(r"(?:[^/]+/)?phase/[^/]+\.txt")
 _MAX_PUSHES = 5

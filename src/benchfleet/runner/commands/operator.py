@@ -207,7 +207,7 @@ class OperatorCommands:
                 self._lifecycle.give_back(attempt, f"it did not stop within {STOP_GRACE_S:g} s")
 
     def _see_freed(self) -> None:
-        """Tell of devices that no process of this run is on any more."""
+        """Report devices that no process of this run uses any more."""
         if not self._leaving:
             return
         in_use = {device for slot in self._slots for device in slot.spec.devices}

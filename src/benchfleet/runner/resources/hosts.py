@@ -22,7 +22,7 @@ class Hosts:
 
     @property
     def expecting(self) -> bool:
-        """Whether one may still come without anybody mending something."""
+        """Whether a host may still connect without a repair."""
         return any(lost is None or not lost.hopeless for lost in self._away.values())
 
     @property
@@ -50,7 +50,7 @@ class Hosts:
         return host in self._away
 
     def is_doubted(self, host: str) -> bool:
-        """Whether a connection to it broke, and it was not heard of since."""
+        """Whether a connection to it broke, and it has not returned since."""
         return host in self._doubted
 
     def ready(self, event: HostReady) -> None:

@@ -22,4 +22,4 @@ class LocalHost:
     pool: Pool | None = None  # its devices, where slots may be opened here
     gpus: Callable[[], Sequence[Device]] = tuple  # those that are here; raises DeviceError
     measure: Measure = measure_nothing  # what is free here, asked without waiting for it
-    provenance: Callable[[], Mapping[str, Any]] = dict  # what results tell of it
+    provenance: Callable[[], Mapping[str, Any]] = dict  # its part of a result's provenance

@@ -32,7 +32,7 @@ class Slot:
     rate: Rate = field(default_factory=Rate)  # what it holds of its machine, and what that costs
     opened_for: str = ""  # the model that it was opened for, until it has one
     holds: int = 0  # bytes of each GPU that its cells state as their need
-    freed: Callable[[Slot], None] = lambda slot: None  # told just before it has nothing to do
+    freed: Callable[[Slot], None] = lambda slot: None  # called just before it becomes idle
 
     @property
     def id(self) -> SlotId:

@@ -166,7 +166,7 @@ class Dispatcher:
         preference: Preference | None = None,
         next_: deque[Slot] = _NOBODY,
     ) -> bool:
-        """Claim for an idle slot; False where the claim told that its cell is to have another. Of
+        """Claim for an idle slot; False if the claimed cell needs another slot. Of
         those that are `next_` it serves and takes out such as would claim the same."""
         vram = self._slots.allocator.free_memory(slot.spec.devices, slot.holds)
         fit = [

@@ -57,7 +57,7 @@ class Finishing(LedgerFixture):
         self.ledger.finish(claim.lease, SUCCESS)
         before = list(self.ledger.cells()), list(self.ledger.events())
         self.ledger.finish(claim.lease, SUCCESS)
-        self.ledger.finish(claim.lease, replace(SUCCESS, host="told differently"))
+        self.ledger.finish(claim.lease, replace(SUCCESS, host="another"))
         assert (list(self.ledger.cells()), list(self.ledger.events())) == before
 
     def test_a_repeated_finish_with_a_retry_is_silent_even_when_claimed_again(self) -> None:

@@ -106,7 +106,7 @@ def test_a_host_that_is_lost_is_told_and_stays_on_the_screen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "ram", "told"),
+    ("gpus", "ram", "output"),
     [
         ((), 1_440_000_000, "1.4 GB RAM"),
         ((), None, ""),
@@ -122,9 +122,9 @@ def test_a_host_that_is_lost_is_told_and_stays_on_the_screen() -> None:
     ],
 )
 def test_memory_is_that_of_the_fullest_gpu_or_else_ram(
-    gpus: tuple[GpuReading, ...], ram: int | None, told: str
+    gpus: tuple[GpuReading, ...], ram: int | None, output: str
 ) -> None:
-    assert memory_text(running(*gpus, ram=ram)) == told
+    assert memory_text(running(*gpus, ram=ram)) == output
 
 
 def test_a_slot_at_rest_shows_neither() -> None:

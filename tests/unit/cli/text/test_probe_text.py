@@ -17,6 +17,6 @@ def test_a_tier_without_a_role_and_a_link_of_unknown_speed_are_told_as_they_are(
     rules = default_eligibility()
     rules = replace(rules, tiers=tuple(replace(one, role="") for one in rules.tiers))
     found = {**LAPTOP, "network": {"links": {"eth0": {"speed": 0}, "eth1": {"speed": 125e6}}}}
-    told = list(summary(reported("lab1", found, rules)))
-    assert told[0] == "lab1: tier 2"
-    assert "network   eth0 of unknown speed, eth1 125 MB/s" in told
+    output = list(summary(reported("lab1", found, rules)))
+    assert output[0] == "lab1: tier 2"
+    assert "network   eth0 of unknown speed, eth1 125 MB/s" in output

@@ -24,8 +24,8 @@ BROKEN = facts_of(
 @pytest.fixture(autouse=True)
 def _broken_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(*words: object, **more: object) -> Answer:
-        told = asdict(BROKEN) | {"benchfleet_facts": 1, "clock": time.time()}
-        return Answer(code=0, out=json.dumps(told), err="")
+        output = asdict(BROKEN) | {"benchfleet_facts": 1, "clock": time.time()}
+        return Answer(code=0, out=json.dumps(output), err="")
 
     monkeypatch.setattr(hosts_check, "ask", answer)
 

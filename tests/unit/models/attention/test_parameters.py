@@ -39,8 +39,8 @@ def test_params_hold_all_of_them_and_give_the_same_config_back(name):
 
 def test_streaming_has_four_sinks_unless_told():
     assert parse("streaming", 60).params() == {"window_size": 60, "sink_size": 4}
-    told = parse("streaming", {"sink_size": 0.5, "window_size": 6})
-    assert told.params() == {"window_size": 6, "sink_size": 0.5}
+    output = parse("streaming", {"sink_size": 0.5, "window_size": 6})
+    assert output.params() == {"window_size": 6, "sink_size": 0.5}
 
 
 @pytest.mark.parametrize("value", [None, {}])

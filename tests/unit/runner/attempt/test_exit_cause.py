@@ -20,7 +20,7 @@ def lost(code: int | None, **more: object) -> SlotLost:
 
 
 @pytest.mark.parametrize(
-    ("code", "tail", "kind", "said"),
+    ("code", "tail", "kind", "output"),
     [
         (-signal.SIGSEGV, "", "crash", "memory that is not its own"),
         (-signal.SIGBUS, "", "crash", "/dev/shm"),
@@ -44,12 +44,12 @@ def lost(code: int | None, **more: object) -> SlotLost:
     ],
 )
 def test_what_is_left_of_a_slot_says_why_it_ended(
-    code: int | None, tail: str, kind: Kind, said: str
+    code: int | None, tail: str, kind: Kind, output: str
 ) -> None:
     found = find_exit_cause(lost(code), tail)
     assert found.kind == kind
     assert found.message.startswith(f"its slot ended: the end {code}")
-    assert said in found.message
+    assert output in found.message
 
 
 def test_what_its_supervisor_saw_goes_before_all_signs() -> None:

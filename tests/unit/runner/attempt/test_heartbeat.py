@@ -69,14 +69,14 @@ def test_an_error_that_nobody_foresaw_is_told_and_not_swallowed() -> None:
         def renew(self, leases: object) -> list[Lease]:
             raise ZeroDivisionError
 
-    told: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+    output: queue.SimpleQueue[Exception] = queue.SimpleQueue()
     ledger = Faulty(clock=FakeClock(), lease=60)
     ledger.enroll([sample_cell()])
-    heartbeat = LeaseHeartbeat(ledger, lambda lease: None, told.put, every=0.01)
+    heartbeat = LeaseHeartbeat(ledger, lambda lease: None, output.put, every=0.01)
     (claim,) = claim_any(ledger, RunnerId("us"), 1)
     heartbeat.hold(claim.lease)
     heartbeat.start()
-    assert isinstance(told.get(timeout=60), ZeroDivisionError)
+    assert isinstance(output.get(timeout=60), ZeroDivisionError)
     heartbeat.stop()
 
 

@@ -46,8 +46,8 @@ def test_silence_is_told_after_the_limit_or_what_is_usual(
 def test_the_longest_wait_counts_the_one_for_the_first_sample() -> None:
     found, now = history([(100.0, 10, 10), *[(1.0, 10, 10)] * 9])
     assert stall_reason(found, now + 1999, limit=None, missing=True) == ""
-    said = stall_reason(found, now + 2001, limit=None, missing=True)
-    assert said.startswith("no sample came for 2001 s; the longest wait before was 100 s")
+    output = stall_reason(found, now + 2001, limit=None, missing=True)
+    assert output.startswith("no sample came for 2001 s; the longest wait before was 100 s")
 
 
 def test_whatever_comes_is_a_sign_of_life() -> None:
@@ -94,9 +94,9 @@ def test_a_collapse_must_last_as_long_as_the_limit_where_one_is_set() -> None:
     found, now = history([*USUAL, *[slow] * 14])
     assert stall_reason(found, now, limit=900, missing=True) == ""
     found, now = history([*USUAL, *[slow] * 15])
-    said = stall_reason(found, now, limit=900, missing=True)
+    output = stall_reason(found, now, limit=900, missing=True)
     expected = "its throughput collapsed: 1 samples a minute in the last 900 s, and 30 before"
-    assert said == expected
+    assert output == expected
 
 
 def test_nothing_is_said_of_samples_that_do_not_tell_their_lengths() -> None:

@@ -66,8 +66,10 @@ class Desk:
     def __init__(self) -> None:
         self.full = FullLedger()
         self.ending = threading.Event()
-        self.told: list[object] = []
-        self.ledger = RetryingLedger(self.full, post=self.told.append, ending=self.ending, pause=0)
+        self.events: list[object] = []
+        self.ledger = RetryingLedger(
+            self.full, post=self.events.append, ending=self.ending, pause=0
+        )
         self.ledger.enroll([sample_cell()])
         (claim,) = claim_any(self.ledger, US)
         self.lease = claim.lease
@@ -81,7 +83,7 @@ def desk() -> Desk:
 def test_what_ended_is_told_once_there_is_room(desk: Desk) -> None:
     desk.full.times = 3
     desk.ledger.finish(desk.lease, Outcome(state="success"))
-    assert desk.told == [LedgerDiskFull()] * 3
+    assert desk.events == [LedgerDiskFull()] * 3
     assert [record.state for record in desk.ledger.cells()] == ["success"]
 
 
@@ -99,7 +101,7 @@ def test_nothing_else_waits_and_nothing_is_raised(desk: Desk) -> None:
     assert desk.ledger.reap() == []
     assert desk.ledger.claim(US, BOTH) == []
     desk.ledger.release([desk.lease], "the end")
-    assert desk.told == [LedgerDiskFull()] * 3
+    assert desk.events == [LedgerDiskFull()] * 3
     assert [record.state for record in desk.ledger.cells()] == ["running"]
 
 
@@ -125,7 +127,7 @@ def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -
     desk.full.finish = gone  # type: ignore[method-assign]
     with pytest.raises(LedgerUnreachable):
         desk.ledger.finish(desk.lease, Outcome(state="success"))
-    assert desk.told == []
+    assert desk.events == []
 
 
 class AwayLedger(AskedLedger):
@@ -158,11 +160,11 @@ class AwayLedger(AskedLedger):
 def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended() -> None:
     clock, ending = FakeClock(), threading.Event()
     server = AwayLedger(clock=clock, lease=60)
-    told: list[object] = []
+    output: list[object] = []
     back = threading.Event()
 
     def post(news: object) -> None:
-        told.append(news)
+        output.append(news)
         if news == LedgerAvailable():
             back.set()
 
@@ -177,7 +179,7 @@ def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended()
     for ask in (ledger.cells, ledger.events):
         with pytest.raises(LedgerAway, match="no answer"):
             ask()
-    assert told == [LedgerUnavailable(why="no answer")]
+    assert output == [LedgerUnavailable(why="no answer")]
     clock.now += 100
     finishing = threading.Thread(
         target=lambda: ledger.finish(claim.lease, Outcome(state="success"))

@@ -47,7 +47,7 @@ def test_claims_that_come_with_a_later_push_are_waited_for_and_held_cells_are_le
     found = {str(cell.fingerprint): cell.id for cell in cells}
     seen: list[tuple[int, int]] = []
     held = finish_cells(
-        ledger, ME, found, prepare, pause=push, seen=lambda *told: seen.append(told)
+        ledger, ME, found, prepare, pause=push, seen=lambda *output: seen.append(output)
     )
     assert held == [other.path]
     assert seen == [(0, 3), (2, 3)]

@@ -20,7 +20,7 @@ def ended(
     return cell, Outcome(state="success", seconds=seconds, device_type=device, **named)
 
 
-def told(model: DurationModel, cell: Cell, device: str = "") -> tuple[float, str, int]:
+def expectation(model: DurationModel, cell: Cell, device: str = "") -> tuple[float, str, int]:
     found = model.expected(cell, device)
     assert found is not None
     return found.seconds, found.like, found.cells
@@ -29,16 +29,16 @@ def told(model: DurationModel, cell: Cell, device: str = "") -> tuple[float, str
 def test_a_repeat_takes_what_the_others_took() -> None:
     times = enumerate((3.0, 9.0, 4.0))
     model = DurationModel(ended(sample_cell(repeat=repeat), seconds) for repeat, seconds in times)
-    assert told(model, sample_cell(repeat=7)) == (4.0, "same cell", 3)
+    assert expectation(model, sample_cell(repeat=7)) == (4.0, "same cell", 3)
 
 
 def test_the_same_type_of_device_tells_before_any_other() -> None:
     model = DurationModel(
         [ended(sample_cell(), 2.0, device="NVIDIA H100"), ended(sample_cell(), 60.0, device="cpu")]
     )
-    assert told(model, sample_cell(), "NVIDIA H100")[0] == 2.0
-    assert told(model, sample_cell(), "cpu")[0] == 60.0
-    assert told(model, sample_cell(), "NVIDIA L4") == (31.0, "same cell", 2)
+    assert expectation(model, sample_cell(), "NVIDIA H100")[0] == 2.0
+    assert expectation(model, sample_cell(), "cpu")[0] == 60.0
+    assert expectation(model, sample_cell(), "NVIDIA L4") == (31.0, "same cell", 2)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_the_nearest_that_is_known_tells(left_out: int, expected: tuple[float, s
         ended(sample_cell(subset="a", model="other"), 4.0),
     ]
     only = DurationModel(known[left_out : left_out + 1])
-    assert told(only, asked) == expected
-    assert told(DurationModel(known[left_out:]), asked)[1] == expected[1]
+    assert expectation(only, asked) == expected
+    assert expectation(DurationModel(known[left_out:]), asked)[1] == expected[1]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_of_another_benchmark_nothing_is_known(other: Cell) -> None:
 
 def test_a_trial_over_few_samples_tells_of_one_over_more() -> None:
     model = DurationModel([ended(sample_cell(limit=5), 2.0)])
-    assert told(model, sample_cell(limit=20)) == (8.0, "same cell", 1)
+    assert expectation(model, sample_cell(limit=20)) == (8.0, "same cell", 1)
     assert model.expected(sample_cell()) is None
 
 
@@ -105,8 +105,8 @@ def test_of_what_is_as_near_the_same_type_of_device_tells_first() -> None:
     times = {"L4": 9.0, "H100": 1.0, "": 5.0}
     model = DurationModel(ended(sample_cell(subset=d), s, device=d) for d, s in times.items())
     asked = sample_cell(subset="x")
-    assert told(model, asked, "H100") == (1.0, "same model", 1)
-    assert told(model, asked, "GH200") == (5.0, "same model", 3)
+    assert expectation(model, asked, "H100") == (1.0, "same model", 1)
+    assert expectation(model, asked, "GH200") == (5.0, "same model", 3)
 
 
 @pytest.mark.parametrize("told_of", [{"resumed": 90}, {"state": "failed"}])
@@ -144,4 +144,4 @@ def test_old_times_are_forgotten_where_there_are_many() -> None:
     model = DurationModel([ended(sample_cell(), 1.0)] * 99)
     for _ in range(99):
         model.learn(*ended(sample_cell(), 5.0))
-    assert told(model, sample_cell()) == (5.0, "same cell", 99)
+    assert expectation(model, sample_cell()) == (5.0, "same cell", 99)
