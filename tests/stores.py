@@ -81,5 +81,5 @@ class StoreContract:
             lambda: make().digests([path]),
             lambda: make().fetch([path], tmp_path / "into"),
         ):
-            with pytest.raises(ResultsError, match="no path"):
+            with pytest.raises(ResultsError, match="not a path"):
                 ask()

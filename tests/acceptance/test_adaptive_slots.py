@@ -72,8 +72,8 @@ def test_slots_on_a_gpu_get_more_where_it_has_room(
 @pytest.mark.parametrize(
     ("words", "output"),
     [
-        (["--cpu-slots", "0"], "'0' is no count; write a whole number from 1"),
-        (["--slots-per-gpu", "many"], "'many' is no count; write a whole number from 1, or auto"),
+        (["--cpu-slots", "0"], "invalid count '0': use a whole number from 1"),
+        (["--slots-per-gpu", "many"], "invalid count 'many': use a whole number from 1, or auto"),
         (["--cpu-slots", "2", "--slots-per-gpu", "2"], "needs GPUs, but the run uses CPU slots"),
     ],
 )

@@ -209,7 +209,7 @@ def test_a_copy_of_its_ledger_does_not_run_beside_a_run_in_the_same_folder(user:
     going = detached(user, "--cpu-slots", "1", "--only", "benchmarks=_hostile")
     until(lambda: samples_kept(user) > 0)
     copy = ("ledger", "copy", "study.yaml", "--to", "sqlite:copy.db")
-    assert "say --yes" in user.run(*copy, code=3).stderr
+    assert "add --yes" in user.run(*copy, code=3).stderr
     output = user.run(*copy, "--yes")
     assert "runners hold 1 of its cells, such as m1/dense/_hostile" in output.stderr
     beside = ("run", "study.yaml", "--ledger", "sqlite:copy.db", "--only", "benchmarks=mock*")

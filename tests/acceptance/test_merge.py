@@ -157,7 +157,7 @@ def lose(folder: Path) -> None:
     [
         (tamper, "metrics.json is not as it was sealed"),
         (forge, "cell.json is not the one that the ledger has"),
-        (link, "log.txt is no plain file"),
+        (link, "log.txt is not a plain file"),
         (link_above, "is a link"),
         (add, "extra.sh is not in its seal"),
         (name_what_is_outside, "cell.json is not the one that the ledger has"),

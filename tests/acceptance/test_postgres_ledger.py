@@ -133,7 +133,7 @@ def test_a_database_without_the_ledger_of_results_does_not_run_them_again(
         ((PASSWORD, f"{PASSWORD}@hush-hush"), "write @ / % and blanks as %40 %2F %25 %20"),
         ((PASSWORD, f"{PASSWORD}/2"), "write @ / % and blanks as %40 %2F %25 %20"),
         ((PASSWORD, f"{PASSWORD} 2"), "write @ / % and blanks as %40 %2F %25 %20"),
-        ((PASSWORD, f"{PASSWORD}/2?x"), "is no address of a ledger"),
+        ((PASSWORD, f"{PASSWORD}/2?x"), "is not an address of a ledger"),
         ((f":{PASSWORD}@", "@?password=hush-hush%zz&host="), 'invalid percent-encoded token: "…"'),
         ((f":{PASSWORD}@", "@/x?sslpassword=hush-hush&host="), "cannot be reached"),
     ],

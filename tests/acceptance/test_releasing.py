@@ -65,7 +65,7 @@ def test_a_cell_is_given_back_and_its_old_holder_is_fenced_off(
     user: User, worker: subprocess.Popen[str]
 ) -> None:
     asks = user.run("release", "study.yaml", "--host", "lab2", code=2).stderr
-    assert "this would release 1 cell; say --yes" in asks
+    assert "this would release 1 cell; add --yes" in asks
     assert CELL in asks
     assert user.json("release", "study.yaml", "--cell", "other/*", "--yes")["released"] == []
     [given] = user.json("release", "study.yaml", "--host", "lab2", "--yes")["released"]

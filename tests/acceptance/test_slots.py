@@ -150,7 +150,10 @@ def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_said(
     [
         (["add"], "add what? name devices, such as gpu:3 or cpu:0"),
         (["drain", "gpu3"], "invalid device 'gpu3': write gpu:3, cpu:0 or lab2/gpu:1"),
-        (["dran", "gpu:3"], "'dran' is no campaign file, no device and none of add, drain"),
+        (
+            ["dran", "gpu:3"],
+            "'dran' is not a file, a device or one of add, drain",
+        ),
         (["gpu:3"], "what of gpu:3? write: benchfleet slots drain gpu:3"),
         (["add", "gpu:3", "--now"], "--now goes with drain or remove"),
         (["--runner", "abc"], "no runner 'abc' is at work (it ended); there are: none"),

@@ -23,7 +23,7 @@ def test_what_was_broken_is_named_mended_and_run_again(finished: User) -> None:
     assert f"damaged  {TWO}  metrics.json is not as it was sealed" in output
     assert "; `benchfleet verify study.yaml --repair` runs it again" in output
     refused = finished.run("verify", "study.yaml", "--repair", code=2).stderr
-    assert "this would repair 2 places and move 1 to .evidence; say --yes" in refused
+    assert "this would repair 2 places and move 1 to .evidence; add --yes" in refused
     done = finished.json("verify", "study.yaml", "--repair", "--yes", code=1)
     assert [one["act"] for one in done["repaired"]] == [
         "kept as evidence",
@@ -57,7 +57,7 @@ def test_a_file_of_ones_own_in_a_result_is_named_and_costs_no_result(finished: U
     assert f"extra  {ONE}  notes.txt was never sealed" in output
     assert "without a good result" not in output
     refused = finished.run("verify", "study.yaml", "--repair", code=2).stderr
-    assert "this would repair 1 place and move 1 to .evidence; say --yes" in refused
+    assert "this would repair 1 place and move 1 to .evidence; add --yes" in refused
     done = finished.json("verify", "study.yaml", "--repair", "--yes")
     assert [one["act"] for one in done["repaired"]] == ["kept as evidence"]
     assert (done["wrong"], done["missing"]) == ([], {})

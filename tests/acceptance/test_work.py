@@ -88,7 +88,7 @@ def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled:
         (("work", "--ledger", "sqlite:none.db"), 3, "none.db has no ledger of a campaign"),
         (("work", *LEDGER, "--campaign", "stdy"), 3, "did you mean 'study'?"),
         (("work", *LEDGER, "--limit", "2"), 2, "needs the campaign's file"),
-        (("work", *LEDGER, "--max-hours", "0"), 2, "write hours, such as 3.5"),
+        (("work", *LEDGER, "--max-hours", "0"), 2, "use hours, such as 3.5"),
         (("work", "study.yaml", "--campaign", "study"), 2, "drop it, since"),
         (("work", *LEDGER), 2, "has no cell of 'study' yet"),
     ],

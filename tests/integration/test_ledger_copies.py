@@ -232,7 +232,7 @@ def test_what_runners_hold_is_copied_only_where_that_is_known(
     source, target = opened("sqlite-1"), opened("postgres-1")
     source.enroll([sample_cell(0), sample_cell(1)])
     (claim,) = claim_any(source, ME)
-    with pytest.raises(LedgerError, match=r"runners hold 1 of its cells, such as .*say --yes"):
+    with pytest.raises(LedgerError, match=r"runners hold 1 of its cells, such as .*add --yes"):
         copy_ledger(source, target)
     assert copy_ledger(source, target, ignore_running=True) == 2
     target.finish(claim.lease, SUCCESS)

@@ -82,7 +82,7 @@ def edit(ledger: Any, postgres: Postgres) -> Any:
         ("update spec set terms = '{}' where ordinal = 1", "what it is cannot be read"),
         ("delete from spec where ordinal = 1", "what it is does not stand there"),
         ("delete from cell where ordinal = 1", "cell 1: what it is stands there, and nothing else"),
-        ("update cell set path = '../../x' where ordinal = 1", "no path below the results"),
+        ("update cell set path = '../../x' where ordinal = 1", "not a path below the results"),
         ("update cell set id = 'x/y/z' where ordinal = 1", "and called x/y/z"),
         (
             "insert into event (at, kind, fingerprint, data) values (1, 'finished', 'odd', '{}')",

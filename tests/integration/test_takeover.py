@@ -118,7 +118,7 @@ def test_lines_that_are_no_samples_are_left_out_and_said(
     folder = attempted(other, CELL, line(0), wrong, line(1)).folder
     found, samples = taken(other, here)
     assert [sample["index"] for sample in samples] == [0, 1]
-    assert found.left_out == (f"1 lines of {folder / 'samples.jsonl'} are no samples",)
+    assert found.left_out == (f"1 lines of {folder / 'samples.jsonl'} are not samples",)
 
 
 def test_a_line_torn_by_a_crash_is_passed_over(other: Path, here: Layout) -> None:

@@ -141,7 +141,7 @@ class Session(Protocol):
 
 
 def withdraw(session: Session, records: Iterable[Record]) -> None:
-    """Remove records of an earlier attempt that are no samples any more, since the data changed on
+    """Remove records of an earlier attempt that are not samples any more, since the data changed on
     the hub."""
     for record in records:
         session.record(

@@ -56,7 +56,7 @@ def plain(value: Any) -> Any:
     try:
         return json.loads(json.dumps(value, default=lambda other: other.item()))
     except (TypeError, ValueError, AttributeError) as error:
-        raise bad_result(f"what was returned is no JSON: {error}") from None
+        raise bad_result(f"what was returned is not JSON: {error}") from None
 
 
 def read_report(value: Any, *, metric: str | None) -> Report:

@@ -121,7 +121,7 @@ def summarize(repository: Repository) -> dict[str, Any]:
         "phases": {p: sum(p in entry.phases for entry in entries) for p in repository.phases},
         "results": sum(entry.done for entry in entries),
         "empty phase lists": list(repository.empty_lists),
-        "lines that are no result names": [
+        "lines that are not result names": [
             e.name for e in entries if e.phases and not e.is_result_name
         ],
         "to do": [

@@ -53,7 +53,7 @@ class Usage:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Usage:
-        """What an event or a result says, whichever version wrote it; what is no number, or no
+        """What an event or a result says, whichever version wrote it; what is not a number, or no
         name of a currency, is not known."""
         fields = cls.__dataclass_fields__
         known_fields = {n: one for n, one in value.items() if n in fields and _is_valid(n, one)}

@@ -52,7 +52,7 @@ class Bundle:
 
 
 def model_bundle(cell: Cell) -> Bundle | None:
-    """The folder of the cell's model; None where its source is no folder here."""
+    """The folder of the cell's model; None where its source is not a folder here."""
     model = cell.model
     folder = Path(model.source).expanduser()
     if not model.source or not folder.is_dir():

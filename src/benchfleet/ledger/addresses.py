@@ -70,7 +70,7 @@ def _secret(option: re.Match[str]) -> bool:
 def split_url(url: str) -> tuple[str, str]:
     """``sqlite:///abs/ledger.db``, ``sqlite:rel.db``, a bare path, or ``postgresql://host/db`` as
     scheme and rest. Raises UnknownName for a scheme that no ledger has, and for an address
-    of PostgreSQL that is no URL."""
+    of PostgreSQL that is not a URL."""
     if _NO_URL.match(url):
         raise UnknownName(
             "the address of a ledger on PostgreSQL is a URL, and this is none: write "

@@ -116,7 +116,7 @@ def _outcome_of(data: str) -> Outcome | None:
 def _state_problems(cell: _Cell, history: _History) -> Iterator[str]:
     """What does not fit together of a cell's row and its history."""
     if not _leads_below(cell.path):
-        yield "that is no path below the results"
+        yield "that is not a path below the results"
     claims = history.claims[cell.fingerprint]
     if claims < cell.attempt:
         yield f"begun {cell.attempt} times, of which the history tells {claims}"

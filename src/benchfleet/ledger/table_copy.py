@@ -65,7 +65,7 @@ def copy_ledger(
     runners hold cells of the source, unless `ignore_running` says that this is known.
     """
     if not ignore_running and (holds := running_cells_warning(source)):
-        raise LedgerError(f"{holds}; end them, or say --yes")
+        raise LedgerError(f"{holds}; end them, or add --yes")
     with source.tables() as tables:
         target.fill(_with_progress(tables, seen), seen=seen)
     return sum(1 for _ in target.cells())

@@ -1,4 +1,4 @@
-"""Whether this machine is fit to run cells: what is looked at, what was found, and the way out."""
+"""Whether this machine is fit to run cells: the checks, their findings and fixes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def machine_checks(*, cgroup: Path = _CGROUP, shared: Path = _SHARED) -> Iterato
 def judged(
     what: str, finding: str, fix: str, *, problem: bool = False, warning: bool = False
 ) -> Check:
-    """A check with the way out where it is not good."""
+    """A check, with its fix if it is not good."""
     level: Level = "problem" if problem else "warning" if warning else "ok"
     return Check(what=what, level=level, finding=finding, fix=fix if level != "ok" else "")
 

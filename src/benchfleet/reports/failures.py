@@ -1,4 +1,4 @@
-"""Failures grouped by stage, kind and message, each with the way out."""
+"""Failures grouped by stage, kind and message, each with what to do."""
 
 from __future__ import annotations
 

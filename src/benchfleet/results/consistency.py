@@ -23,12 +23,12 @@ def wrong_content(
         if not isinstance(_json(read_plain(folder / name)), dict):
             yield f"{name} holds no JSON object"
     if _not_text(read_plain(folder / names.RAW_RESULTS)):
-        yield f"{names.RAW_RESULTS} is no text"
+        yield f"{names.RAW_RESULTS} is not text"
     metrics = content["metrics"]
     lines = [_json(line) for line in read_plain(folder / names.SAMPLES).splitlines()]
     samples = [line for line in lines if isinstance(line, dict) and type(line.get("index")) is int]
     if other := len(lines) - len(samples):
-        yield f"{other} lines of {names.SAMPLES} are no samples"
+        yield f"{other} lines of {names.SAMPLES} are not samples"
     records = list(by_index(samples).values())
     scores = [record["score"] for record in records if "score" in record]
     try:

@@ -58,7 +58,7 @@ def import_samples(
         ):
             lines, wrong = _well_formed(file)
             if wrong:
-                left_out.append(f"{wrong} lines of {file} are no samples")
+                left_out.append(f"{wrong} lines of {file} are not samples")
             if lines.count(b"\n") > best.get(fingerprint, b"").count(b"\n"):
                 best[fingerprint] = lines
     for fingerprint, lines in best.items():
@@ -153,4 +153,4 @@ def _lines(samples: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")

@@ -41,9 +41,9 @@ RESCORED = "rescored-"  # how the folder of a scoring that begins no attempt is 
 
 
 def check_path(path: str) -> None:
-    """Raises ResultsError for what is no path of a cell below a results folder."""
+    """Raises ResultsError for what is not a path of a cell below a results folder."""
     if not 3 <= len(parts := path.split("/")) <= 4 or any(map(_is_unfit, parts)):
-        raise ResultsError(f"{path!r} is no path of a cell's results")
+        raise ResultsError(f"{path!r} is not a path of a cell's results")
 
 
 def _is_unfit(part: str) -> bool:

@@ -43,7 +43,7 @@ def sealed(folder: Path) -> tuple[dict[str, Any], str]:
     except (OSError, ValueError, RecursionError) as error:
         raise ResultsError(f"{file} cannot be read: {error}") from error
     if not isinstance(seal, dict) or "fingerprint" not in seal:
-        raise ResultsError(f"{file} is no cell of benchfleet")
+        raise ResultsError(f"{file} is not a cell of benchfleet")
     if seal.get("format") != names.FORMAT:
         raise ResultsError(
             f"{file} has the results format {seal.get('format')!r}, and this benchfleet knows"
@@ -71,7 +71,7 @@ def file_damage(folder: Path, name: str, digest: str) -> str:
     """What of one sealed file is not as it was; ``""`` where all of it is. One that was compressed
     in its place is as it was. Raises OSError where it is there and cannot be read."""
     if _leaves(folder, name):
-        return f"{name!r} is no file of its folder"
+        return f"{name!r} is not a file of its folder"
     try:
         digest_file = digest_of if name in names.REQUIRED_FILES else content_digest
         current = digest_file(folder / name)
@@ -83,7 +83,7 @@ def file_damage(folder: Path, name: str, digest: str) -> str:
 
 
 def file_names(folder: Path) -> list[str]:
-    """Every file of a folder, by its name in it. Raises ResultsError for what is no plain file."""
+    """Every file of a folder, by its name in it. Raises ResultsError for other than plain files."""
     found_names = []
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -91,21 +91,23 @@ def file_names(folder: Path) -> list[str]:
                 name in files and not Path(parent, name).is_file()
             ):
                 relative = Path(parent, name).relative_to(folder)
-                raise ResultsError(f"{relative} is no plain file")
+                raise ResultsError(f"{relative} is not a plain file")
         found_names += [Path(parent, name).relative_to(folder).as_posix() for name in files]
     return sorted(found_names)
 
 
 def sealed_names(content: bytes) -> list[str]:
     """The files that a cell.json names, beside itself. Raises ResultsError for names that lead out
-    of its folder, and for what is no cell.json."""
+    of its folder, and for what is not a cell.json."""
     try:
         names_ = list(json.loads(content)["files"])
     except (ValueError, LookupError, TypeError, RecursionError):
         raise ResultsError(f"its {names.CELL} is none of benchfleet") from None
     for name in names_:
         if not isinstance(name, str) or "\\" in name or _is_outside(name):
-            raise ResultsError(f"its {names.CELL} names {name!r}, which is no file of its folder")
+            raise ResultsError(
+                f"its {names.CELL} names {name!r}, which is not a file of its folder"
+            )
     return names_
 
 

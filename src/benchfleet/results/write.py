@@ -206,7 +206,7 @@ class AttemptFolder:
         files, folders, dropped = plain_content(self.folder)
         if dropped or names.LOG not in files:
             lines = (
-                f"benchfleet: {name!r} is no plain file and was left out\n" for name in dropped
+                f"benchfleet: {name!r} is not a plain file and was left out\n" for name in dropped
             )
             with open(self.log, "ab") as log:
                 log.write("".join(lines).encode())

@@ -1,4 +1,4 @@
-"""What is no ledger in git, or none any more: each is named."""
+"""What is not a ledger in git, or none any more: each is named."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_path_that_leads_out_of_the_tree_is_refused(bare: Path) -> None:
         evil = objects.commit(tree, (), commit.message, who="x <x>", at=0.0)
         swap = f"{evil}:{one.store.refs.enrolled}"
         git(one.store.git.folder, "push", "-q", "--force", str(bare), swap)
-        with pytest.raises(LedgerDamaged, match=r"cannot be read|is no path"):
+        with pytest.raises(LedgerDamaged, match=r"cannot be read|is not a path"):
             opened(bare, "two")
 
 

@@ -27,7 +27,7 @@ GONE = object()
         ("cell need gpus", "many", "whole numbers"),
         ("provenance", "mine", "not as it must be"),
         ("files", ["metrics.json"], "not as it must be"),
-        ("files ../../../../secret", "0" * 64, "is no file of its folder"),
+        ("files ../../../../secret", "0" * 64, "is not a file of its folder"),
         ("format", 99, "results format 99"),
         ("cell", None, "not as it must be"),
         ("fingerprint", "0" * 64, "fingerprint"),

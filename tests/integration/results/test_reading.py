@@ -38,7 +38,7 @@ def test_links_out_of_the_tree_are_not_followed(layout: Layout, tmp_path: Path) 
 )
 def test_only_files_of_the_folder_are_compared_with_its_manifest(layout: Layout, name: str) -> None:
     folder, _ = sealed_folder(layout)
-    assert damage(folder, {"files": {name: "0" * 64}}) == f"{name!r} is no file of its folder"
+    assert damage(folder, {"files": {name: "0" * 64}}) == f"{name!r} is not a file of its folder"
 
 
 def test_links_and_pipes_are_no_files_of_a_manifest(layout: Layout, tmp_path: Path) -> None:
@@ -49,7 +49,9 @@ def test_links_and_pipes_are_no_files_of_a_manifest(layout: Layout, tmp_path: Pa
     (folder / "link").symlink_to(folder / "metrics.json")
     os.mkfifo(folder / "pipe")
     empty = hashlib.sha256(b"").hexdigest()
-    assert damage(folder, {"files": {"folder/x": empty}}) == "'folder/x' is no file of its folder"
+    assert (
+        damage(folder, {"files": {"folder/x": empty}}) == "'folder/x' is not a file of its folder"
+    )
     for name in ("link", "pipe"):
         assert damage(folder, {"files": {name: empty}}) == f"{name} is missing"
 
@@ -67,7 +69,7 @@ def test_a_cell_json_that_is_a_pipe_holds_nobody_up(layout: Layout) -> None:
     folder, _ = sealed_folder(layout)
     (folder / "cell.json").unlink()
     os.mkfifo(folder / "cell.json")
-    with pytest.raises(ResultsError, match="no plain file"):
+    with pytest.raises(ResultsError, match="plain file"):
         sealed(folder)
     assert sealed_attempts(layout) == {}
 

@@ -134,7 +134,7 @@ def test_links_pipes_and_sockets_are_left_out_and_the_log_says_so(
     }  # fmt: skip
     log = (folder.folder / "log.txt").read_text()
     for name in ("deep/pipe", "link", "linked folder"):
-        assert f"'{name}' is no plain file and was left out" in log
+        assert f"'{name}' is not a plain file and was left out" in log
         assert not os.path.lexists(folder.folder / name)
     assert (outside / "secret").read_text() == "not ours"
 
@@ -144,7 +144,7 @@ def test_a_log_that_is_a_pipe_holds_nobody_up(layout: Layout) -> None:
     os.mkfifo(folder.log)
     assert log_tail(folder.log) == ""
     folder.seal(CELL, CELL.id, verdict())
-    assert "'log.txt' is no plain file" in folder.log.read_text()
+    assert "'log.txt' is not a plain file" in folder.log.read_text()
 
 
 def test_every_file_of_a_result_and_every_name_on_its_way_is_synced(

@@ -109,5 +109,5 @@ def test_numbers_of_other_libraries_become_plain_ones():
             return 0.5
 
     assert plain({"accuracy": Single(), "pair": (1, 2)}) == {"accuracy": 0.5, "pair": [1, 2]}
-    with pytest.raises(CellFailure, match="no JSON"):
+    with pytest.raises(CellFailure, match="not JSON"):
         plain({"accuracy": object()})

@@ -43,7 +43,7 @@ def test_the_summary_names_what_is_odd(tmp_path: Path) -> None:
     summary = summarize(_repository(tmp_path))
     assert summary["entries"] == 4
     assert summary["empty phase lists"] == ["none"]
-    assert summary["lines that are no result names"] == ["what is this"]
+    assert summary["lines that are not result names"] == ["what is this"]
     assert summary["to do"] == ["easy_phi_rag_1.json"]
     assert summary["results whose content disagrees with their name"] == ["hard_other_rag_0.json"]
 

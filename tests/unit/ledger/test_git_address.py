@@ -47,8 +47,8 @@ def test_a_password_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("git+ftp://example.org/lab.git", "is no git ledger"),
-        ("git+file:", "is no git ledger"),
+        ("git+ftp://example.org/lab.git", "is not a git ledger"),
+        ("git+file:", "is not a git ledger"),
         ("git+file://nas/lab.git", "a file has no host"),
         ("git+ssh:///lab.git", "names no host"),
         ("git+file:///lab.git?profile=slow", "no profile 'slow'"),

@@ -76,5 +76,5 @@ def confirmed(arguments: argparse.Namespace, holders: Sequence[Holder], what: st
         return True
     lines = "\n".join(f"  {one.record.path}  ({holder_text(one)})" for one in holders)
     cells = counted(len(holders), "cell")
-    otherwise = f"this would {what} {cells}; say --yes\n{lines}"
+    otherwise = f"this would {what} {cells}; add --yes\n{lines}"
     return confirm(f"{lines}\n{what} {cells}?", otherwise=otherwise)

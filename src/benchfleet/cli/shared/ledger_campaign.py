@@ -43,7 +43,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
         )
     if not name and len(names) > 1:
         raise LedgerAbsent(
-            f"{address_text} has several; say --campaign with one of {', '.join(names)}"
+            f"{address_text} has several; add --campaign with one of {', '.join(names)}"
         )
     name = name or names[0]
     campaign = Campaign(

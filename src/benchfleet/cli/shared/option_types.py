@@ -13,12 +13,13 @@ def count(text: str) -> int:
     except ValueError:
         number = 0
     if not 1 <= number <= 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no count; write a whole number from 1")
+        raise argparse.ArgumentTypeError(f"invalid count {text!r}: use a whole number from 1")
     return number
 
 
 def number(most: float, expected: str) -> Callable[[str], float]:
-    """A number above 0 and up to `most`; what it is, and what to write instead of another."""
+    """A number above 0 and up to `most`; `expected` names it, with ``{}`` for a wrong text,
+    and says what to write."""
 
     def read(text: str) -> float:
         try:
@@ -26,7 +27,7 @@ def number(most: float, expected: str) -> Callable[[str], float]:
         except ValueError:
             value = 0.0
         if not 0 < value <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no {expected}")
+            raise argparse.ArgumentTypeError(f"invalid {expected.format(repr(text))}")
         return value
 
     return read

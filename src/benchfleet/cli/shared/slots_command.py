@@ -55,7 +55,7 @@ def _check_others(others: Sequence[str]) -> None:
         raise BenchfleetError(f"invalid device {others[1]!r}: write gpu:3, cpu:0 or lab2/gpu:1")
     if others and "." not in others[0] and not Path(others[0]).exists():
         raise BenchfleetError(
-            f"{others[0]!r} is no campaign file, no device and none of {', '.join(ACTIONS)}"
+            f"{others[0]!r} is not a file, a device or one of {', '.join(ACTIONS)}"
         )
 
 

@@ -69,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effort",
         metavar="N",
-        type=option_types.number(1000, "effort; write a number up to 1000"),
+        type=option_types.number(1000, "effort {}: use a number up to 1000"),
         default=1.0,
         help="how long the solver may look, in its own time: the same plan every time (1)",
     )

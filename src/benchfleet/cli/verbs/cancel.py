@@ -55,5 +55,5 @@ def _agreed(cells: int, running: int) -> bool:
     chosen = counted(cells, "cell")
     return confirm(
         f"cancel {chosen} ({running} running, whose samples are kept)?",
-        otherwise=f"this would cancel {chosen} ({running} running); say --yes",
+        otherwise=f"this would cancel {chosen} ({running} running); add --yes",
     )

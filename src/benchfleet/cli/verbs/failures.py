@@ -1,4 +1,4 @@
-"""``benchfleet failures``: what failed and why, grouped, each with the way out."""
+"""``benchfleet failures``: what failed and why, grouped, each with what to do."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _attempt(one: Attempt) -> dict[str, Any]:
 
 
 def _command(arguments: argparse.Namespace, group: FailureGroup) -> str:
-    """What to run once the way out was gone."""
+    """What to run after the fix."""
     if group.scoring:
         return options.same_choice(arguments, "rescore")
     kinds = None if group.stage == "unknown" else [group.kind]

@@ -130,7 +130,7 @@ def _root(arguments: argparse.Namespace) -> str | None:
         return None
     parts = Path(root).parts
     if Path(root).is_absolute() or ".." in parts or ".git" in parts:
-        raise wrong_option("--root", f"{root!r} is no folder inside the repository")
+        raise wrong_option("--root", f"{root!r} is not a folder inside the repository")
     return "/".join(parts).strip(".")
 
 

@@ -64,7 +64,7 @@ def _agreed(arguments: argparse.Namespace, lost: Sequence[CellRecord]) -> bool:
     took = f" ({duration(spent)} of work)" if spent else ""
     what = f"run {counted(len(lost), 'finished cell')} again{took}"
     question = "\n".join([*(f"  {record.path}" for record in lost[:_MAX_LISTED_CELLS]), f"{what}?"])
-    return confirm(question, otherwise=f"this would {what}; say --yes", ask=not arguments.json)
+    return confirm(question, otherwise=f"this would {what}; add --yes", ask=not arguments.json)
 
 
 def _states(arguments: argparse.Namespace) -> tuple[str, ...]:

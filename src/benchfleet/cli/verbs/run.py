@@ -42,7 +42,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--summary-seconds",
         metavar="S",
-        type=option_types.number(86_400, "number of seconds; use 1 to 86400"),
+        type=option_types.number(86_400, "number of seconds {}: use 1 to 86400"),
         default=30.0,
         help="without a terminal: at most S seconds of running samples without a line (30)",
     )

@@ -58,7 +58,7 @@ def _failed(status: Status, command: Command) -> Iterator[str]:
         yield f"  {record.state}  {record.path}  {record.outcome.why if record.outcome else ''}"
     if status.failed:
         failed_only = " --failed" if status.counts["cancelled"] else ""
-        yield f"why, and the way out: {command('failures')}"
+        yield f"why, and what to do: {command('failures')}"
         yield f"try them again: {command('retry')}{failed_only}"
 
 

@@ -107,7 +107,7 @@ def _agreed(arguments: argparse.Namespace, wrong: Sequence[Finding]) -> bool:
     what = f"repair {counted(len(wrong), 'place')} and move {moved} to .evidence"
     rows = [f"  {one.kind}  {one.path}  {one.message}" for one in wrong]
     question = "\n".join([*rows, f"{what}; cells without a result run again?"])
-    return confirm(question, otherwise=f"this would {what}; say --yes", ask=not arguments.json)
+    return confirm(question, otherwise=f"this would {what}; add --yes", ask=not arguments.json)
 
 
 def _repair_line(one: Repaired) -> str:
@@ -148,7 +148,7 @@ def _missing(arguments: argparse.Namespace, verification: Verification) -> Itera
     if any(state in verification.missing for state in ("pending", "running")):
         yield f"run them: {options.same_choice(arguments, 'run')}"
     if any(state in verification.missing for state in ("failed", "partial", "cancelled")):
-        yield f"why, and the way out: {options.same_choice(arguments, 'failures')}"
+        yield f"why, and what to do: {options.same_choice(arguments, 'failures')}"
 
 
 def _notes(arguments: argparse.Namespace, verification: Verification) -> list[str]:

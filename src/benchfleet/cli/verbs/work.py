@@ -60,7 +60,7 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-hours",
         metavar="H",
-        type=option_types.number(24 * 365, "time; write hours, such as 3.5"),
+        type=option_types.number(24 * 365, "time {}: use hours, such as 3.5"),
         help="stop after this time; start no cell that is expected to take longer",
     )
     parser.add_argument(

@@ -38,7 +38,7 @@ def address_of(url: str) -> Address:
     label = display_url(url)
     scheme, _, rest = url.partition(":")
     if scheme not in _SCHEMES or not rest:
-        raise LedgerError(f"{label} is no git ledger; write {_EXAMPLES}")
+        raise LedgerError(f"{label} is not a git ledger; write {_EXAMPLES}")
     split = urlsplit(url.removeprefix("git+"))
     options = dict(parse_qsl(split.query, keep_blank_values=True))
     if wrong := [name for name in options if name not in _OPTIONS]:

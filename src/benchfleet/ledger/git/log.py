@@ -160,4 +160,6 @@ def _refuse_outside_path(commit: Commit, *paths: str) -> None:
         for part in path.split("/"):
             plain = part[:-9] if part[-9:-8] == "@" else part  # marked with a fingerprint
             if path_part(plain) != plain:
-                raise LedgerDamaged(f"the enrolment {commit.oid} names {path!r}, which is no path")
+                raise LedgerDamaged(
+                    f"the enrolment {commit.oid} names {path!r}, which is not a path"
+                )

@@ -41,7 +41,7 @@ def tips_of(commit: Commit) -> dict[str, str]:
     """The tips up to which a snapshot goes. Raises LedgerDamaged."""
     tips = payload(commit).get("tips")
     if not isinstance(tips, dict):
-        raise LedgerDamaged(f"the commit {commit.oid} is no snapshot of a ledger")
+        raise LedgerDamaged(f"the commit {commit.oid} is not a snapshot of a ledger")
     return {str(ref): str(oid) for ref, oid in tips.items()}
 
 

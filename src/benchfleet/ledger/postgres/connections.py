@@ -61,7 +61,7 @@ class Connections:
             self._conninfo = conninfo.make_conninfo(url, **defaults, client_encoding="utf8")
         except psycopg.ProgrammingError as error:
             raise LedgerError(
-                f"{label} is no address of a ledger: {error_text(error, url)}"
+                f"{label} is not an address of a ledger: {error_text(error, url)}"
             ) from None
         self._lock = threading.Lock()
         self._idle: list[Connection] = []

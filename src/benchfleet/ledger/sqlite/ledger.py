@@ -91,7 +91,7 @@ class SqliteLedger(SqliteBase, CopyableLedger):
     @classmethod
     def campaigns(cls, path: Path) -> Sequence[str]:
         """The campaign whose ledger the file is; none where there is no file. Raises
-        LedgerUnreachable where the file is no ledger."""
+        LedgerUnreachable where the file is not a ledger."""
         if not path.is_file():
             return []
         address = f"file:{quote(str(path.resolve()))}?mode=ro"
@@ -100,7 +100,7 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                 rows = connection.execute("select value from meta where key = 'campaign'")
                 return [row[0] for row in rows]
         except sqlite3.DatabaseError as error:
-            raise LedgerUnreachable(f"{path} is no ledger: {error}") from error
+            raise LedgerUnreachable(f"{path} is not a ledger: {error}") from error
 
     def close(self) -> None:
         with self._lock:

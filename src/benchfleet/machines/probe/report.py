@@ -176,7 +176,7 @@ def read_files(paths: Sequence[Path]) -> list[tuple[Any, str]]:
 def newest(documents: Sequence[tuple[Any, str]]) -> list[Capability]:
     """Of each host the newest of these documents, each with where it is from; by host name.
 
-    Raises BenchfleetError for one that is no report."""
+    Raises BenchfleetError for one that is not a report."""
     newest_by_host: dict[str, Capability] = {}
     for one, origin in documents:
         read_one = read(one, origin)

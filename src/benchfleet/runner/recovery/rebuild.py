@@ -1,5 +1,4 @@
-"""Entering into a ledger what is published and it does not know: the way out of a lost or damaged
-one, and of a new one beside old results."""
+"""Rebuilds a lost, damaged or new ledger from published results."""
 
 from __future__ import annotations
 

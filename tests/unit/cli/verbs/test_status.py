@@ -66,7 +66,7 @@ def test_everything_out_of_order_is_named_with_its_way_out() -> None:
         "study: 6 cells · 1 running · 3 success · 1 failed · 1 cancelled",
         "  running  a  (runner 8f3a, lease good for 40 s)",
         f"  failed  b  {oom.why}",
-        "why, and the way out: benchfleet failures",
+        "why, and what to do: benchfleet failures",
         "try them again: benchfleet retry --failed",
         "1 cell is cancelled; bring it back: benchfleet retry --cancelled",
         "  waits    c  done; something else lies at its place: benchfleet verify",
