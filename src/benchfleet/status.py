@@ -17,7 +17,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
-from benchfleet.placement import load_placement
+from benchfleet.placement_loader import load_placement
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.study import Study

@@ -116,7 +116,7 @@ class HostLifecycle:
         claim, slot.reserved = slot.reserved, None
         if claim is not None:
             if self._state.ends:
-                self._lifecycle.let_go(claim, "its runner ends")
+                self._lifecycle.release_claim(claim, "its runner ends")
             else:
                 self._lifecycle.begin(slot, claim)
 
@@ -143,16 +143,16 @@ class HostLifecycle:
                 slot.attempt, slot.attempt.stage, cause.kind, cause.message, trace=cause.trace
             )
         elif slot.reserved is not None and (self._state.ends):
-            self._lifecycle.let_go(slot.reserved, "its runner ends")
+            self._lifecycle.release_claim(slot.reserved, "its runner ends")
         elif slot.reserved is not None and self._hosts.is_away(slot.spec.host):
-            self._lifecycle.let_go(slot.reserved, why)
+            self._lifecycle.release_claim(slot.reserved, why)
         elif slot.reserved is not None and slot.ready:
             self._slots.open(
                 slot.spec.devices, slot.width, alone=slot.alone, reserved=slot.reserved
             )
         elif event.busy:
             if slot.reserved is not None:
-                self._lifecycle.let_go(slot.reserved, why)
+                self._lifecycle.release_claim(slot.reserved, why)
             if self._devices.set_aside(slot, event.unfit, self._inbox.now()):
                 message = f"{slot.display.devices} is left alone, and looked at again now and then"
                 self._state.notify("warning", message=f"{message}: {event.reason}")
@@ -185,7 +185,7 @@ class HostLifecycle:
     def _trial_failed(self, slot: Slot, why: str) -> None:
         """Use its devices no more; where none is left, it is the model. No cell was begun."""
         if slot.reserved is not None:
-            self._lifecycle.let_go(slot.reserved, f"its trial failed: {why}")
+            self._lifecycle.release_claim(slot.reserved, f"its trial failed: {why}")
         self._devices.failed_trial(slot)
         self._left_out(slot, f"its trial failed: {why}")
         if not self._devices.able:

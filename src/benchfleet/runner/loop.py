@@ -90,8 +90,10 @@ class Runner:
             if self._options.stays or self._gates.begin(began) or self._unfinished():
                 self._scheduler.load_state()
                 self._report_exclusions()
-                self._scheduler.enrolled = self._options.follows  # perhaps since it was looked at
-                self._scheduler.decided = True
+                self._scheduler.cells_enrolled = (
+                    self._options.follows
+                )  # perhaps since it was looked at
+                self._scheduler.gates_decided = True
                 self._heartbeat.start()
                 self._commands.begin()
                 self._state.check_disk()
@@ -240,7 +242,7 @@ class Runner:
         self._was_asleep = waking
         self._termination.end_expired(excused=late if late > LOOK_EVERY_S else 0.0)
         self._scheduler.follow()
-        if self._scheduler.placement_is_new:
+        if self._scheduler.exclusions_changed:
             self._report_exclusions()
         self._lifecycle.cancellation.look()
         self._state.check_disk()

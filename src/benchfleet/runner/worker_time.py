@@ -60,9 +60,10 @@ class WorkerTime:
 
     def keep(self) -> None:
         """Take in what was enrolled since, and see to the end of this runner's time."""
-        if self._scheduler.enrolled:
+        if self._scheduler.cells_enrolled:
             with contextlib.suppress(LedgerAway):  # then at a later look
                 self._add_enrolled(self._options.more())
+                self._scheduler.cells_enrolled = False
         if (remaining := self.remaining) is None:
             return
         self._scheduler.drop_longer_than(remaining)
@@ -81,12 +82,12 @@ class WorkerTime:
         yielded = frozenset(self._options.yielded()) - running
         self._gates.learn(cells, yielded)
         if new := self._scheduler.add_cells(cells):
-            self._scheduler.decided = True
+            self._scheduler.gates_decided = True
             self._state.add_cells(new)
             self._state.notify(
                 "warning", message=f"{counted(len(new), 'cell', 'were')} enrolled since; taken in"
             )
-        if self._scheduler.yield_cells(yielded):
+        if self._scheduler.set_yielded(yielded):
             self._state.yield_cells(yielded)
             theirs = counted(len(yielded), "cell", "are")
             message = f"by a newer plan {theirs} for others, and left to them"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from benchfleet.domain.placement import KeptOff, Placement
-from benchfleet.placement import load_placement
+from benchfleet.placement_loader import load_placement
 from benchfleet.study import Study
 
 _MAX_LISTED_HOSTS = 10  # lines

@@ -70,7 +70,7 @@ class OperatorCommands:
         """Record this runner in the history, and leave out devices removed before."""
         for name in removed(self._ledger.events(kinds=[ADDED, REMOVED]), self._local_host.machine):
             if (device := self._device_names.known_devices.get(name)) is not None:
-                self._devices.let_go(device, for_good=True)
+                self._devices.withdraw(device, for_good=True)
                 self._device_names.removed.add(device)
                 back = f"`benchfleet slots add {name}` brings it back"
                 self._state.notify("warning", message=f"{name} is left out: it was removed; {back}")
@@ -142,7 +142,7 @@ class OperatorCommands:
             raise DeviceError(f"{name}: this run is ending")
         if command.action == "add":
             return self._add(name)
-        return self._let_go(name, for_good=command.action == "remove", now=command.now)
+        return self._withdraw(name, for_good=command.action == "remove", now=command.now)
 
     def _add(self, name: DeviceName) -> str:
         device, was = self._device_names.to_add(name)
@@ -155,7 +155,7 @@ class OperatorCommands:
         was = f"it was {was}, and" if was else "it"
         return f"{name} is added; {was} is looked at when a cell is to run there"
 
-    def _let_go(self, name: DeviceName, *, for_good: bool, now: bool) -> str:
+    def _withdraw(self, name: DeviceName, *, for_good: bool, now: bool) -> str:
         device = self._device_names.named(name)
         done = "removed" if for_good else "drained"
         already = device in self._device_names.removed or (
@@ -167,9 +167,9 @@ class OperatorCommands:
         on_it = self._slots.on([device])
         for slot in on_it:
             if slot.reserved is not None:
-                self._lifecycle.let_go(slot.reserved, f"{name} is {done}")
+                self._lifecycle.release_claim(slot.reserved, f"{name} is {done}")
                 slot.reserved = None
-        self._devices.let_go(device, for_good=for_good or device in self._device_names.removed)
+        self._devices.withdraw(device, for_good=for_good or device in self._device_names.removed)
         running = [slot for slot in on_it if slot.attempt is not None]
         if now:
             self._stop(running, f"{name} is {done}")

@@ -1,11 +1,11 @@
-"""What becomes of claimed cells: begun on a slot, kept sample by sample, ended or given back."""
+"""The lifecycle of attempts: begin on a slot, record samples, end or release."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
 
-from benchfleet.domain.attempt import Claim
+from benchfleet.domain.attempt import Claim, Outcome
 from benchfleet.domain.failure import Failure, Kind, Stage
 from benchfleet.domain.state import State
 from benchfleet.engines.base import (
@@ -36,7 +36,11 @@ from benchfleet.runner.scheduler.scheduler import Scheduler
 
 
 class AttemptLifecycle:
-    """Sees to the attempts of one runner, from its claim to its last word."""
+    """Begins the attempts of one runner, records what their slots send, and ends them.
+
+    An attempt ends in four ways: it succeeds or fails (`_end`, then `concluded` once it is
+    written), its cell is released (`give_back`), or its claim is lost (`abandon`).
+    """
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class AttemptLifecycle:
         self.ran = 0  # attempts that ended, well or badly
 
     def begin(self, slot: Slot, claim: Claim) -> None:
+        """Begin an attempt at a claimed cell."""
         attempt = self.make(slot, claim)
         if attempt is not None:
             self._slots.start(slot, attempt)
@@ -71,8 +76,8 @@ class AttemptLifecycle:
             )
 
     def make(self, slot: Slot, claim: Claim) -> Attempt | None:
-        """An attempt with its folder; None where its lease was lost until then, or where the folder
-        cannot be made, which ends the run where it is not for want of room."""
+        """An attempt with its folder; None if its lease was lost, or if the folder cannot be made,
+        which ends the run unless the disk is full."""
         try:
             attempt = self._recorder.begin(
                 claim,
@@ -84,7 +89,7 @@ class AttemptLifecycle:
                 rate=slot.rate,
             )
         except OSError as error:
-            self.let_go(claim, f"its folder cannot be made: {error}")
+            self.release_claim(claim, f"its folder cannot be made: {error}")
             if unwritable(error).kind == "disk_full":
                 self._state.disk_refused()
             else:
@@ -98,7 +103,7 @@ class AttemptLifecycle:
         return attempt
 
     def take(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> bool:
-        """What a slot says of its attempt; whether that ended it."""
+        """Handle an event of a slot's attempt; whether it ended the attempt."""
         attempt.timeouts.record(event, self._inbox.now())
         if isinstance(event, (Recorded, FileSent)):
             self._write(slot, attempt, event)
@@ -175,15 +180,15 @@ class AttemptLifecycle:
         self._end(attempt, failure, seconds)
 
     def _end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
-        """Have the attempt written and finished while its slot computes on."""
+        """Hand the attempt to the publisher; its slot goes on with the next cell."""
         attempt.took = self._inbox.now() - attempt.began
         if isinstance(how, Failure):
             attempt.had = self._scheduler.advice.memory_of(attempt)
         self._publisher.end(attempt, how, seconds)
 
     def concluded(self, event: Concluded) -> bool:
-        """An attempt was written and finished, or could not be; whether its cell may be claimed
-        again. Raises what nobody foresaw."""
+        """Handle what the publisher did: the attempt is sealed, finished and published, or one of
+        these steps failed. Whether its cell may be claimed again. Raises unforeseen errors."""
         self._publisher.under_way -= 1
         self.ran += 1
         attempt, outcome, path = event.attempt, event.outcome, event.attempt.claim.path
@@ -202,29 +207,32 @@ class AttemptLifecycle:
             self._state.progress.used.add(outcome.usage)
             self._state.notify("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
         else:
-            again = outcome.retry_in
-            failure = outcome.failure
-            self._state.progress.used.add(outcome.usage)
-            if failure is not None and (failure.kind, failure.stage) == ("disk_full", "collect"):
-                self._state.disk_refused()
-            self._count(attempt.claim, outcome.state if again is None else "pending")
-            if again is not None:
-                self._scheduler.advise(attempt.claim.lease.fingerprint, outcome.advice)
-                self._scheduler.follow()  # another slot may have it by now
-            self._state.notify(
-                "cell_failed",
-                cell=path,
-                message=str(failure) if again is not None else outcome.why,
-                retry_in=again,
-                differently=str(outcome.advice) if again is not None else "",
-                attempt=attempt.claim.lease.attempt,
-                failure=[failure.stage, failure.kind] if failure else [],
-            )
+            self._failed(attempt, outcome, outcome.failure)
             return True
         return False
 
+    def _failed(self, attempt: Attempt, outcome: Outcome, failure: Failure) -> None:
+        """Report a failure that the ledger has; its cell waits again if it is to be retried."""
+        retried = outcome.retry_in is not None
+        self._state.progress.used.add(outcome.usage)
+        if (failure.kind, failure.stage) == ("disk_full", "collect"):
+            self._state.disk_refused()
+        self._count(attempt.claim, "pending" if retried else outcome.state)
+        if retried:
+            self._scheduler.advise(attempt.claim.lease.fingerprint, outcome.advice)
+            self._scheduler.follow()  # another slot may have it by now
+        self._state.notify(
+            "cell_failed",
+            cell=attempt.claim.path,
+            message=str(failure) if retried else outcome.why,
+            retry_in=outcome.retry_in,
+            differently=str(outcome.advice) if retried else "",
+            attempt=attempt.claim.lease.attempt,
+            failure=[failure.stage, failure.kind],
+        )
+
     def give_back(self, attempt: Attempt, reason: str) -> None:
-        """Let the next who claims it go on after its last sample."""
+        """Release the cell; its next attempt resumes after the last sample."""
         if attempt.cancelled_at is not None:
             self.abandon(attempt)
             return
@@ -237,7 +245,7 @@ class AttemptLifecycle:
         )
 
     def abandon(self, attempt: Attempt) -> None:
-        """Its claim is another's, or nobody's: publish nothing of it."""
+        """End an attempt whose claim was lost or cancelled; nothing of it is published."""
         attempt.took = self._inbox.now() - attempt.began
         self._recorder.abandon(attempt)
         self._state.count()
@@ -253,8 +261,8 @@ class AttemptLifecycle:
         if not self._heartbeat.holds(claim.lease.fingerprint):
             self._state.progress.move(claim.lease.fingerprint, state)
 
-    def let_go(self, claim: Claim, reason: str) -> None:
-        """Give back a cell that was claimed and never begun."""
+    def release_claim(self, claim: Claim, reason: str) -> None:
+        """Release a cell that was claimed and never begun."""
         self._heartbeat.drop(claim.lease)
         self._ledger.release([claim.lease], reason)
         self._scheduler.backlog.mark_waiting(claim.lease.fingerprint)

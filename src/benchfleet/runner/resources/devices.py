@@ -76,7 +76,7 @@ class Devices:
         self.able = self.able.difference(cells)
 
     def hold(self, cells: frozenset[str]) -> None:
-        """These cells, and no others, are not to be begun now."""
+        """Hold back exactly these cells."""
         if cells != self._held_back:
             self._held_back, self._possible = cells, None
             self.sort_out()
@@ -179,8 +179,8 @@ class Devices:
             self._slots.count(slot)
         self.sort_out()
 
-    def let_go(self, device: Device, *, for_good: bool) -> None:
-        """Use a device no more: slots on it end when they have nothing at hand. Cells wait for it
+    def withdraw(self, device: Device, *, for_good: bool) -> None:
+        """Stop using a device: slots on it end when they have nothing at hand. Cells wait for it
         unless it is `for_good`."""
         if for_good:
             self._exclude([device])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 
@@ -51,7 +51,7 @@ class Backlog:
         self._lanes: dict[tuple[SlotShape, str, Need], Lane] = {}
         self._later: list[tuple[float, str]] = []  # ends of back-offs
         self._back_offs: dict[str, float] = {}
-        self._held_back: set[str] = set()
+        self._held_back: frozenset[str] = frozenset()
         self.running_elsewhere: dict[
             str, float
         ] = {}  # what other runners run: when they began, or before
@@ -63,15 +63,12 @@ class Backlog:
         for fingerprint in cells:
             self._positions[fingerprint] = len(self._positions)
 
-    def hold(self, fingerprints: Collection[str]) -> None:
-        """These cells cannot be claimed, whatever happens to them, until they are let go."""
-        self._held_back.update(fingerprints)
-        for fingerprint in fingerprints:
+    def hold(self, fingerprints: frozenset[str]) -> None:
+        """Hold back exactly these cells: they cannot be claimed, whatever happens to them. Cells
+        that are no longer held back wait once their records are loaded."""
+        for fingerprint in fingerprints - self._held_back:
             self.mark_unavailable(fingerprint)
-
-    def let_go(self, fingerprints: Collection[str]) -> None:
-        """These cells can be claimed again; none of them waits yet."""
-        self._held_back.difference_update(fingerprints)
+        self._held_back = fingerprints
 
     def drop_longer_than(self, seconds: float) -> list[str]:
         """Be no more about the cells that should take longer; those whose time nobody knows stay.

@@ -39,7 +39,7 @@ class GateWatcher:
 
     def begin(self, now: float) -> bool:
         """Hold cells back at the start; whether a gate may still open for some."""
-        self._scheduler.hold(self._gates.held_back())  # also where nobody can say how gates stand
+        self._scheduler.set_gated(self._gates.held_back())  # also if the ledger cannot be read
         self.refresh()
         return self.any and self._gates.hopeful(now)
 
@@ -47,12 +47,12 @@ class GateWatcher:
         """Hold back exactly the cells that no gate admits."""
         if not self.any:
             return
-        changed, self._scheduler.decided = self._scheduler.decided, False
+        changed, self._scheduler.gates_decided = self._scheduler.gates_decided, False
         try:
             if self._gates.look(changed=changed) or changed:
-                self._scheduler.hold(self._gates.held_back())
+                self._scheduler.set_gated(self._gates.held_back())
         except LedgerAway:
-            self._scheduler.decided = True  # check again
+            self._scheduler.gates_decided = True  # check again
 
     def may_open(self, now: float, *, ran: int) -> bool:
         """Whether a gate may soon let more be begun; `ran` attempts have ended so far."""

@@ -10,7 +10,7 @@ from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.attempt.retry_policy import AttemptMemory
 from benchfleet.runner.resources.allocator import DeviceAllocator
 from benchfleet.runner.resources.shapes import Pool, SlotShape, larger_than
-from benchfleet.runner.scheduler.placement import PlacementResolver
+from benchfleet.runner.scheduler.placement_resolver import PlacementResolver
 
 
 class OomAdvice:

@@ -23,9 +23,10 @@ from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
-from benchfleet.runner.scheduler.dispatch import Dispatcher, DispatchInputs
+from benchfleet.runner.scheduler.claims import ClaimInputs, SlotClaims
+from benchfleet.runner.scheduler.dispatch import Dispatcher
 from benchfleet.runner.scheduler.oom_advice import OomAdvice
-from benchfleet.runner.scheduler.placement import PlacementResolver
+from benchfleet.runner.scheduler.placement_resolver import PlacementResolver
 from benchfleet.runner.scheduler.policy_view import PolicyView
 from benchfleet.runner.scheduler.reservations import Reservations
 from benchfleet.runner.scheduler.run_request import RunRequest
@@ -66,14 +67,15 @@ class Scheduler:
             self.advice.shape,
             first=spread % max(1, len(cells)),
         )
-        self._reservations = Reservations(slots, self.backlog.estimates, self._now)
+        self._reservations = reservations = Reservations(slots, self.backlog.estimates, self._now)
+        # What the feed reported, until a component has acted on it.
+        self.cells_enrolled = False  # or planned
+        self.gates_decided = True
         self._placement_changed = False  # a host was probed, or a plan made
-        self.placement_is_new = False  # the reports or the plan changed
-        self.enrolled = False  # cells were enrolled, or planned
-        self.decided = True  # a gate was decided
-        self._held_back: frozenset[str] = frozenset()  # for whatever reason
-        self._by_gates: frozenset[str] = frozenset()
-        self._yielded: frozenset[str] = frozenset()  # to others
+        self.exclusions_changed = False
+        # Cells that may not be claimed although they wait, by the reason.
+        self._gated: frozenset[str] = frozenset()  # their phase has not begun
+        self._yielded: frozenset[str] = frozenset()  # the plan gives them to other runners
         self.devices = Devices(
             slots=slots,
             hosts=hosts,
@@ -82,16 +84,23 @@ class Scheduler:
             placement=lambda: placement.placement,
             changed=self._sort_again,
         )
-        waiting = DispatchInputs(
+        policy_view = PolicyView(policy, slots, self.backlog, self._now)
+        inputs = ClaimInputs(
             cells=cells,
             backlog=self.backlog,
             advice=self.advice,
-            devices=self.devices,
-            reservations=self._reservations,
-            stealing=WorkStealing(self.backlog, slots, self._reservations, placement),
-            policy_view=PolicyView(policy, slots, self.backlog, self._now),
+            reservations=reservations,
+            policy_view=policy_view,
         )
-        self._dispatcher = Dispatcher(context, slots, waiting, begin=begin, follow=self.follow)
+        self._dispatcher = Dispatcher(
+            slots,
+            backlog=self.backlog,
+            claims=SlotClaims(context, slots, inputs, begin=begin, follow=self.follow),
+            devices=self.devices,
+            reservations=reservations,
+            policy_view=policy_view,
+            stealing=WorkStealing(self.backlog, slots, reservations, placement),
+        )
 
     def load_state(self) -> None:
         """Load what waits, and learn from what ended; later events come by the feed."""
@@ -117,9 +126,10 @@ class Scheduler:
         )
 
     def _follow(self, events: Sequence[Event]) -> None:
-        self.enrolled |= any(event.kind in ("enrolled", ASSIGNED) for event in events)
-        self.decided |= any(event.kind in GATE_EVENTS for event in events)
-        self._placement_changed |= any(event.kind in (ASSIGNED, PROBED) for event in events)
+        kinds = {event.kind for event in events}
+        self.cells_enrolled |= not kinds.isdisjoint(("enrolled", ASSIGNED))
+        self.gates_decided |= not kinds.isdisjoint(GATE_EVENTS)
+        self._placement_changed |= not kinds.isdisjoint((ASSIGNED, PROBED))
         self.backlog.follow(events, self._now())
 
     def _apply_placement(self) -> None:
@@ -128,7 +138,7 @@ class Scheduler:
         self._placement_changed = False
         if not (placement.binds or before.binds):
             return
-        self.placement_is_new = True
+        self.exclusions_changed = True
         self._slots.tell_hosts()
         self._placement.use(placement)
         self.backlog.reshape(self._cells)
@@ -136,7 +146,7 @@ class Scheduler:
 
     def explain_exclusions(self) -> list[str]:
         """Why hosts of this run may not have some waiting cells, and which reports are unusable."""
-        self.placement_is_new = False
+        self.exclusions_changed = False
         waiting = (self._cells[name] for name in self.backlog.waiting)
         return [*self._placement.placement.notes, *self._placement.explanations(waiting)]
 
@@ -156,31 +166,29 @@ class Scheduler:
             self.backlog.add_cells(new)
             self.backlog.load_records(waiting, self._now())
             self.devices.add_cells(new)
-        self.enrolled = False
         return list(new)
 
-    def hold(self, fingerprints: Collection[str]) -> None:
-        """Hold back exactly these cells."""
-        self._by_gates = frozenset(fingerprints)
-        self._hold()
+    def set_gated(self, fingerprints: Collection[str]) -> None:
+        """Hold back the cells whose phase has not begun: exactly these."""
+        self._hold_back(frozenset(fingerprints), self._yielded)
 
-    def yield_cells(self, fingerprints: Collection[str]) -> bool:
+    def set_yielded(self, fingerprints: Collection[str]) -> bool:
         """Leave exactly these cells to other runners; whether that changed."""
         yielded = frozenset(fingerprints)
-        feed, self._yielded = yielded != self._yielded, yielded
-        if feed:
-            self._hold()
-        return feed
+        if yielded == self._yielded:
+            return False
+        self._hold_back(self._gated, yielded)
+        return True
 
-    def _hold(self) -> None:
-        held_back = (self._by_gates | self._yielded).intersection(self._cells)
-        again = self._held_back - held_back
+    def _hold_back(self, gated: frozenset[str], yielded: frozenset[str]) -> None:
+        """Hold back these cells, and no others. If the ledger cannot be read, nothing changes."""
+        before, held_back = self._gated | self._yielded, gated | yielded
+        freed = (before - held_back).intersection(self._cells)
         states: Sequence[State] = ["pending", "running"]
-        waiting = list(self._ledger.cells(states=states, fingerprints=again)) if again else []
-        before, self._held_back = self._held_back, held_back
-        self.backlog.hold(held_back - before)
-        self.devices.hold(held_back)
-        self.backlog.let_go(again)
+        waiting = list(self._ledger.cells(states=states, fingerprints=freed)) if freed else []
+        self._gated, self._yielded = gated, yielded
+        self.backlog.hold(held_back.intersection(self._cells))
+        self.devices.hold(held_back.intersection(self._cells))
         self.backlog.load_records(waiting, self._now())
 
     def drop_longer_than(self, seconds: float) -> None:
@@ -203,4 +211,4 @@ class Scheduler:
 
     def fill(self) -> list[Slot]:
         """Give each idle slot a cell, and open slots while there is room; the slots opened."""
-        return self._dispatcher.fill()
+        return self._dispatcher.fill(self._now())

@@ -9,7 +9,7 @@ from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
-from benchfleet.runner.scheduler.placement import PlacementResolver
+from benchfleet.runner.scheduler.placement_resolver import PlacementResolver
 from benchfleet.runner.scheduler.reservations import Reservations
 
 

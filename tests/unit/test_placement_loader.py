@@ -11,7 +11,7 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.plan import Plan
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.placement import load_placement
+from benchfleet.placement_loader import load_placement
 from benchfleet.testing.sample_cells import sample_cell
 from capabilities import BOARD, DESKTOP, reported
 
