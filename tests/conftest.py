@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -19,6 +20,10 @@ sys.dont_write_bytecode = False
 # Tests run side by side: threads of torch that spin while they wait take cores from others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# A shell without job control starts what runs in the background with SIGINT ignored, and every
+# process that a test starts would inherit it: Ctrl-C would do nothing.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine that does other things too is slow; `timeout` in pyproject.toml bounds every test.
 hypothesis.settings.register_profile("patient", deadline=None)
