@@ -1,7 +1,7 @@
 """Every error benchfleet raises on purpose.
 
 BenchfleetError
-├── CampaignError        the campaign file or the command line is wrong; nothing was run
+├── CampaignError        the campaign file or the command line is wrong; a ValueError, too
 ├── PluginError          the class of that name is no plugin of its family
 │   ├── UnknownName          no plugin of that name; lists the near ones
 │   └── MissingExtra         a plugin needs packages that are not installed
@@ -48,7 +48,7 @@ class Mistake:
     line: int | None = None  # 1 for the first; None where the source has no lines
 
 
-class CampaignError(BenchfleetError):
+class CampaignError(BenchfleetError, ValueError):
     """The campaign cannot be run as it stands."""
 
     def __init__(self, file: str, mistakes: list[Mistake]) -> None:

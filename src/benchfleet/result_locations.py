@@ -11,6 +11,7 @@ from pathlib import Path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.event import STORED, Event
+from benchfleet.domain.humanize import counted, examples
 from benchfleet.domain.slots import BEGAN
 from benchfleet.errors import StoreUnreachable
 from benchfleet.ledger.history import find_results_elsewhere
@@ -18,6 +19,24 @@ from benchfleet.results.layout import CELL
 from benchfleet.results.read import is_published, sealed_attempts
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.study import Study
+
+
+def rerun_deleted(study: Study, records: Iterable[CellRecord]) -> list[CellRecord]:
+    """Put the cells back to pending whose result folders were deleted here, and return them."""
+    deleted = ResultLocator(study).deleted(records)
+    if not deleted or (ledger := study.open_existing_ledger()) is None:
+        return []
+    with closing(ledger):
+        for record in deleted:
+            ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+    return deleted
+
+
+def deleted_notice(deleted: Sequence[CellRecord]) -> str:
+    """A sentence on results that were deleted and are computed again."""
+    results = f"{counted(len(deleted), 'result')} {'was' if len(deleted) == 1 else 'were'}"
+    paths = examples([record.path for record in deleted])
+    return f"{results} deleted here and will be computed again: {paths}"
 
 
 def _sizes(folder: Path, large: int) -> Iterator[bool]:

@@ -29,7 +29,7 @@ MODELS = [
     {"name": "m2", "model_kwargs": {"answer": "Ingham"}},
 ]
 ADAPTER = AdapterConfig("mock")
-executor = BenchmarkExecutor(gpu_ids=[], max_concurrent_runs=2)
+executor = BenchmarkExecutor(gpu_ids=[], max_concurrent_runs=2, quiet=True)
 """
 
 MATRIX = """

@@ -166,12 +166,14 @@ def test_campaigns_in_the_same_folder_are_left_alone(finished: User) -> None:
 def test_a_folder_that_was_renamed_is_still_known(user: User) -> None:
     run(user, MATRIX)
     os.rename(user.folder / "benchmark_results", user.folder / "kept")
-    (again,) = lines(user, "executor = BenchmarkExecutor([], 1, 'kept')" + MATRIX)
+    (again,) = lines(user, "executor = BenchmarkExecutor([], 1, 'kept', quiet=True)" + MATRIX)
     assert len(again["reused"]) == 12
 
 
 def test_the_ledger_may_lie_elsewhere(user: User) -> None:
-    (output,) = lines(user, "executor = BenchmarkExecutor([], 1, ledger='sqlite:own.db')" + MATRIX)
+    (output,) = lines(
+        user, "executor = BenchmarkExecutor([], 1, ledger='sqlite:own.db', quiet=True)" + MATRIX
+    )
     assert len(output["done"]) == 12
     assert (user.folder / "own.db").is_file()
     assert not (user.folder / "benchmark_results" / "ledger.db").exists()
@@ -197,3 +199,74 @@ show(executor.run_benchmark_matrix([model], [("dense", None)], ["mock_benchmark"
     ]
     (again,) = lines(user, call)
     assert again["reused"] == first["done"]
+
+
+FOREIGN = """
+show(executor.run_benchmark_matrix(MODELS[1:], [("dense", None)], ["mock_benchmark"], ADAPTER))
+"""
+
+
+def test_metrics_without_a_seal_are_no_result(user: User) -> None:
+    """Foreign numbers at a cell's path are neither returned nor reused; the own result waits."""
+    place = user.folder / "benchmark_results" / "m2" / "dense" / "mock_benchmark"
+    place.mkdir(parents=True)
+    (place / "metrics.json").write_text('{"overall_score": 0.987}')
+    for _ in range(2):
+        (output,) = lines(user, FOREIGN)
+        assert not output["done"]
+        ((path, state, kind, message),) = output["failed"]
+        assert (path, state, kind) == (str(place), "success", "bad_result")
+        assert "the sealed result waits in" in message
+    shutil.rmtree(place)
+    (output,) = lines(user, FOREIGN)
+    assert output["scores"] == [0.2]
+
+
+def test_a_changed_metrics_file_is_no_result(user: User) -> None:
+    lines(user, FOREIGN)
+    place = user.folder / "benchmark_results" / "m2" / "dense" / "mock_benchmark"
+    (place / "metrics.json").write_text('{"overall_score": 0.987}')
+    (output,) = lines(user, FOREIGN)
+    assert not output["done"]
+    assert "metrics.json is not as it was sealed" in output["failed"][0][3]
+
+
+def test_a_script_with_a_metrics_file_of_its_own_has_an_overall_score(user: User) -> None:
+    argv = ["sh", "-c", "echo '{\"passed\": true}' > {scratch}/metrics.json"]
+    (output,) = lines(
+        user,
+        f"""
+script = {{"command": {{"name": "own", "argv": {argv!r}}}}}
+show(executor.run_benchmark_matrix(MODELS[1:], [("dense", None)], [script], ADAPTER))
+""",
+    )
+    assert output["scores"] == [1.0]
+
+
+def test_limits_and_repeats_hold_for_every_cell_of_a_call(user: User) -> None:
+    (output,) = lines(
+        user,
+        """
+executor = BenchmarkExecutor([], 1, limits={"tries": 1, "cell": 600}, repeats=2, quiet=True)
+show(results := executor.run_benchmark_matrix(
+    MODELS[1:], [("dense", None)],
+    ["mock_benchmark", {"_hostile": {"act": "raise"}}], ADAPTER))
+assert [r.stub.repeat for r in results.individual_results] == [0, 1]
+assert [f.attempts for f in results.failed_executions] == [1, 1]
+""",
+    )
+    assert len(output["done"]) == len(output["failed"]) == 2
+
+
+def test_a_call_prints_what_it_skips_unless_it_is_quiet(user: User) -> None:
+    call = """
+for quiet in (False, True):
+    BenchmarkExecutor([], 1, quiet=quiet).run_benchmark_matrix(
+        MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER)
+"""
+    assert run(user, call).stdout == ""
+    skipped = "meta-llama_m1/dense/mock_benchmark, m2/dense/mock_benchmark"
+    assert run(user, call).stdout == f"skipping 2 of 2 cells, done before: {skipped}\n"
+    shutil.rmtree(user.folder / "benchmark_results" / "m2" / "dense" / "mock_benchmark")
+    printed = run(user, call).stdout
+    assert "1 result was deleted here and will be computed again: m2/dense/mock" in printed

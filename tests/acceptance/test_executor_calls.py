@@ -58,7 +58,7 @@ import threading
 ended = []
 
 def call(model):
-    ran = BenchmarkExecutor([], 1, "results")
+    ran = BenchmarkExecutor([], 1, "results", quiet=True)
     ended.append(ran.run_benchmark_matrix([model], {"dense": None}, ["mock_benchmark"], ADAPTER))
 
 threads = [threading.Thread(target=call, args=(model,)) for model in MODELS]

@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from .conftest import User
 
 HANGING_MODEL = """\
@@ -89,6 +91,29 @@ def test_samples_of_another_folder_are_taken_over_and_scored_anew(user: User) ->
         "recall_64": 0,
     }
     assert not list((user.results / ".attempts").glob("*/*"))
+
+
+@pytest.mark.parametrize("file", ["execution_summary.json", "m/dense/recall_64/samples.jsonl"])
+def test_a_checkpoint_file_is_resumed_from(user: User, file: str) -> None:
+    user.write(SCRIPT)
+    user.run("run", "study.yaml", "--cpu-slots", "1")
+    whole = samples_of(user.results)
+    lost = user.folder / "from-another-disk"
+    shutil.move(user.results, lost)
+    checkpoint = str(lost / file)
+    output = user.run("run", "study.yaml", "--cpu-slots", "1", "--resume-from", checkpoint).stdout
+    cells = "2 cells" if file.endswith(".json") else "1 cell"
+    assert f" of {cells} from from-another-disk/{file}" in output
+    assert samples_of(user.results) == whole
+    resumed = json.loads((user.results / "m/dense/recall_64/cell.json").read_text())["provenance"]
+    assert resumed["resumed_samples"] > 0
+
+
+def test_a_file_that_is_no_checkpoint_is_refused_with_what_is_one(user: User) -> None:
+    user.write(SCRIPT)
+    user.write('{"step": 3}', "checkpoint.json")
+    done = user.run("run", "study.yaml", "--resume-from", "checkpoint.json", code=2)
+    assert "checkpoint.json is not a checkpoint: name a results folder, its exec" in done.stderr
 
 
 def test_a_folder_that_is_not_there_is_said_before_anything_runs(user: User) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(count: int, noun: str, verb: str = "") -> str:
     """``1 cell``, ``2 cells``; with a verb (as of many): ``1 cell waits``, ``2 cells wait``."""
@@ -10,6 +12,12 @@ def counted(count: int, noun: str, verb: str = "") -> str:
         return many
     irregular = {"are": "is", "have": "has", "go": "goes", "were": "was"}
     return f"{many} {irregular.get(verb, f'{verb}s') if count == 1 else verb}"
+
+
+def examples(names: Sequence[str], most: int = 3) -> str:
+    """``a, b``; of many names the first ones: ``a, b, c and 9 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def duration(seconds: float) -> str:

@@ -38,34 +38,75 @@ def import_samples(
     """Put the samples that `source` holds of the wanted cells (fingerprints) where their next
     attempt finds them.
 
-    `source` is a campaign's results folder, or the one above it. Both published cells and
-    attempts count, by the content that identifies a cell; of several the one that got furthest.
-    Raises ResultsError where there is no such folder, or it is the campaign's own.
+    `source` is a campaign's results folder, or the one above it, or a checkpoint file: the
+    execution_summary.json of such a folder, or the samples.jsonl of one cell or attempt. Both
+    published cells and attempts count, by the content that identifies a cell; of several the one
+    that got furthest. Raises ResultsError where there is nothing to resume from, or it is the
+    campaign's own folder.
     """
-    if not source.is_dir():
-        raise ResultsError(f"there is no results folder {source} to resume from")
-    roots = [root for root in (source, source / campaign) if root.is_dir()]
-    if any(root.resolve() == layout.root.resolve() for root in roots):
-        raise ResultsError(
-            f"{source} is where this campaign keeps its results: it goes on from these by itself"
-        )
     best: dict[str, bytes] = {}
     left_out: list[str] = []
-    for root in roots:
-        for fingerprint, file in (
-            *_attempts(root, fingerprints),
-            *_published(root, fingerprints, left_out),
-        ):
-            lines, wrong = _well_formed(file)
-            if wrong:
-                left_out.append(f"{wrong} lines of {file} are not samples")
-            if lines.count(b"\n") > best.get(fingerprint, b"").count(b"\n"):
-                best[fingerprint] = lines
+    for fingerprint, file in _sources(source, layout, campaign, fingerprints, left_out):
+        lines, wrong = _well_formed(file)
+        if wrong:
+            left_out.append(f"{wrong} lines of {file} are not samples")
+        if lines.count(b"\n") > best.get(fingerprint, b"").count(b"\n"):
+            best[fingerprint] = lines
     for fingerprint, lines in best.items():
         _keep(layout, fingerprint, lines)
     return ImportedSamples(
         samples=sum(map(count_samples, best.values())), cells=len(best), left_out=tuple(left_out)
     )
+
+
+def _sources(
+    source: Path,
+    layout: Layout,
+    campaign: str,
+    fingerprints: Collection[str],
+    left_out: list[str],
+) -> Iterator[tuple[str, Path]]:
+    """The files with samples of these cells, each with its fingerprint."""
+    if source.name == names.SAMPLES and source.is_file():
+        samples = list(_of_one_cell(source, fingerprints, left_out))
+        if not samples and not left_out:
+            left_out.append(f"{source}: its cell is done, or not one of those to run")
+        yield from samples
+        return
+    folder = _summarized_folder(source) if source.is_file() else source
+    if not folder.is_dir():
+        raise ResultsError(f"there is no results folder {source} to resume from")
+    roots = [root for root in (folder, folder / campaign) if root.is_dir()]
+    if any(root.resolve() == layout.root.resolve() for root in roots):
+        raise ResultsError(
+            f"{source} is where this campaign keeps its results: it goes on from these by itself"
+        )
+    for root in roots:
+        yield from _attempts(root, fingerprints)
+        yield from _published(published_folders(root), fingerprints, left_out)
+
+
+def _of_one_cell(
+    samples: Path, fingerprints: Collection[str], left_out: list[str]
+) -> Iterator[tuple[str, Path]]:
+    """The samples of a published cell, or of an attempt: its folder lies in that of its cell."""
+    folder = samples.absolute().parent
+    if (folder / names.CELL).exists():
+        yield from _published([folder], fingerprints, left_out)
+    elif folder.parent.name in fingerprints:
+        yield folder.parent.name, samples
+
+
+def _summarized_folder(file: Path) -> Path:
+    """The results folder of an execution_summary.json; it may have been moved with its folder."""
+    try:
+        folder = Path(json.loads(read_plain(file))["results"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        raise ResultsError(
+            f"{file} is not a checkpoint: name a results folder, its execution_summary.json, "
+            f"or the {names.SAMPLES} of a cell"
+        ) from None
+    return folder if folder.is_dir() else file.parent
 
 
 def keep_samples(layout: Layout, fingerprint: str, file: Path) -> int:
@@ -90,9 +131,9 @@ def _attempts(root: Path, fingerprints: Collection[str]) -> Iterator[tuple[str, 
 
 
 def _published(
-    root: Path, fingerprints: Collection[str], left_out: list[str]
+    folders: Iterable[Path], fingerprints: Collection[str], left_out: list[str]
 ) -> Iterator[tuple[str, Path]]:
-    for folder in published_folders(root):
+    for folder in folders:
         file = folder / names.SAMPLES
         try:
             content, _ = sealed(folder)

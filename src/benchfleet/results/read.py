@@ -139,6 +139,32 @@ def is_published(layout: Layout, path: str, digest: str) -> bool:
     return has_seal(layout.published(path), digest)
 
 
+def published_metrics(layout: Layout, path: str, digest: str) -> dict[str, Any]:
+    """The metrics of the result with that digest of its cell.json, as its seal has them.
+
+    A script may have left a metrics.json of its own: its keys are in it too, and the sealed
+    headline counts. Raises ResultsError where another thing lies there, or the file was changed.
+    """
+    folder = layout.published(path)
+    seal, seal_digest = sealed(folder)
+    if seal_digest != digest:
+        raise ResultsError(f"{folder} holds another result than the ledger has for this cell")
+    if wrong := file_damage(folder, names.METRICS, seal["files"][names.METRICS]):
+        raise ResultsError(f"{folder}: {wrong}")
+    try:
+        content = json.loads(read_plain(folder / names.METRICS))
+    except (OSError, ValueError, RecursionError):
+        content = None  # a script's own, and no JSON
+    own = content if isinstance(content, dict) else {}
+    metrics = seal["metrics"]
+    return {
+        "task_scores": {},
+        "summary": metrics,
+        **own,
+        "overall_score": metrics["overall_score"],
+    }
+
+
 def has_seal(folder: Path, digest: str) -> bool:
     """Whether a folder's cell.json has that digest."""
     try:

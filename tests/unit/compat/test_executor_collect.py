@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from benchfleet.compat.executor.collect import ProgressReporter, failure, result
 from benchfleet.compat.executor.values import AdapterConfig, ExecutionProgress
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.failure import Failure
+from benchfleet.errors import ResultsError
 from benchfleet.results.layout import Layout
 from benchfleet.runner.progress import Eta, Notice, Progress, Running
 
@@ -95,19 +98,52 @@ def test_a_stub_says_what_the_caller_said() -> None:
     assert stub(DENSE_CELL, RECORD, ASKED, ADAPTER, LAYOUT).sparse_attention_config is None
 
 
-def test_a_success_brings_its_published_metrics(tmp_path: Path) -> None:
-    layout = Layout(tmp_path)
+def _published(layout: Layout, metrics: Any) -> CellRecord:
+    """Put these metrics of the cell at its place, sealed with a headline of 0.5."""
     folder = layout.published(RECORD.path)
     folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text(json.dumps({"overall_score": 0.5}))
-    found = result(STUB, RECORD, layout, reused=True)
-    assert found.metrics == {"overall_score": 0.5}
+    content = json.dumps(metrics).encode()
+    (folder / "metrics.json").write_bytes(content)
+    seal = json.dumps(
+        {
+            "format": 1,
+            "fingerprint": RECORD.fingerprint,
+            "metrics": {"overall_score": 0.5},
+            "files": {"metrics.json": sha256(content).hexdigest()},
+        }
+    ).encode()
+    (folder / "cell.json").write_bytes(seal)
+    assert RECORD.outcome is not None
+    return replace(RECORD, outcome=replace(RECORD.outcome, digest=sha256(seal).hexdigest()))
+
+
+@pytest.mark.parametrize("own", [{"passed": True}, ["no", "mapping"]])
+def test_every_success_has_an_overall_score(tmp_path: Path, own: Any) -> None:
+    """Also where a script left metrics.json in its own form."""
+    layout = Layout(tmp_path)
+    metrics = result(STUB, _published(layout, own), layout, reused=False).metrics
+    assert metrics["overall_score"] == 0.5
+    assert set(metrics) >= {"task_scores", "summary", *(own if isinstance(own, dict) else ())}
+
+
+def test_another_result_in_its_place_is_not_taken(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    _published(layout, {"overall_score": 0.987})
+    with pytest.raises(ResultsError, match="another result"):
+        result(STUB, RECORD, layout, reused=True)
+
+
+def test_a_success_brings_its_published_metrics(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    record = _published(layout, {"overall_score": 0.5, "task_scores": {"a": 1.0}, "summary": {}})
+    found = result(STUB, record, layout, reused=True)
+    assert found.metrics == {"overall_score": 0.5, "task_scores": {"a": 1.0}, "summary": {}}
     assert (found.execution_time, found.reused) == (3.0, True)
     assert (found.host, found.device) == ("h", "gpu:0")
 
 
 def test_a_success_without_metrics_is_a_failure_to_collect_them(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ResultsError, match=r"cell\.json cannot be read"):
         result(STUB, RECORD, Layout(tmp_path), reused=False)
     output = failure(STUB, RECORD, "its metrics cannot be read")
     assert (output.stage, output.error_type) == ("collect", "bad_result")

@@ -24,7 +24,7 @@ from benchfleet.ledger.gates import PhaseStatus
 from benchfleet.reports import markdown
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.result_locations import ResultLocator
-from benchfleet.results.read import sample_scores
+from benchfleet.results.read import is_published, sample_scores
 from benchfleet.runner.loop import RunEnd
 from benchfleet.study import Study
 from benchfleet.summary import summarised
@@ -40,10 +40,18 @@ def comparison_of(
     return compare(
         records,
         cells,
-        lambda record: sample_scores(study.layout.published(record.path)),
+        lambda record: _sample_scores(study, record),
         baseline,
         study.bills(),
     )
+
+
+def _sample_scores(study: Study, record: CellRecord) -> dict[str, float]:
+    """The samples' scores of a published result; none where another thing lies at its path."""
+    digest = record.outcome.digest if record.outcome else ""
+    if not is_published(study.layout, record.path, digest):
+        return {}
+    return sample_scores(study.layout.published(record.path))
 
 
 def show(comparison: Comparison, title: str, stream: TextIO | None = None) -> None:

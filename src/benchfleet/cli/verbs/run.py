@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TextIO
 
@@ -15,13 +14,10 @@ from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
-from benchfleet.result_locations import ResultLocator
+from benchfleet.result_locations import ResultLocator, deleted_notice, rerun_deleted
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
-
-_EXAMPLES = 3  # names in a notice
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +56,10 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--resume-from",
-        metavar="DIR",
+        metavar="PATH",
         type=Path,
-        help="start from the samples of the same cells in another results folder",
+        help="start from the samples of the same cells in another results folder, or from a "
+        "checkpoint file: its execution_summary.json, or the samples.jsonl of a cell",
     )
 
 
@@ -72,27 +69,13 @@ def main(arguments: argparse.Namespace) -> int:
     cells = allowed_here(arguments, study, cells)
     devices = options.requested_devices(arguments, study.campaign)
     quiet = arguments.json or arguments.log_json
-    _rerun_deleted(arguments, study, cells)
+    if deleted := rerun_deleted(study, study.records(cells)):
+        say(deleted_notice(deleted), to=beside(arguments))
     if not quiet and study.is_summary_current() and not ResultLocator(study).has_unsent():
         records = study.finished_records(cells)
         if records is not None and _passed_all_gates(study):
             return _nothing_was_run(arguments, study, records)
     return begin(arguments, study, cells, devices)
-
-
-def _rerun_deleted(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> None:
-    """Put cells back to pending whose result folders were deleted here, and print which."""
-    deleted = ResultLocator(study).deleted(study.records(cells))
-    if not deleted or (ledger := study.open_existing_ledger()) is None:
-        return
-    with closing(ledger):
-        for record in deleted:
-            ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-    examples = ", ".join(record.path for record in deleted[:_EXAMPLES])
-    more = f" and {len(deleted) - _EXAMPLES} more" if len(deleted) > _EXAMPLES else ""
-    results = f"{counted(len(deleted), 'result')} {'was' if len(deleted) == 1 else 'were'}"
-    notice = f"{results} deleted here and will be computed again: {examples}{more}"
-    say(notice, to=beside(arguments))
 
 
 def begin(

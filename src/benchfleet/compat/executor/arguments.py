@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.campaign.base import Campaign, absolute
+from benchfleet.campaign.configs import KEYS
 from benchfleet.campaign.load import read_campaign
 from benchfleet.campaign.plain_data import to_plain_data
 from benchfleet.campaign.source import Flaw, KeyPath, Source, TooMuch, dotted
 from benchfleet.errors import CampaignError, Mistake
 
+from .generation_kwargs import campaign_generation
+from .hub_configs import hub_steps, is_hub_config
+
 CALL = "BenchmarkExecutor.run_benchmark_matrix"
 CAMPAIGN = "benchmark_matrix"  # one name for all, so that a results folder may be renamed
 MODELS, CONFIGS, BENCHMARKS = "model_names", "sparse_attention_configs", "benchmark_configs"
 ADAPTER, GENERATION = "adapter_config", "generation_kwargs"
-_ORDER = (MODELS, CONFIGS, BENCHMARKS, ADAPTER, GENERATION)
+LIMITS, REPEATS = "limits", "repeats"
+_ORDER = (MODELS, CONFIGS, BENCHMARKS, ADAPTER, GENERATION, LIMITS, REPEATS)
+_TIMES = ("cell", "generation", "stuck")  # limits that are times
 _ADAPTERS = {"huggingface": "transformers"}  # as the earlier tool called it
 
 
@@ -88,6 +94,9 @@ def read_arguments(
     benchmark_configs: Any,
     adapter_config: Any,
     generation_kwargs: Any,
+    *,
+    limits: Any = None,
+    repeats: Any = None,
 ) -> Arguments:
     """The arguments of a call; mistakes are noted in what is returned, not raised."""
     read = Arguments(folder=folder)
@@ -99,13 +108,36 @@ def read_arguments(
         "defaults.model_kwargs": f"{ADAPTER}.model_kwargs",
         "defaults.tokenizer_kwargs": f"{ADAPTER}.tokenizer_kwargs",
         "defaults.generation": GENERATION,
+        "defaults.limits": LIMITS,
+        "defaults.repeats": REPEATS,
     }
     _read_models(read, model_names)
     _read_configs(read, sparse_attention_configs)
     _read_benchmarks(read, benchmark_configs)
     _read_adapter(read, adapter_config)
-    read.defaults["generation"] = generation_kwargs
+    read.defaults["generation"] = _generation(read, generation_kwargs, (GENERATION,))
+    read.defaults |= {"limits": _with_units(limits), "repeats": repeats}
     return read
+
+
+def _with_units(limits: Any) -> Any:
+    """The limits, with plain numbers of time as seconds; what is no mapping as it is."""
+    if not isinstance(limits, Mapping):
+        return limits
+    return {
+        key: f"{value}s" if key in _TIMES and type(value) in (int, float) else value
+        for key, value in limits.items()
+    }
+
+
+def _generation(read: Arguments, kwargs: Any, path: KeyPath) -> Any:
+    """Generation kwargs in the campaign's words; what is no mapping as it is."""
+    if not isinstance(kwargs, Mapping):
+        return kwargs
+    generation, problems = campaign_generation(kwargs)
+    for name, message in problems.items():
+        read.wrong((*path, name), message)
+    return generation
 
 
 def _read_models(read: Arguments, argument: Any) -> None:
@@ -177,9 +209,15 @@ def _read_configs(read: Arguments, argument: Any) -> None:
             message = f"{name!r} stands twice; give each config a name of its own"
             read.wrong((CONFIGS, index, 0), message)
         else:
-            whole = isinstance(config, Mapping) and {"attention", "everywhere"} & config.keys()
-            named[name] = config if config is None or whole else {"attention": config}
             read.configs[name] = config
+            if is_hub_config(config):
+                try:
+                    config = hub_steps(config)
+                except ValueError as error:
+                    read.wrong((CONFIGS, index, 1), str(error))
+                    config = None
+            whole = isinstance(config, Mapping) and KEYS.keys() & config.keys()
+            named[name] = config if config is None or whole else {"attention": config}
             ours, argument_key = dotted(("matrix", "configs", name)), f"{CONFIGS}[{index}]"
             read.keys[ours] = f"{argument_key}[1]" if whole else argument_key
             if not whole:
@@ -200,6 +238,10 @@ def _read_benchmarks(read: Arguments, argument: Any) -> None:
             if not isinstance(settings, Mapping):
                 read.wrong((BENCHMARKS, index, "settings"), "must be a mapping of names to values")
                 settings = {}
+            if "generation" in settings:
+                at = (BENCHMARKS, index, "settings", "generation")
+                generation = _generation(read, settings["generation"], at)
+                settings = {**settings, "generation": generation}
             subsets = getattr(item, "subsets", None)
             body = {name: {**settings, **({} if subsets is None else {"subsets": subsets})}}
             for number in range(len(subsets) if isinstance(subsets, (list, tuple)) else 0):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.results import layout as names
 from benchfleet.results.layout import Layout
+from benchfleet.results.read import published_metrics
 from benchfleet.runner.progress import Notice, Progress
 
 from .arguments import Arguments
@@ -64,16 +63,17 @@ def stub(
         adapter_config=adapter_config,
         generation_kwargs=dict(cell.workload.generation),
         result_dir=str(layout.published(record.path)),
+        repeat=cell.repeat,
     )
 
 
 def result(
     described: BenchmarkStub, record: CellRecord, layout: Layout, *, reused: bool
 ) -> BenchmarkResult:
-    """A success with the metrics that are published. Raises OSError or ValueError without them."""
+    """A success with its published metrics. Raises ResultsError where they are not there, or are
+    not those that the ledger has."""
     outcome = record.outcome
-    file = layout.published(record.path) / names.METRICS
-    metrics: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    metrics = published_metrics(layout, record.path, outcome.digest if outcome else "")
     return BenchmarkResult(
         stub=described,
         metrics=metrics,

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from benchfleet.campaign.base import Machine, absolute
+from benchfleet.campaign.base import Machine
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.errors import CampaignError, DeviceError, Mistake, UnknownName
+from benchfleet.domain.humanize import counted, examples
+from benchfleet.errors import CampaignError, DeviceError, Mistake, ResultsError
 from benchfleet.fleet import Fleet, choose_pool
-from benchfleet.ledger.addresses import split_url
-from benchfleet.result_locations import ResultLocator
-from benchfleet.results import layout as names
+from benchfleet.result_locations import deleted_notice, rerun_deleted
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import published_folders
 from benchfleet.runner.events import EventQueue
@@ -31,6 +29,7 @@ from benchfleet.summary import summarised, write_summary
 from benchfleet.wiring import run_cells
 
 from .arguments import CALL, Arguments, read_arguments
+from .checks import check_callback, read_count, read_folder, read_gpu_ids, read_ledger
 from .collect import ProgressCallback, ProgressReporter, failure, result, stub
 from .interrupt import deferred_interrupt, handles_ctrl_c
 from .values import (
@@ -49,7 +48,8 @@ class BenchmarkExecutor:
     `max_concurrent_runs` cells run at a time over all devices; where that is more than there are
     GPUs, they share them. `base_result_dir` holds the results and, unless a `ledger` is named
     (such as ``sqlite:///local/ledger.db``), the ledger. `progress` is called with an
-    `ExecutionProgress` whenever something happened.
+    `ExecutionProgress` whenever something happened. `limits` and `repeats` are those of a
+    campaign's defaults. Unless `quiet`, a call prints which cells it skips.
 
     Raises CampaignError for wrong arguments, all at once.
     """
@@ -62,13 +62,17 @@ class BenchmarkExecutor:
         *,
         ledger: str = "",
         progress: ProgressCallback | None = None,
+        limits: Mapping[str, Any] | None = None,
+        repeats: int | None = None,
+        quiet: bool = False,
     ) -> None:
         mistakes: list[Mistake] = []
-        self.gpu_ids = _gpu_ids(gpu_ids, mistakes)
-        self.max_concurrent_runs = _count(max_concurrent_runs, mistakes)
-        self.base_result_dir = _folder(base_result_dir, mistakes)
-        self._ledger, self._progress = _ledger(ledger, mistakes), progress
-        _check_callback(progress, mistakes)
+        self.gpu_ids = read_gpu_ids(gpu_ids, mistakes)
+        self.max_concurrent_runs = read_count(max_concurrent_runs, mistakes)
+        self.base_result_dir = read_folder(base_result_dir, mistakes)
+        self._ledger, self._progress = read_ledger(ledger, mistakes), progress
+        self._limits, self._repeats, self._quiet = limits, repeats, quiet
+        check_callback(progress, mistakes)
         if mistakes:
             raise CampaignError("BenchmarkExecutor", mistakes)
 
@@ -81,13 +85,16 @@ class BenchmarkExecutor:
         generation_kwargs: Mapping[str, Any] | None = None,
         *,
         progress: ProgressCallback | None = None,
+        limits: Mapping[str, Any] | None = None,
+        repeats: int | None = None,
         retry_failed: bool = True,
     ) -> ExecutionResults:
         """Run every combination that has no result yet, and return what there is of all of them.
 
         A cell that fails is in `failed_executions`, with its reason, and stops nothing. A later
         call reuses what is done, tries again what failed (unless `retry_failed` is false), and
-        runs again what was deleted.
+        runs again what was deleted. `progress`, `limits` and `repeats` go over those of the
+        executor.
 
         Raises CampaignError for wrong arguments, all at once and before anything runs;
         LedgerError or ResultsError where ledger or folder cannot be used; and KeyboardInterrupt
@@ -100,6 +107,8 @@ class BenchmarkExecutor:
             benchmark_configs,
             adapter_config,
             generation_kwargs,
+            limits=self._limits if limits is None else limits,
+            repeats=self._repeats if repeats is None else repeats,
         )
         pool, study = self._checked(call, progress)
         cells = study.cells()
@@ -109,7 +118,9 @@ class BenchmarkExecutor:
             deferred_interrupt(inbox, serving),
             registered_run(study, ends_on="SIGINT" if handles_ctrl_c() else "") as feed,
         ):
-            done = _prepare(study, cells, retry_failed=retry_failed)
+            done, deleted = _prepare(study, cells, retry_failed=retry_failed)
+            if not self._quiet:
+                _print_skipped(cells, done, deleted)
             fleet, observer = Fleet(pool=pool), combine(watch, feed)
             end = run_cells(study, cells, fleet, inbox=inbox, observer=observer, serving=serving)
             serving.clear()
@@ -130,7 +141,7 @@ class BenchmarkExecutor:
     def _checked(self, call: Arguments, progress: Any) -> tuple[Pool, Study]:
         """The devices and the campaign, or every mistake in executor and call at once."""
         mistakes: list[Mistake] = []
-        _check_callback(progress, mistakes)
+        check_callback(progress, mistakes)
         if self.base_result_dir.exists() and not self.base_result_dir.is_dir():
             message = f"{self.base_result_dir} is a file; name a folder"
             mistakes.append(Mistake(key="base_result_dir", message=message))
@@ -155,8 +166,11 @@ class BenchmarkExecutor:
         return pool, open_study(campaign, ledger=self._ledger)
 
 
-def _prepare(study: Study, cells: Sequence[Cell], *, retry_failed: bool) -> set[str]:
-    """Reconcile the ledger with the folder and the arguments, and return the finished cells.
+def _prepare(
+    study: Study, cells: Sequence[Cell], *, retry_failed: bool
+) -> tuple[dict[str, str], list[CellRecord]]:
+    """Reconcile the ledger with the folder and the arguments; return the paths of the finished
+    cells by fingerprint, and the cells whose results were deleted.
 
     A lost ledger is rebuilt from the results. A cell runs again if it failed, or if its folder
     was deleted.
@@ -169,33 +183,33 @@ def _prepare(study: Study, cells: Sequence[Cell], *, retry_failed: bool) -> set[
         for _ in publish_committed(ledger, layout):
             pass  # a crash kept them from their place; they are no news to this caller
         records = list(ledger.cells(fingerprints={str(cell.fingerprint) for cell in cells}))
-        again = _deleted(study, records)
-        if retry_failed:
-            again += [record for record in records if record.state in ("failed", "partial")]
-        for record in again:
+        failed = [record for record in records if record.state in ("failed", "partial")]
+        for record in failed if retry_failed else []:
             ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
     finally:
         ledger.close()
-    done = {str(record.fingerprint) for record in records if record.state == "success"}
-    return done - {record.fingerprint for record in again}
+    deleted = rerun_deleted(study, records)
+    done = {str(record.fingerprint): record.path for record in records if record.state == "success"}
+    for record in deleted:
+        del done[record.fingerprint]
+    return done, deleted
+
+
+def _print_skipped(
+    cells: Sequence[Cell], done: Mapping[str, str], deleted: Sequence[CellRecord]
+) -> None:
+    """Print what the call does not run, and what it runs again since it was deleted."""
+    if done:
+        paths = examples(list(done.values()))
+        print(f"skipping {len(done)} of {counted(len(cells), 'cell')}, done before: {paths}")
+    if deleted:
+        print(deleted_notice(deleted))
 
 
 def _holds_results(layout: Layout) -> bool:
     """Whether results of the folder itself lie here: those of campaigns in it lie deeper."""
     folders = published_folders(layout.root)
     return any(len(folder.relative_to(layout.root).parts) == 3 for folder in folders)
-
-
-def _deleted(study: Study, records: Iterable[CellRecord]) -> list[CellRecord]:
-    """The results that are not at their place, nor just about to be put there by another runner."""
-    absent = [
-        record
-        for record in ResultLocator(study).missing(records)
-        if not any(study.layout.attempts_of(record.fingerprint).glob(f"*/{names.CELL}"))
-    ]
-    return ResultLocator(study).missing(
-        absent
-    )  # asked again: one may have been put there between the two looks
 
 
 def _reasons(records: Iterable[CellRecord], end: RunEnd, watch: ProgressReporter) -> dict[str, str]:
@@ -212,7 +226,7 @@ def _collected(
     records: Iterable[CellRecord],
     call: Arguments,
     adapter_config: Any,
-    done: set[str],
+    done: Mapping[str, str],
     reasons: Mapping[str, str],
 ) -> tuple[list[BenchmarkResult], list[BenchmarkFailure]]:
     """Every cell as a result or as a failure, in the order of the matrix."""
@@ -227,69 +241,7 @@ def _collected(
                 reused = cell.fingerprint in done
                 results.append(result(described, record, study.layout, reused=reused))
                 continue
-            except (OSError, ValueError) as error:
-                why = why or f"its metrics cannot be read: {error}; delete the folder and run again"
+            except ResultsError as error:
+                why = why or f"{error}; move the folder away and call again"
         failures.append(failure(described, record, why))
     return results, failures
-
-
-def _gpu_ids(value: Any, mistakes: list[Mistake]) -> tuple[int, ...]:
-    example = "must be a list of GPU ids such as [0, 1], or [] for the CPU"
-    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, Mapping)):
-        mistakes.append(Mistake(key="gpu_ids", message=f"{example}; not {value!r:.60}"))
-        return ()
-    ids: list[int] = []
-    for index, one in enumerate(value):
-        key, number = f"gpu_ids[{index}]", _whole(one)
-        if number is None or number < 0:
-            message = f"must be the number of a GPU, not {one!r:.60}"
-            mistakes.append(Mistake(key=key, message=message))
-        elif number in ids:
-            mistakes.append(Mistake(key=key, message=f"GPU {number} stands twice; remove one"))
-        else:
-            ids.append(number)
-    return tuple(ids)
-
-
-def _count(value: Any, mistakes: list[Mistake]) -> int:
-    number = _whole(value)
-    if number is None or number < 1:
-        message = f"must be a whole number, 1 or more, not {value!r:.60}"
-        mistakes.append(Mistake(key="max_concurrent_runs", message=message))
-        return 1
-    return number
-
-
-def _whole(value: Any) -> int | None:
-    """The whole number that it is, NumPy's too; truths are none."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        return None
-    return int(value)
-
-
-def _folder(value: Any, mistakes: list[Mistake]) -> Path:
-    named = isinstance(value, (str, os.PathLike)) and os.fspath(value)
-    if named and isinstance(named, str) and "://" not in named:
-        return absolute(Path.cwd(), named)
-    message = f"must be a folder of this machine, not {value!r:.60}"
-    mistakes.append(Mistake(key="base_result_dir", message=message))
-    return Path.cwd()
-
-
-def _ledger(value: Any, mistakes: list[Mistake]) -> str:
-    message = f"must be text such as 'sqlite:///local/ledger.db', not {value!r:.60}"
-    if isinstance(value, str):
-        try:
-            split_url(value)
-        except UnknownName as error:
-            message = str(error)
-        else:
-            return value
-    mistakes.append(Mistake(key="ledger", message=message))
-    return ""
-
-
-def _check_callback(value: Any, mistakes: list[Mistake]) -> None:
-    if value is not None and not callable(value):
-        message = f"must be something to call with an ExecutionProgress, not {value!r:.60}"
-        mistakes.append(Mistake(key="progress", message=message))

@@ -42,6 +42,7 @@ class BenchmarkStub:
     adapter_config: Any  # as the caller gave it
     generation_kwargs: Mapping[str, Any]  # the benchmark's own with the caller's over them
     result_dir: str  # absolute
+    repeat: int = 0  # from 0, where the call repeats its cells
 
 
 @dataclass(frozen=True, kw_only=True)
