@@ -47,8 +47,9 @@ class Decoder:
     """A causal language model with the contexts that it has in memory."""
 
     def __init__(self, model: Any, attention: SparseAttention, *, ends: Sequence[int]) -> None:
-        from transformers import DynamicCache
-        from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+        from transformers.cache_utils import DynamicSlidingWindowLayer
+
+        from benchfleet.models.cache import GrowingLayer, growing_cache
 
         self._model = model
         self._attention = attention
@@ -64,12 +65,12 @@ class Decoder:
                 " cannot continue its texts; name a model with attention",
             )
         self._takes_positions = "position_ids" in accepted
-        layers = {type(layer) for layer in DynamicCache(config=model.config).layers}
+        layers = {type(layer) for layer in growing_cache(model.config).layers}
         # A sliding window counts padding as keys, a recurrent state swallows it, and neither can
-        # be cropped: such models answer one by one and keep no context.
-        self._plain = layers <= {DynamicLayer}
-        self._batches = self._plain and not _counts_columns(model, self._takes_positions)
-        self.recurrent = not layers <= {DynamicLayer, DynamicSlidingWindowLayer}
+        # be cropped: such models answer one by one, keep no context and have transformers' cache.
+        self.grows = layers <= {GrowingLayer}
+        self._batches = self.grows and not _counts_columns(model, self._takes_positions)
+        self.recurrent = not layers <= {GrowingLayer, DynamicSlidingWindowLayer}
 
     def forget(self) -> None:
         """Drop the contexts in memory."""
@@ -157,17 +158,17 @@ class Decoder:
         return contexts
 
     def _prefill(self, rows: list[Ids]) -> _Contexts:
-        from transformers import DynamicCache
+        from benchfleet.models.cache import growing_cache
 
         ids, mask = self._padded(rows)
-        cache = DynamicCache(config=self._model.config)
+        cache = growing_cache(self._model.config)
         tally = Tally(len(rows), ids.device)
         if ids.shape[1]:
             self._pass(ids, mask, mask.bool(), cache, tally if self.everywhere else None)
         return _Contexts(rows=rows, cache=cache, mask=mask, tally=tally)
 
     def _keep(self, contexts: _Contexts, added: int) -> None:
-        if self._plain and contexts.mask.shape[1]:
+        if self.grows and contexts.mask.shape[1]:
             contexts.cache.crop(-added)
             self._contexts = contexts
 

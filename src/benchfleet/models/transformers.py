@@ -144,15 +144,14 @@ class TransformersAdapter(Adapter):
         loaded, sparse = self._ready(), _is_sparse(config)
         loaded.decoder.forget()
         loaded.decoder.everywhere = config.everywhere
-        name = self._name if sparse else loaded.own
         with classify_load_errors("load"):
             self._attention.steps = build_steps(config.attention) if sparse else ()
             if sparse and (why := refusal(loaded.model.config.to_dict(), config.name)):
                 raise ValueError(why)
-            loaded.model.set_attn_implementation(name)
-            # Models of the older kind only log that they did not switch.
-            switched = loaded.model.config._attn_implementation == name
-            if not switched or (sparse and loaded.decoder.recurrent):
+            ours = loaded.own == "sdpa" and self._switched_to(self._name)
+            if not ours and not sparse:
+                self._switched_to(loaded.own)
+            if sparse and (not ours or loaded.decoder.recurrent):
                 raise ValueError(
                     f"{type(loaded.model).__name__} takes no attention configs;"
                     f" leave {config.name} out for this model"
@@ -211,12 +210,16 @@ class TransformersAdapter(Adapter):
             return self._attention_measures(continuation)
 
         hook = loaded.model.register_forward_hook(check_output)
+        ours = loaded.model.config._attn_implementation
+        if not self._attention.steps:  # a harness's passes are those of the model alone
+            self._switched_to(loaded.own)
         try:
             with out_of_memory("benchmark"), self._attention.counting_all(tally):
                 tokenizer = deepcopy(loaded.tokenizer)
                 yield Loan(model=loaded.model, tokenizer=tokenizer, measures=measures)
         finally:
             hook.remove()
+            self._switched_to(ours)
 
     def unload(self) -> None:
         """Let the memory go."""
@@ -250,7 +253,8 @@ class TransformersAdapter(Adapter):
             "dtype": str(loaded.model.dtype).removeprefix("torch."),
             "devices": _devices_of(loaded.model),
             "threads": torch.get_num_threads(),
-            "attn_implementation": "sdpa" if sparse else loaded.own,
+            "attn_implementation": loaded.own,
+            "decoding": self._decoding_path(),
             **({"sparse_layers": "{} of {}".format(*layers)} if sparse else {}),
             "generation": generation_settings(loaded.model),
         }
@@ -259,6 +263,19 @@ class TransformersAdapter(Adapter):
         if self._loaded is None:
             raise RuntimeError("the model is not loaded; call load first")
         return self._loaded
+
+    def _decoding_path(self) -> str:
+        """Which cache and which attention function decode single tokens."""
+        loaded = self._ready()
+        ours = loaded.model.config._attn_implementation == self._name
+        cache = "growing" if loaded.decoder.grows else "transformers"
+        return f"{cache} cache, {'benchfleet' if ours else 'transformers'} attention"
+
+    def _switched_to(self, implementation: str) -> bool:
+        """Switch the model's attention. Models of the older kind only log that they did not."""
+        model = self._ready().model
+        model.set_attn_implementation(implementation)
+        return bool(model.config._attn_implementation == implementation)
 
     def _measures(self, encoded: Encoded, continuation: Continuation) -> dict[str, float]:
         return {"truncated": float(encoded.truncated), **self._attention_measures(continuation)}

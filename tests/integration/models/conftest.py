@@ -22,6 +22,8 @@ from transformers import (
     GPT2LMHeadModel,
     GPTNeoConfig,
     GPTNeoForCausalLM,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
     Lfm2Config,
     Lfm2ForCausalLM,
     LlamaConfig,
@@ -32,7 +34,15 @@ from transformers import (
     MistralForCausalLM,
     MptConfig,
     MptForCausalLM,
+    OPTConfig,
+    OPTForCausalLM,
+    PhiConfig,
+    PhiForCausalLM,
     PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
 )
 
 from benchfleet.domain.cell import AttentionStep, Config, Model
@@ -104,6 +114,27 @@ MODELS: dict[str, Callable[[], Any]] = {
             window_size=16,
             max_position_embeddings=512,
             initializer_range=0.3,
+        )
+    ),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZES)),
+    "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SIZES, head_dim=8)),
+    "phi": lambda: PhiForCausalLM(PhiConfig(**SIZES)),
+    "gpt_neox": lambda: GPTNeoXForCausalLM(
+        GPTNeoXConfig(**{k: v for k, v in SIZES.items() if k != "num_key_value_heads"})
+    ),
+    "opt": lambda: OPTForCausalLM(
+        OPTConfig(
+            vocab_size=259,
+            hidden_size=32,
+            ffn_dim=48,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            max_position_embeddings=512,
+            init_std=0.3,
+            word_embed_proj_dim=32,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
         )
     ),
     "gpt2": lambda: GPT2LMHeadModel(

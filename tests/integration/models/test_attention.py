@@ -29,7 +29,10 @@ ALL_KEPT = {
 }
 
 
-@pytest.mark.parametrize("kind", ["gqa", "mixed", "gpt2", "bloom", "hybrid"])
+SERVED = ["gqa", "qwen2", "qwen3", "phi", "gpt_neox", "opt", "gpt2", "mixed"]
+
+
+@pytest.mark.parametrize("kind", [*SERVED, "sliding", "bloom", "hybrid"])
 def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint, kind):
     mine = adapter(kind)
     model = AutoModelForCausalLM.from_pretrained(checkpoint(kind), dtype=torch.float32)
@@ -112,7 +115,7 @@ def test_everywhere_makes_the_prefill_sparse_too(adapter):
     assert not torch.allclose(first["everywhere"], first["dense"], atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["gqa", "mixed", "gpt2"])
+@pytest.mark.parametrize("kind", SERVED)
 @pytest.mark.parametrize(
     "given",
     [DENSE, STREAMING, COMPOSED, config(("local", {"window_size": 4}), everywhere=True)],
@@ -149,6 +152,28 @@ def test_a_model_that_takes_no_attention_configs_runs_densely_and_says_so(adapte
         assert re.search(reason, mine.check(mine.model, STREAMING))
     mine.configure(DENSE)
     assert texts(mine.answer(PROMPTS, SHORT)) == texts(alone)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [(kind, "growing cache, benchfleet attention") for kind in SERVED if kind != "mixed"]
+    + [
+        ("mixed", "transformers cache, benchfleet attention"),
+        ("bloom", "growing cache, transformers attention"),
+    ],
+)
+def test_the_result_says_how_tokens_were_decoded(adapter, kind, path):
+    assert adapter(kind).provenance()["decoding"] == path
+
+
+def test_a_harness_gets_the_models_own_dense_attention(adapter):
+    mine = adapter()
+    with mine.lend() as loan:
+        assert loan.model.config._attn_implementation == "sdpa"
+    assert "benchfleet attention" in mine.provenance()["decoding"]
+    mine.configure(STREAMING)
+    with mine.lend() as loan:
+        assert loan.model.config._attn_implementation != "sdpa"
 
 
 def test_a_config_that_the_model_never_called_is_no_result(adapter):

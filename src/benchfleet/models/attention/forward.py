@@ -50,8 +50,31 @@ class Tally:
         self._sums.zero_()
 
 
+def dense_attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
+) -> Tensor:
+    """Attention to all keys that the mask shows, as transformers' ``sdpa`` has it: [batch, queries,
+    heads, dim].
+
+    On a CPU, ``sdpa`` is slow where several heads share a key head and there is no mask. A single
+    query then runs with these heads folded into the query axis, which is exact.
+    """
+    from torch.nn.functional import scaled_dot_product_attention
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    batch, heads, queries, dim = query.shape
+    grouped = key.shape[1] < heads
+    plain = mask is None and not {"softcap", "position_bias"} & kwargs.keys()
+    if not (plain and grouped and queries == 1 and query.device.type == "cpu"):
+        output: Tensor = sdpa_attention_forward(module, query, key, value, mask, **kwargs)[0]
+        return output
+    folded = query.reshape(batch, key.shape[1], -1, dim)
+    output = scaled_dot_product_attention(folded, key, value, scale=kwargs.get("scaling"))
+    return output.reshape(batch, 1, heads, -1)
+
+
 class SparseAttention:
-    """Dense attention as transformers' ``sdpa`` has it, or sparse by steps while `counting`.
+    """Dense attention, or sparse by steps while `counting`.
 
     Sparse, both are computed: a query of a head that keeps all it sees has the dense output bit
     for bit, and the others' relative L2 distance from it is the attention error.
@@ -98,7 +121,7 @@ class SparseAttention:
         import torch
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-        dense, _ = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        dense = dense_attention(module, query, key, value, attention_mask, **kwargs)
         tally = self._tally
         if tally is None or not self.steps or self._slides(module, kwargs):
             return dense, None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from benchfleet.models.attention.base import AttentionConfig, Size, View, check_size
+from benchfleet.models.attention.selection import best_keys
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,23 +19,22 @@ class OracleTopK(AttentionConfig):
     It shows what a perfect index could reach and saves nothing, since it scores every key.
     """
 
+    version: ClassVar[int] = 2  # 2: of equal scores the later key is kept
+
     heavy_size: Size
 
     def __post_init__(self) -> None:
         check_size("heavy_size", self.heavy_size)
 
     def keep(self, view: View) -> Tensor:
-        import torch
-
         batch, heads, queries, dim = view.query.shape
         key = view.key.float()
         # Heads that share a key head are folded into its queries: no key is copied.
         folded = view.query.float().reshape(batch, key.shape[1], -1, dim)
         scores = (folded @ key.transpose(-1, -2)).view(batch, heads, queries, -1) * view.scaling
-        open_to_choice = view.visible & ~view.selected
-        scores = scores.masked_fill(~open_to_choice, float("-inf"))
-        most = view.most(self.heavy_size)
-        best = scores.topk(most, dim=-1).indices
-        within_budget = torch.arange(most, device=best.device) < view.count(self.heavy_size)
-        chosen = torch.zeros_like(scores, dtype=torch.bool)
-        return chosen.scatter_(-1, best, within_budget.expand_as(best)) & open_to_choice
+        return best_keys(
+            scores,
+            view.visible & ~view.selected,
+            view.count(self.heavy_size),
+            view.most(self.heavy_size),
+        )

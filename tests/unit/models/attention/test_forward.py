@@ -7,7 +7,7 @@ import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from benchfleet.models.attention.base import AttentionConfig
-from benchfleet.models.attention.forward import SparseAttention, Tally
+from benchfleet.models.attention.forward import SparseAttention, Tally, dense_attention
 from benchfleet.models.attention.local import Local
 from benchfleet.models.attention.oracle_top_k import OracleTopK
 from benchfleet.models.attention.sink import Sink
@@ -16,10 +16,9 @@ ROWS = ("kkkkkkkk.qqqq", "..kkkkkk...qq", "....kkkk.qqqq")
 
 
 def dense_of(scene, mask):
-    output, _ = sdpa_attention_forward(
+    return dense_attention(
         scene.module, scene.query, scene.key, scene.value, mask, scaling=scene.scaling
     )
-    return output
 
 
 def sparse_of(scene, mask, *steps: AttentionConfig, block: int = 2**26):
@@ -52,6 +51,20 @@ def slow_output(scene, selected):
                 for weight, column in zip(weights, columns, strict=True):
                     output[row, query, head] += weight * scene.value[row, key_head, column]
     return output
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("heads", [2, 4, 6])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_dense_attention_is_that_of_transformers(scene, heads, queries, dtype):
+    given = scene("kkkkkkkkkk", queries=queries, heads=heads)
+    query, key, value = (each.to(dtype) for each in (given.query, given.key, given.value))
+    call = (given.module, query, key, value, None)
+    stock, _ = sdpa_attention_forward(*call, scaling=given.scaling)
+    ours = dense_attention(*call, scaling=given.scaling)
+    assert ours.shape == stock.shape
+    close = {torch.float32: 1e-6, torch.bfloat16: 0.02}[dtype]
+    assert torch.allclose(ours.float(), stock.float(), atol=close)
 
 
 @pytest.mark.parametrize("everything", [Local(window_size=13), OracleTopK(heavy_size=99)])

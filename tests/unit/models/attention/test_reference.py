@@ -115,3 +115,12 @@ def test_padding_shifts_nothing(scene, steps):
     assert int(selected_keys(built, loose.view).sum()) == int(
         selected_keys(built, tight.view).sum()
     )
+
+
+def test_of_equal_scores_the_later_key_is_kept(scene):
+    given = scene("..kkkkkkkk", "kkkk.kkkkk", queries=1)
+    given.query.zero_()
+    (oracle,) = build_steps([AttentionStep(name="oracle_top_k", params={"heavy_size": 3})])
+    for row in selected_keys([oracle], given.view):
+        for head in row:
+            assert torch.nonzero(head[0]).flatten().tolist() == [7, 8, 9]
