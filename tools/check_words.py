@@ -1,4 +1,4 @@
-"""Check that the words in `words_out.txt` appear neither in names nor in prose.
+"""Check that the words in `words_out.txt` appear neither in names nor in prose, SQL included.
 
 ``python tools/check_words.py [PATH …]`` prints each finding as ``file:line: word: use …`` and exits
 with 1 if there is one. Without paths it checks the whole project. It also refuses long sentences in
@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ("src", "tests", "perf", "examples", "tools")
-NAMES_CHECKED_IN = ("src", "perf", "tools")
+NAMES_CHECKED_IN = ("src", "perf", "tools")  # all names; in tests, sentences
 GENERATED = ("benchmark_results",)  # folders of runs: their reports are checked where they are made
+FIXED = "tests/data"  # ledgers of earlier versions, as they were
 EXEMPT = ("tools/check_words.py", "tests/unit/test_check_words.py")  # they must name the words
 MAX_SENTENCE_WORDS = 25
+SQL_KEYWORDS = frozenset({"left"})  # the only one that is in the list
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -62,7 +64,30 @@ def read_words(file: Path = ROOT / "tools/words_out.txt") -> Words:
 
 def check_names(file: Path, tree: ast.AST, words: Words) -> Iterator[Finding]:
     """Names that the file defines, and the file's own."""
-    for name, line in {(file.stem, 1), *defined_names(tree)}:
+    yield from _check_names(file, {(file.stem, 1), *defined_names(tree)}, words)
+
+
+def check_test_names(file: Path, tree: ast.AST, words: Words) -> Iterator[Finding]:
+    """Names of tests, which are sentences: phrases that are out."""
+    for name, line in defined_names(tree):
+        if name.startswith("test_"):
+            yield from _check_phrases(file, name.replace("_", " "), line, words)
+
+
+def check_sql(file: Path, text: str, words: Words) -> Iterator[Finding]:
+    """Comments and identifiers of an SQL file, and the names of its statements."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        code, _, comment = line.partition("--")
+        named = comment.removeprefix(" name: ") if comment.startswith(" name: ") else ""
+        code = re.sub(r"'[^']*'", "", code)
+        identifiers = set(re.findall(r"[a-z_]\w*", f"{code} {named}")) - SQL_KEYWORDS
+        yield from _check_names(file, {(name, number) for name in identifiers}, words)
+    comments = "\n".join(line.partition("--")[2] for line in text.splitlines())
+    yield from _check_phrases(file, comments, 1, words)
+
+
+def _check_names(file: Path, names: Iterable[tuple[str, int]], words: Words) -> Iterator[Finding]:
+    for name, line in names:
         components = _CAMEL.sub("_", name).lower().strip("_").split("_")
         for component in components:
             if component in words.names:
@@ -141,7 +166,11 @@ def check_file(file: Path, words: Words) -> list[Finding]:
     if file.suffix == ".py":
         if file.relative_to(ROOT).parts[0] in NAMES_CHECKED_IN:
             found += check_names(file, ast.parse(text), words)
+        else:
+            found += check_test_names(file, ast.parse(text), words)
         found += check_code_prose(file, text, words)
+    elif file.suffix == ".sql":
+        found += check_sql(file, text, words)
     else:
         for line, sentence in sentences(text):
             found += _check_phrases(file, sentence, line, words)
@@ -152,12 +181,13 @@ def check_file(file: Path, words: Words) -> list[Finding]:
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """The Python and Markdown files at these paths, except those that must name the words."""
+    """The Python, SQL and Markdown files at these paths, except those that must name the words."""
     for path in paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in inside:
             name = file.relative_to(ROOT)
-            checked = file.suffix in {".py", ".md"} and str(name) not in EXEMPT
+            checked = file.suffix in {".py", ".sql", ".md"} and str(name) not in EXEMPT
+            checked &= not str(name).startswith(FIXED)
             if checked and not set(GENERATED) & set(name.parts):
                 yield file
 

@@ -77,7 +77,9 @@ def test_slots_on_a_gpu_get_more_where_it_has_room(
         (["--cpu-slots", "2", "--slots-per-gpu", "2"], "needs GPUs, but the run uses CPU slots"),
     ],
 )
-def test_a_number_of_slots_that_is_none_is_said(user: User, words: list[str], output: str) -> None:
+def test_a_number_of_slots_that_is_none_is_reported(
+    user: User, words: list[str], output: str
+) -> None:
     user.write(MOCK)
     assert output in user.run("run", "study.yaml", *words, code=2).stderr
 
@@ -91,7 +93,7 @@ def test_a_number_of_slots_that_is_none_is_said(user: User, words: list[str], ou
         ("max_concurrent_runs: 3", 3),
     ],
 )
-def test_gpus_are_shared_by_as_many_slots_as_is_said(
+def test_gpus_are_shared_by_as_many_slots_as_requested(
     user: User, gpus: Callable[..., None], more: str, slots: int
 ) -> None:
     gpus(well(0), well(1))

@@ -89,7 +89,7 @@ def test_what_is_done_is_not_given_again(user: User) -> None:
     assert plan["done"] == 4 - len(plan["cells"]) > 0
 
 
-def test_wrong_input_is_told(user: User) -> None:
+def test_wrong_input_is_reported(user: User) -> None:
     user.write(STUDY)
     assert (
         "holds no capability_report"

@@ -63,7 +63,7 @@ def test_a_detached_run_outlives_its_shell_and_ends_as_any_other(user: User) -> 
     assert user.json("attach", "study.yaml")["counts"]["success"] == 2
 
 
-def test_the_port_that_was_free_for_its_metrics_is_told_here(user: User) -> None:
+def test_the_free_port_of_the_metrics_is_printed_in_this_shell(user: User) -> None:
     user.write(SLOW)
     printed = user.run("run", "study.yaml", "--detach", "--metrics-port", "0").stdout
     (address,) = re.findall(r"^metrics  (http://127\.0\.0\.1:\d+/metrics)$", printed, re.MULTILINE)
@@ -78,7 +78,7 @@ def test_the_port_that_was_free_for_its_metrics_is_told_here(user: User) -> None
         attached.communicate()
 
 
-def test_it_has_a_session_of_its_own_and_no_terminal_and_heeds_no_hang_up(user: User) -> None:
+def test_it_has_a_session_of_its_own_and_no_terminal_and_ignores_hang_up(user: User) -> None:
     user.write(SLOW)
     process = detached(user).process
     assert os.getsid(process.pid) == process.pid
@@ -126,7 +126,7 @@ def test_stop_now_waits_for_no_sample_and_several_are_asked_about(user: User) ->
     assert samples_kept(user) >= 10
 
 
-def test_mistakes_are_told_in_this_shell(user: User) -> None:
+def test_mistakes_appear_in_this_shell(user: User) -> None:
     user.write(MOCK.replace("mock_benchmark", "mock_benchmrk"))
     assert "nothing was run" in user.run("run", "study.yaml", "--detach", code=2).stderr
     assert not user.results.exists()
@@ -156,7 +156,7 @@ def test_runs_that_fail_before_they_begin_leave_neither_record_nor_log(
     assert [*good.file.parent.glob("*.log")] == [Path(good.log)]
 
 
-def test_a_run_that_was_killed_is_told_and_in_nobodys_way(user: User) -> None:
+def test_a_run_that_was_killed_is_reported_and_blocks_no_other(user: User) -> None:
     user.write(SLOW)
     killed = detached(user)
     view = user.start("attach", "study.yaml")

@@ -105,7 +105,7 @@ matrix:
 MINE = "import json, sys\njson.dump({'score': 1.0}, open(sys.argv[1] + '/metrics.json', 'w'))\n"
 
 
-def test_every_command_that_runs_on_a_host_is_one_of_those_told_beforehand(
+def test_every_command_that_runs_on_a_host_was_printed_before(
     user: User, recorder: CommandRecorder
 ) -> None:
     """hosts check, probe, a run that sends files, a bootstrap that fails for want of an index."""

@@ -107,7 +107,9 @@ show(executor.run_benchmark_matrix(
 """
 
 
-def test_a_failed_cell_is_told_with_its_reason_and_the_next_call_tries_it_again(user: User) -> None:
+def test_a_failed_cell_is_reported_with_its_reason_and_the_next_call_tries_it_again(
+    user: User,
+) -> None:
     (first,) = lines(user, "MORE = {}" + FAILING)
     assert [Path(path).name for path in first["done"]] == ["mock_benchmark"]
     ((path, state, kind, message),) = first["failed"]

@@ -76,7 +76,7 @@ for results in ended:
     assert len({each["done"][0] for each in output}) == 2
 
 
-def test_progress_is_told_from_nothing_to_all(user: User) -> None:
+def test_progress_is_reported_from_nothing_to_all(user: User) -> None:
     call = """
 seen = []
 executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"], ADAPTER,
@@ -114,7 +114,7 @@ show(executor.run_benchmark_matrix(MODELS, [("dense", None)], ["mock_benchmark"]
     assert len(output["done"]) == 2
 
 
-def test_wrong_arguments_are_all_told_at_once_and_nothing_is_made(user: User) -> None:
+def test_wrong_arguments_are_all_reported_at_once_and_nothing_is_made(user: User) -> None:
     done = run(
         user,
         """
@@ -136,7 +136,7 @@ executor.run_benchmark_matrix(
     assert not (user.folder / "benchmark_results").exists()
 
 
-def test_a_file_in_the_folders_place_is_told_before_anything_runs(user: User) -> None:
+def test_a_file_in_the_folders_place_is_reported_before_anything_runs(user: User) -> None:
     user.write("", "benchmark_results")
     assert "base_result_dir" in run(user, MATRIX, code=1).stderr
 

@@ -38,7 +38,7 @@ def test_a_gpu_that_somebody_else_uses_is_left_alone_and_said(
     assert devices(user) == {"gpu:0"}
 
 
-def test_a_gpu_that_was_named_is_shared_where_that_is_said_too(
+def test_a_gpu_that_was_named_is_shared_if_that_is_requested_too(
     user: User, gpus: Callable[..., None]
 ) -> None:
     gpus(well(0), well(1, processes=[ADA]))

@@ -64,7 +64,9 @@ def test_a_host_that_can_be_used_tells_what_it_has(user: User, sshd: Sshd) -> No
     assert keys.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_each_host_that_cannot_be_used_is_told_with_its_reason(user: User, own_sshd: Sshd) -> None:
+def test_each_host_that_cannot_be_used_is_reported_with_its_reason(
+    user: User, own_sshd: Sshd
+) -> None:
     stranger = str(own_sshd.new_key("stranger"))
     jump = f"127.0.0.1:{own_sshd.port}"
     hosts = [
@@ -109,7 +111,7 @@ def test_another_host_key_than_before_is_refused_until_the_old_one_is_taken_out(
     checked(user, name, code=0)
 
 
-def test_a_python_without_benchfleet_is_told_of(user: User, sshd: Sshd) -> None:
+def test_a_python_without_benchfleet_is_reported(user: User, sshd: Sshd) -> None:
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(user.folder / "empty")], check=True
     )
@@ -200,7 +202,7 @@ def test_nothing_is_done_to_hosts_when_nobody_agrees(user: User) -> None:
     assert "add --yes, or --dry-run" in output
 
 
-def test_wrong_words_are_told_before_any_host_is_asked(user: User) -> None:
+def test_wrong_words_are_reported_before_any_host_is_asked(user: User) -> None:
     name = user.inventory(Host(name="lab1", address="no-such-host.invalid"))
     output = user.run("hosts", "check", name, "--hosts", "lab7", code=2).stderr
     assert "--hosts lab7  no host and no label is called so; there are lab1" in output

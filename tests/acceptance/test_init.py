@@ -63,7 +63,7 @@ def test_a_model_too_large_for_the_machine_is_left_out_and_said(user: User, cach
     user.run("plan", "campaign.yaml")
 
 
-def test_a_file_that_is_there_is_kept_unless_told_otherwise(user: User, cache: Path) -> None:
+def test_a_file_that_exists_is_kept_by_default(user: User, cache: Path) -> None:
     file = user.write("mine", "campaign.yaml")
     assert "--yes overwrites it" in user.run("init", code=2).stderr
     assert file.read_text() == "mine"

@@ -69,7 +69,7 @@ def samples_of(folder: Path) -> dict[str, str]:
     }
 
 
-def test_samples_of_another_folder_are_taken_over_and_scored_anew(user: User) -> None:
+def test_samples_of_another_folder_are_taken_over_and_scored_again(user: User) -> None:
     user.write(SCRIPT)
     user.run("run", "study.yaml", "--cpu-slots", "1")
     whole = samples_of(user.results)
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_with_what_is_one(user: User) ->
     assert "checkpoint.json is not a checkpoint: name a results folder, its exec" in done.stderr
 
 
-def test_a_folder_that_is_not_there_is_said_before_anything_runs(user: User) -> None:
+def test_a_folder_that_is_not_there_is_reported_before_anything_runs(user: User) -> None:
     user.write(SCRIPT)
     done = user.run("run", "study.yaml", "--resume-from", "nowhere", code=2)
     assert "there is no results folder nowhere to resume from" in done.stderr

@@ -192,7 +192,7 @@ def test_a_host_without_the_file_merges_what_the_place_has(user: User) -> None:
     assert again["unsound"] == {ALL[0]: "metrics.json is not as it was sealed"}
 
 
-def test_what_cannot_be_merged_is_said(user: User) -> None:
+def test_a_result_that_cannot_be_merged_is_reported(user: User) -> None:
     user.write(MOCK)
     refused = user.run("merge", "study.yaml", code=3).stderr
     assert "has no ledger of 'study': nothing has run there; if it ran elsewhere, name" in refused

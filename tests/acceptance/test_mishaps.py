@@ -50,7 +50,7 @@ def test_a_result_that_waits_for_its_rename_is_not_gone_and_runs_no_second_time(
     assert finished.json("status", "study.yaml")["unpublished"] == []
 
 
-def test_an_occupied_place_is_told_by_every_run_and_ends_none(user: User) -> None:
+def test_an_occupied_path_is_reported_by_every_run_and_ends_none(user: User) -> None:
     user.write(MOCK)
     user.run("run", "study.yaml", "--only", "models=m1")
     waits = unpublish(user, "m1/dense/mock_benchmark")
@@ -84,7 +84,7 @@ def test_results_with_a_ledger_of_their_own_are_brought_to_another_with_its_hist
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "git", "results"])
-def test_a_ledger_that_was_named_and_is_not_there_is_said_whatever_it_is(
+def test_a_ledger_that_was_named_and_is_not_there_is_reported_whatever_it_is(
     user: User, postgres: Postgres, kind: str
 ) -> None:
     """Nothing that is shown says whether cells wait, or another place was meant."""

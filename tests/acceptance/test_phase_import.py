@@ -117,5 +117,5 @@ def test_imported_results_are_known_on_other_hosts_with_their_durations(user: Us
     assert cell["seconds"] == {"benchmark": 1.5}
 
 
-def test_what_is_no_such_repository_is_told(user: User) -> None:
+def test_what_is_no_such_repository_is_reported(user: User) -> None:
     assert "has neither phase/ nor runs/" in user.run("phase", "import", ".", code=2).stderr

@@ -92,7 +92,7 @@ def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_s
     assert "all cells are done" in user.run("run", "study.yaml").stdout
 
 
-def test_a_critical_script_that_fails_stops_its_phase_until_it_is_mended(user: User) -> None:
+def test_a_critical_script_that_fails_stops_its_phase_until_it_is_fixed(user: User) -> None:
     study(user)
     (user.folder / "prerequisites/p1_config.json").write_text('{"fails": true}')
     once = "campaign: study\ncpu_slots: 1\ndefaults: {limits: {tries: 1}}"
@@ -119,7 +119,7 @@ def test_a_gate_is_weighed_again_when_somebody_asks(user: User) -> None:
     user.run("run", "study.yaml")
 
 
-def test_wrong_words_are_told(user: User) -> None:
+def test_wrong_words_are_reported(user: User) -> None:
     study(user)
     assert "did you mean 'e0'" in user.run("gate", "show", "study.yaml", "e00", code=2).stderr
     assert "belongs to `check`" in user.run("gate", "show", "study.yaml", "--again", code=2).stderr

@@ -60,7 +60,7 @@ def test_every_verb_works_through_it_and_never_shows_the_password(user: User, ur
     assert not list(user.folder.rglob("ledger.db"))
 
 
-def test_no_script_of_a_user_is_told_its_password(
+def test_no_script_of_a_user_gets_its_password(
     user: User, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)

@@ -42,7 +42,7 @@ def test_the_campaigns_rules_are_held_against_the_machine_and_kept_in_its_ledger
     assert (user.folder / "led.db").exists()
 
 
-def test_a_rule_that_can_never_match_is_told_before_anything_is_measured(user: User) -> None:
+def test_a_rule_that_can_never_match_is_reported_before_anything_is_measured(user: User) -> None:
     user.write("eligibility: {a: ram_total > 5GB and ram_total < 1GB}\n" + MOCK)
     output = user.run("probe", "study.yaml", code=2).stderr
     assert "line 1" in output

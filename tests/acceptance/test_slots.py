@@ -122,7 +122,7 @@ def test_a_runner_that_was_killed_is_not_asked(user: User) -> None:
     assert "no run is on; start one with: benchfleet run study.yaml" in done.stdout
 
 
-def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_said(
+def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_reported(
     user: User, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     user.write(LONG)
@@ -160,7 +160,7 @@ def test_runners_elsewhere_are_named_and_one_that_does_not_answer_is_said(
         (["other.yaml"], "other.yaml"),
     ],
 )
-def test_what_makes_no_sense_is_said(user: User, words: list[str], output: str) -> None:
+def test_senseless_arguments_are_reported(user: User, words: list[str], output: str) -> None:
     user.write(LONG)
     user.results.mkdir(parents=True)
     user.run("ledger", "rebuild", "study.yaml")

@@ -14,7 +14,7 @@ import pytest
 from .conftest import COMMAND, MOCK, User
 
 
-def test_a_full_disk_below_what_is_printed_is_told_without_its_number(user: User) -> None:
+def test_a_full_disk_below_what_is_printed_is_reported_without_its_number(user: User) -> None:
     user.write(MOCK)
     command = f"{' '.join(COMMAND)} status study.yaml > /dev/full"
     done = subprocess.run(

@@ -223,7 +223,7 @@ def wrapper(machine: Machine, name: str, *lines: str) -> str:
     return str(place)
 
 
-def test_a_host_whose_python_talks_before_its_slot_does_is_told_of(
+def test_a_host_whose_python_talks_before_its_slot_does_is_reported(
     user: User, lan: Machines, start: Callable[..., Run]
 ) -> None:
     machine = lan.add("lab1")

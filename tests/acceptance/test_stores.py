@@ -57,7 +57,7 @@ def test_a_place_that_is_none_is_a_mistake_of_the_file(user: User, url: str, out
     assert "hush-hush" not in refused
 
 
-def test_whoever_interrupts_the_sending_alone_has_the_summary_all_the_same(user: User) -> None:
+def test_an_interrupted_upload_leaves_the_summary(user: User) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         user.write(f"results: rsync://nobody@127.0.0.1:{port}/srv\n{MOCK}")

@@ -79,7 +79,7 @@ def test_a_gpu_that_tells_no_power_has_no_energy_and_no_zero(
     }
 
 
-def test_on_the_cpu_nothing_is_said_of_gpus(user: User) -> None:
+def test_on_the_cpu_no_message_mentions_gpus(user: User) -> None:
     user.write(SLOW)
     user.run("run", "study.yaml", "--cpu-slots", "1")
     cell = sealed(user)
@@ -97,7 +97,7 @@ def test_metrics_are_kept_in_a_file_that_prometheus_reads(user: User) -> None:
     assert found["benchfleet_cells", "study", "success"] == 1
 
 
-def test_memory_that_cells_leave_behind_is_told_and_the_slot_replaced(user: User) -> None:
+def test_memory_that_cells_leave_behind_is_reported_and_the_slot_replaced(user: User) -> None:
     if sys.platform != "linux":
         pytest.skip("counts RAM as Linux does")
     user.write(LEAKS)
@@ -108,7 +108,7 @@ def test_memory_that_cells_leave_behind_is_told_and_the_slot_replaced(user: User
     assert len(user.published()) == 12
 
 
-def test_a_wrong_price_is_told_with_its_place(user: User) -> None:
+def test_a_wrong_price_is_reported_with_its_place(user: User) -> None:
     user.write("price: cheap\n" + SLOW)
     output = user.run("run", "study.yaml", code=2).stderr
     assert "line 1" in output

@@ -12,7 +12,7 @@ from .conftest import MOCK, User
 ONE, TWO = "m1/dense/mock_benchmark", "m2/dense/mock_benchmark"
 
 
-def test_what_was_broken_is_named_mended_and_run_again(finished: User) -> None:
+def test_what_was_broken_is_named_fixed_and_run_again(finished: User) -> None:
     assert "2 results verified, nothing wrong" in finished.run("verify", "study.yaml").stdout
     before = finished.published()
     shutil.rmtree(finished.results / ONE)
@@ -127,7 +127,7 @@ class Drifting(SampleBenchmark):
 """
 
 
-def test_a_scorer_that_changed_is_told_by_a_deep_look(
+def test_a_scorer_that_changed_is_reported_by_a_deep_check(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_modules(user, monkeypatch, drift=SCORER)

@@ -93,7 +93,7 @@ def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled:
         (("work", *LEDGER), 2, "has no cell of 'study' yet"),
     ],
 )
-def test_what_cannot_be_worked_on_is_said(
+def test_invalid_arguments_of_a_worker_are_reported(
     user: User, words: tuple[str, ...], code: int, output: str
 ) -> None:
     user.write(MOCK)

@@ -96,7 +96,7 @@ def test_a_results_folder_that_cannot_be_written_is_named(user: User) -> None:
     assert "--results" in done.stderr
 
 
-def test_a_damaged_ledger_is_said_and_rebuilt_from_the_results(finished: User) -> None:
+def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_results(finished: User) -> None:
     before = finished.published()
     ledger = finished.results / "ledger.db"
     for companion in finished.results.glob("ledger.db-*"):
@@ -154,7 +154,7 @@ def test_a_damaged_ledger_stays_while_a_runner_holds_a_cell_of_it(user: User) ->
         ("/proc/x.db", "/proc cannot be written (No such file or directory), so no ledger"),
     ],
 )
-def test_a_ledger_is_not_copied_to_what_is_none_and_nobody_is_told_to_move_it(
+def test_a_ledger_is_not_copied_to_what_is_none_and_no_message_says_to_move_it(
     finished: User, place: str, printed: str
 ) -> None:
     (finished.folder / "folder").mkdir()
@@ -218,7 +218,7 @@ def test_a_ledger_of_a_newer_schema_is_left_alone(finished: User) -> None:
 @pytest.mark.parametrize(
     "words", [("status", "--resluts", "x"), ("gate", "show", "a.yaml", "--resluts=x")]
 )
-def test_an_unknown_option_is_told_by_its_verb_with_the_near_one(
+def test_an_unknown_option_is_reported_by_its_verb_with_the_near_one(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -97,7 +97,7 @@ def test_only_the_end_of_a_long_output_is_kept_and_all_of_it_is_logged(
     assert len(capfd.readouterr().out) == 3_000_003
 
 
-def test_a_command_that_cannot_start_is_the_users_to_mend(tmp_path: Path) -> None:
+def test_a_command_that_cannot_start_is_the_users_to_fix(tmp_path: Path) -> None:
     with pytest.raises(CellFailure, match=r"cannot be started: No such file") as caught:
         _run(["no-such-command-here"], tmp_path)
     assert caught.value.kind == "user_error"

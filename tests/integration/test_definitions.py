@@ -134,7 +134,9 @@ def test_a_host_without_a_name_of_its_own_is_any_host() -> None:
         ("--level", "--{levle}", "no field {levle}"),
     ],
 )
-def test_what_cannot_be_a_phase_is_told(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_what_cannot_be_a_phase_is_reported(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     assert SETTINGS.count(old) == 1 or old == "--level"
     with pytest.raises(CampaignError) as caught:
         load_campaign(settings(tmp_path, SETTINGS.replace(old, new)))
@@ -148,7 +150,7 @@ def test_a_campaign_beside_the_phases_says_the_rest(tmp_path: Path) -> None:
     assert {cell.limits.tries for cell in campaign.matrix.expand()} == {5}
 
 
-def test_a_callable_is_told_its_level_and_other_benchmarks_have_it_as_subset(
+def test_a_callable_gets_its_level_and_other_benchmarks_have_it_as_subset(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "play.py").write_text("def play(adapter, level):\n    return 1.0\n")

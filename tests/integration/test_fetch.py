@@ -128,7 +128,7 @@ def test_a_connection_that_breaks_off_in_the_middle_leaves_no_broken_model(
     assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
 
 
-def test_a_gated_model_wants_a_token_which_is_never_told(
+def test_a_gated_model_needs_a_token_which_is_never_printed(
     hub: ModelHub, environ: dict[str, str]
 ) -> None:
     with pytest.raises(ValueError, match=r"org/gated is gated: ask for access .* set HF_TOKEN"):
@@ -150,7 +150,7 @@ def test_a_gated_model_wants_a_token_which_is_never_told(
     assert not [file for file in kept if file.is_file() and TOKEN.encode() in file.read_bytes()]
 
 
-def test_a_token_that_was_pasted_with_a_line_break_is_honoured_and_not_told(
+def test_a_token_that_was_pasted_with_a_line_break_is_used_and_not_printed(
     environ: dict[str, str],
 ) -> None:
     broken = {**environ, "HF_TOKEN": f"{TOKEN[:9]}\n{TOKEN[9:]}"}
@@ -170,14 +170,14 @@ def test_a_token_left_by_a_login_is_honoured(environ: dict[str, str], tmp_path: 
         ("org/tiny@v9", "the hub has no revision 'v9' of org/tiny"),
     ],
 )
-def test_what_the_hub_does_not_have_is_told_when_the_campaign_is_read(
+def test_what_the_hub_does_not_have_is_reported_when_the_campaign_is_read(
     environ: dict[str, str], source: str, output: str
 ) -> None:
     with pytest.raises(ValueError, match=output):
         declared_digest(source, environ=environ)
 
 
-def test_offline_the_way_out_is_told(hub: ModelHub, environ: dict[str, str]) -> None:
+def test_offline_the_remedy_is_printed(hub: ModelHub, environ: dict[str, str]) -> None:
     alone = {**environ, "HF_HUB_OFFLINE": "1"}
     with pytest.raises(ValueError, match=r"hf download org/tiny \(.*HF_HUB_OFFLINE is set\)"):
         declared_digest("org/tiny", environ=alone)
@@ -194,7 +194,7 @@ def test_offline_the_way_out_is_told(hub: ModelHub, environ: dict[str, str]) -> 
         ("nonsense", "HF_ENDPOINT is not a web address: nonsense"),
     ],
 )
-def test_without_a_network_the_way_out_is_told(
+def test_without_a_network_the_remedy_is_printed(
     environ: dict[str, str], endpoint: str, printed: str
 ) -> None:
     lost = {**environ, "HF_ENDPOINT": endpoint}

@@ -19,7 +19,7 @@ def group(folder: Path, *, most: str, used: int, cached: int) -> Path:
     return folder
 
 
-def test_the_memory_of_the_machine_is_told_where_nothing_holds_us(tmp_path: Path) -> None:
+def test_the_memory_of_the_machine_is_reported_without_a_limit(tmp_path: Path) -> None:
     for folder in (tmp_path, group(tmp_path, most="max", used=7, cached=1)):
         found = free_memory(gpus=False, cgroup=folder)
         assert list(found) == ["cpu"]
@@ -33,7 +33,7 @@ def test_the_limit_of_a_control_group_counts_less_what_it_would_give_back(tmp_pa
     assert (room.total, room.free) == (2**20, 2**19 + 1000)
 
 
-def test_gpus_that_answer_are_told_and_others_left_out(
+def test_gpus_that_answer_are_reported_and_others_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "nvml.json"

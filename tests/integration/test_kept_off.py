@@ -71,7 +71,7 @@ def test_another_machine_sees_what_the_board_may_not_have(
     assert f"  kept off board: none of 1 cell of large: {WHY}\n" in say("plan", "study.yaml")
 
 
-def test_a_machine_probed_under_another_name_is_told_that_no_rule_binds_it(
+def test_a_machine_probed_under_another_name_is_reported_as_bound_by_no_rule(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BENCHFLEET_HOST", "board.lan")

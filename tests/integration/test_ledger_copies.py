@@ -108,7 +108,7 @@ def test_a_copy_there_and_back_is_the_same_to_the_last_number(
 
 
 @pytest.mark.parametrize("place", ["sqlite-2", "postgres-1"])
-def test_of_a_large_copy_it_is_told_how_many_rows_went(opened: Opened, place: str) -> None:
+def test_a_large_copy_reports_how_many_rows_it_has_copied(opened: Opened, place: str) -> None:
     source, output = opened("sqlite-1"), list[tuple[int, int]]()
     source.enroll(sample_cell(number) for number in range(2500))
     copy_ledger(source, opened(place), seen=lambda *one: output.append(one))
@@ -254,7 +254,7 @@ def test_a_copy_that_breaks_off_leaves_nothing(opened: Opened, clock: FakeClock)
     assert copy_ledger(source, target) == 40
 
 
-def test_a_history_that_lacks_an_attempt_is_told(opened: Opened, clock: FakeClock) -> None:
+def test_a_history_that_lacks_an_attempt_is_reported(opened: Opened, clock: FakeClock) -> None:
     ledger: Any = opened("sqlite-1")
     live(ledger, clock)
     assert list(problems(ledger)) == []

@@ -90,7 +90,7 @@ def edit(ledger: Any, postgres: Postgres) -> Any:
         ),
     ],
 )
-def test_rows_that_somebody_changed_are_told(
+def test_rows_that_somebody_changed_are_reported(
     ledger: Any, edit: Any, statement: str, output: str
 ) -> None:
     edit(statement)
@@ -102,7 +102,7 @@ def test_one_row_that_cannot_be_read_hides_no_other(ledger: Any, edit: Any) -> N
     assert len(list(problems(ledger))) == 3
 
 
-def test_whoever_reads_a_row_that_somebody_changed_is_told_so(ledger: Any, edit: Any) -> None:
+def test_reading_a_changed_row_is_refused_with_a_message(ledger: Any, edit: Any) -> None:
     edit(SPOIL.format("odd"))
     edit("update spec set spec = 'odd' where ordinal = 2")
     with pytest.raises(LedgerDamaged, match=r"what a cell is: odd; see `benchfleet ledger check`"):
@@ -132,7 +132,7 @@ def test_a_ledger_that_does_not_tell_what_it_is_is_damaged(
         PostgresLedger(postgres.url(), campaign=campaign)
 
 
-def test_rows_of_a_file_are_told_alike(tmp_path: Path) -> None:
+def test_rows_of_a_file_are_reported_in_the_same_form(tmp_path: Path) -> None:
     ledger: Any = SqliteLedger(tmp_path / "ledger.db", campaign="study")
     with closing(ledger):
         live(ledger)

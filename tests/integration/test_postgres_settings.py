@@ -100,7 +100,7 @@ def test_who_enrolls_waits_for_another_whatever_a_role_says_of_locks(
         "datestyle = 'Postgres'",
     ],
 )
-def test_cells_end_and_their_times_are_told_whatever_a_role_says_of_values(
+def test_cells_end_and_their_times_are_right_whatever_settings_a_role_has(
     opened: Callable[..., Any], role: Callable[..., str], setting: str
 ) -> None:
     ledger = opened(role(setting))
@@ -131,7 +131,7 @@ def test_a_database_that_cannot_hold_every_name_gets_no_ledger(
         opened(postgres.url(database=name))
 
 
-def test_a_role_that_only_looks_by_its_settings_is_told_so_at_once(
+def test_a_role_that_may_only_read_by_its_settings_is_refused_at_once(
     opened: Callable[..., Any], role: Callable[..., str]
 ) -> None:
     opened().enroll([sample_cell(0)])

@@ -141,7 +141,7 @@ def test_what_a_run_has_on_a_failed_machine_over_ssh_is_left_to_that_run_and_sai
     assert "over SSH" not in output
 
 
-def test_where_no_machine_is_left_nothing_is_lost_and_it_is_said(say: Say) -> None:
+def test_if_no_machine_is_left_nothing_is_lost_and_a_message_says_so(say: Say) -> None:
     say(*ASSIGN, "--without", "lab1,lab2")
     output = say("reassign", "--failed-machine", "lab3", "--yes", code=1)
     assert "probe" in output["problem"]
@@ -182,7 +182,7 @@ def test_a_dry_run_shows_the_plan_and_leaves_nothing(say: Say) -> None:
     assert not Path("benchmark_results").exists()
 
 
-def test_cells_that_failed_are_planned_and_told_of(say: Say) -> None:
+def test_cells_that_failed_are_planned_and_reported(say: Say) -> None:
     say(*ASSIGN)
     claim = begin("lab1")
     with closing(study().open_ledger()) as ledger:

@@ -129,9 +129,7 @@ def test_a_scorer_that_does_not_end_is_ended_at_its_limit(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("error", [ClaimLost("another holds it"), OSError("no disk")])
-def test_what_goes_wrong_with_one_is_told_and_the_others_go_on(
-    stage: Stage, error: Exception
-) -> None:
+def test_the_error_of_one_is_reported_and_the_others_go_on(stage: Stage, error: Exception) -> None:
     finish, times = stage.ledger.finish, []
 
     def fails_once(lease, outcome):  # type: ignore[no-untyped-def]

@@ -81,7 +81,7 @@ def lab(tmp_path: Path) -> Lab:
     return Lab(tmp_path)
 
 
-def test_what_is_published_is_put_and_told_of_once(lab: Lab) -> None:
+def test_a_published_result_is_uploaded_and_reported_once(lab: Lab) -> None:
     uploader = lab.uploader()
     paths = [lab.finish(number, uploader) for number in range(3)]
     assert uploader.upload()
@@ -105,7 +105,7 @@ def test_what_could_not_be_put_goes_first_the_next_time(lab: Lab) -> None:
     assert again.queued == 0
 
 
-def test_what_keeps_results_from_the_place_is_said_once_while_the_run_goes_on(lab: Lab) -> None:
+def test_an_upload_error_is_reported_once_while_the_run_goes_on(lab: Lab) -> None:
     lab.away = StoreUnreachable("the lab is dark")
     uploader = lab.uploader()
     uploader.start()

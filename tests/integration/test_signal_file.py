@@ -21,7 +21,7 @@ def signal_file(file: Path, name: str = "us") -> SignalFile:
     return SignalFile(file, file.parent / ".slots" / name)
 
 
-def test_lines_are_taken_once_when_they_stand_still(file: Path) -> None:
+def test_lines_are_read_once_when_the_file_stops_changing(file: Path) -> None:
     signals = signal_file(file)
     assert signals.take() == []
     file.write_text("drain gp")

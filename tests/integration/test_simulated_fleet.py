@@ -55,7 +55,7 @@ def test_what_must_hold_does_in_every_fleet_on_sqlite(place: Path) -> None:
         assert not account.wrong, f"seed {seed}: {account.wrong}"
 
 
-def test_a_fleet_that_nothing_befalls_runs_every_cell_once(place: Path) -> None:
+def test_a_fleet_without_faults_runs_every_cell_once(place: Path) -> None:
     account = simulated(7, place / "7", faults=(), runners=1)
     assert account.counts == {"success": 10}
     assert sum(" cell_done " in line for line in account.story) == 10
@@ -208,7 +208,7 @@ def each(publish: Callable[[Path, Path], None]) -> PublishAll:
     return publish_each
 
 
-def test_a_defect_is_told_with_what_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_defect_is_reported_with_what_shows_it_again(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--seed", "3", "--runs", "1", "--cells", "4", "--faults", "restart,late-writer"]
     assert main(words, partial(SimulatedFleet, publish_all=each(nowhere))) == 1
     output = capsys.readouterr().out

@@ -107,7 +107,7 @@ def test_a_model_that_cannot_even_begin_to_be_sent_is_a_failure(
 
 
 @pytest.mark.parametrize("late", [0.0, 0.005, 0.02, 0.05])
-def test_a_slot_lost_while_it_is_handed_an_order_is_told_as_lost(
+def test_a_slot_lost_while_a_request_is_sent_is_reported_as_lost(
     engine: SshEngine, events: Events, tmp_path: Path, late: float
 ) -> None:
     opened(engine, events, tmp_path)

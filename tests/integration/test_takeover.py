@@ -157,7 +157,7 @@ def test_links_are_not_followed(other: Path, here: Layout, tmp_path: Path) -> No
     assert taken(other, here)[0].samples == 0
 
 
-def test_a_folder_that_cannot_be_resumed_from_is_said(other: Path, here: Layout) -> None:
+def test_a_folder_that_cannot_be_resumed_from_is_reported(other: Path, here: Layout) -> None:
     with pytest.raises(ResultsError, match="there is no results folder"):
         taken(other / "nowhere", here)
     here.root.mkdir()

@@ -97,7 +97,7 @@ def test_a_model_that_runs_stays_loaded_for_the_first_cell(tried: Tried) -> None
 
 
 @pytest.mark.parametrize("tried", [b"no JSON"], indirect=True)
-def test_a_model_that_does_not_load_is_told_before_any_cell(tried: Tried) -> None:
+def test_a_model_that_does_not_load_is_reported_before_any_cell(tried: Tried) -> None:
     lost = tried.events.get(timeout=120)
     assert isinstance(lost, SlotLost)
     assert not lost.expected

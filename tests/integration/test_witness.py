@@ -88,7 +88,7 @@ def test_what_is_left_behind_and_what_was_damaged_is_found(
     ]
 
 
-def test_answers_are_told_and_times_are_not(witness: Witness, tmp_path: Path) -> None:
+def test_answers_are_compared_and_times_are_not(witness: Witness, tmp_path: Path) -> None:
     folder = tmp_path / "results/study/m1/dense/mock_benchmark"
     cell = json.loads((folder / "cell.json").read_text())
     cell["files"]["telemetry.jsonl"] = "0" * 64  # as of a cell that took longer

@@ -37,6 +37,22 @@ def test_a_phrase_is_found_across_lines_of_a_docstring() -> None:
     assert finding.line == 2
 
 
+def test_an_sql_file_is_checked_in_identifiers_and_comments() -> None:
+    text = (
+        "-- name: held\n-- Whoever has it.\nselect 'told' from cell left join wanted using (id);\n"
+    )
+    findings = {
+        finding.text.split(":")[0] for finding in TOOL["check_sql"](Path("q.sql"), text, WORDS)
+    }
+    assert findings == {"held", "“Whoever”", "wanted"}
+
+
+def test_the_name_of_a_test_is_checked_as_a_sentence() -> None:
+    source = "def test_what_is_said_is_told(told): told = 1\ndef test_it_says_so(): ...\n"
+    findings = list(TOOL["check_test_names"](Path("test_x.py"), ast.parse(source), WORDS))
+    assert {finding.line for finding in findings} == {1}
+
+
 def test_sentences_leave_out_code_and_tables() -> None:
     text = (
         "# Head\n\nOne `a b c`. benchfleet runs.\n\n```console\n$ long one\n```\n| a | b |\n- Two\n"

@@ -78,7 +78,7 @@ def test_a_length_of_leases_that_cannot_be_is_refused(output: str) -> None:
         lease_seconds({"BENCHFLEET_LEASE_SECONDS": output})
 
 
-def test_a_host_is_called_as_it_is_told_and_else_as_its_system_calls_it(
+def test_a_host_has_the_configured_name_or_else_that_of_its_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, campaign = tmp_path / "here", tmp_path / "campaign"
@@ -111,6 +111,6 @@ def test_a_hosts_name_can_be_a_file_and_a_branch(output: str, name: str) -> None
 
 
 @pytest.mark.parametrize("output", ["//", "..", "x" * 101, "a.lock"])
-def test_a_host_that_cannot_be_called_so_is_told(output: str) -> None:
+def test_an_invalid_host_name_is_reported(output: str) -> None:
     with pytest.raises(ValueError, match="invalid host name"):
         host_name(None, {"BENCHFLEET_HOST": output})

@@ -74,7 +74,7 @@ def test_the_newest_plan_counts_with_the_forms_of_all(tmp_path: Path) -> None:
     assert load_placement(study(tmp_path), ledger).planned_hosts == {"a-q4": "lab2"}
 
 
-def test_a_report_that_cannot_be_read_binds_nobody_and_is_told_of(tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_read_binds_nobody_and_is_reported(tmp_path: Path) -> None:
     ledger = probed(reported("lab1", BOARD), {"hostname": "lab2"})
     placement = load_placement(study(tmp_path), ledger)
     assert placement.barred(LARGE) == {"lab1"}
@@ -83,7 +83,7 @@ def test_a_report_that_cannot_be_read_binds_nobody_and_is_told_of(tmp_path: Path
     assert note.endswith("it is ignored")
 
 
-def test_without_reports_and_plans_machines_are_not_told_apart(tmp_path: Path) -> None:
+def test_without_reports_and_plans_machines_are_not_distinguished(tmp_path: Path) -> None:
     placement = load_placement(study(tmp_path), probed())
     assert not placement.binds
     assert placement.barred(LARGE) == frozenset()

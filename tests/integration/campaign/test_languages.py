@@ -170,7 +170,9 @@ def test_mistakes_have_the_same_keys_and_lines_of_their_own(
     }
 
 
-def test_an_error_in_a_module_beside_is_told_at_the_line_that_imports_it(tmp_path: Path) -> None:
+def test_an_error_in_a_module_beside_is_reported_at_the_line_that_imports_it(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, "\n\nx = 1 +\n", "beside.py")
     (mistake,) = mistakes_in(write(tmp_path, "\nimport beside\n", "study.py"))
     assert mistake.line == 2

@@ -31,7 +31,7 @@ def test_a_file_without_permission_is_one_mistake(
     assert "cannot be read: Permission denied" in output
 
 
-def test_every_mistake_is_told_at_once_with_key_line_and_what_to_do(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once_with_key_line_and_what_to_do(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         """\
@@ -76,7 +76,9 @@ def test_every_mistake_is_told_at_once_with_key_line_and_what_to_do(tmp_path: Pa
     ("key", "where"),
     [("repeats", "defaults"), ("tries", "defaults.limits"), ("limits", "defaults")],
 )
-def test_a_key_that_belongs_elsewhere_is_told_where(tmp_path: Path, key: str, where: str) -> None:
+def test_a_key_that_belongs_elsewhere_is_reported_where(
+    tmp_path: Path, key: str, where: str
+) -> None:
     output = f"no key {key!r} here; it belongs in '{where}'"
     text = f"campaign: study\n{key}: 3\nmatrix:\n  {key}: 3\n  models: [m]\n  benchmarks: [b]\n"
     mistakes = {one.key: one.message for one in mistakes_in(write(tmp_path, text))}

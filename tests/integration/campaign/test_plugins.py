@@ -110,7 +110,7 @@ def test_plugins_of_other_packages_are_found_by_name(tmp_path: Path, plugins: Pa
     ]
 
 
-def test_what_plugins_refuse_is_told_at_its_key(tmp_path: Path, plugins: Path) -> None:
+def test_what_plugins_refuse_is_reported_at_its_key(tmp_path: Path, plugins: Path) -> None:
     file = write(
         tmp_path,
         """\

@@ -47,7 +47,7 @@ def test_a_worker_whose_lease_was_taken_publishes_nothing(bare: Path) -> None:
     assert git(bare, "for-each-ref", "refs/heads") == ""
 
 
-def test_a_heartbeat_that_others_see_begins_the_lease_anew(bare: Path) -> None:
+def test_a_heartbeat_that_others_see_begins_the_lease_again(bare: Path) -> None:
     clock = FakeClock()
     with (
         closing(opened(bare, "one", clock=clock, lease=60.0)) as one,
@@ -66,7 +66,7 @@ def test_a_heartbeat_that_others_see_begins_the_lease_anew(bare: Path) -> None:
         assert list(two.reap()) == []
 
 
-def test_what_could_not_be_told_waits_in_the_outbox_and_is_told_at_the_next_opening(
+def test_an_outcome_that_could_not_be_pushed_waits_in_the_outbox_for_the_next_opening(
     bare: Path, tmp_path: Path
 ) -> None:
     away = tmp_path / "away.git"
@@ -101,7 +101,7 @@ def test_while_the_remote_is_away_readers_see_what_was_seen_and_nothing_is_claim
         assert len(claim_any(ledger, ME, 2)) == 2
 
 
-def test_a_push_of_which_nothing_was_heard_is_not_done_twice(
+def test_a_push_without_an_answer_is_not_done_twice(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(opened(bare, timeout=60.0)) as ledger:

@@ -32,7 +32,7 @@ def remove(bare: Path, pattern: str) -> list[str]:
 
 
 @pytest.mark.parametrize("create", [True, False])
-def test_a_ledger_that_was_lost_is_not_begun_anew(bare: Path, create: bool) -> None:
+def test_a_ledger_that_was_lost_is_not_begun_again(bare: Path, create: bool) -> None:
     with closing(opened(bare)) as ledger:
         ledger.enroll(CELLS)
         remove(bare, "refs/")

@@ -78,7 +78,7 @@ def test_a_state_that_cannot_be_had_is_no_loss(bare: Path) -> None:
             assert seen(two) == seen(one)
 
 
-def test_after_a_start_of_the_machine_what_was_seen_serves_and_times_count_anew(bare: Path) -> None:
+def test_after_a_reboot_the_mirror_serves_and_times_count_again(bare: Path) -> None:
     clock, later = FakeClock(5000.0), FakeClock(10.0)
     with closing(opened(bare, "one", clock=clock, lease=60.0, files=result_of)) as one:
         one.enroll(CELLS[:3])

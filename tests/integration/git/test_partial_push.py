@@ -90,7 +90,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize("owner", ["dies", "goes on"])
 @pytest.mark.parametrize(("verb", "changed"), list(cases()))
-def test_a_push_done_by_halves_leaves_no_cell_behind(
+def test_a_partial_push_leaves_no_cell_behind(
     tmp_path: Path, verb: str, changed: tuple[str, ...], owner: str
 ) -> None:
     bare, clock = make_bare(tmp_path / "lab.git"), Ticking()

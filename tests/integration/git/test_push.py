@@ -89,7 +89,7 @@ def test_what_is_not_here_is_not_pushed(opened: Opened) -> None:
         ("update", f"echo about $1 >&2; test $1 != {B}", rf"hook declined.*about {B}"),
     ],
 )  # fmt: skip
-def test_a_hook_that_refuses_is_told_in_its_words(
+def test_a_hook_that_refuses_is_reported_in_its_words(
     opened: Opened, bare: Path, name: str, script: str, says: str
 ) -> None:
     hook(bare, name, script)

@@ -28,7 +28,9 @@ def commit(bare: Path, message: str) -> str:
     return git(bare, *who, "commit-tree", "-m", message, tree).strip()
 
 
-def test_a_repository_without_a_ledger_and_no_repository_at_all_are_told_apart(bare: Path) -> None:
+def test_a_repository_without_a_ledger_and_no_repository_at_all_are_distinguished(
+    bare: Path,
+) -> None:
     with pytest.raises(LedgerAbsent, match="no ledger of campaign 'study'"):
         opened(bare, create=False)
     with pytest.raises(LedgerUnreachable, match="git init --bare"):

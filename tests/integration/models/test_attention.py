@@ -63,7 +63,7 @@ def test_what_keeps_everything_equals_dense_bit_for_bit(adapter, kind, same, eve
         assert answer.measures == {"truncated": 0.0, "density": 1.0, "attention_error": 0.0}
 
 
-def test_sparse_configs_change_what_is_said(adapter):
+def test_sparse_configs_change_the_text(adapter):
     mine = adapter()
     dense = mine.answer(PROMPTS, SHORT)
     mine.configure(STREAMING)

@@ -70,7 +70,7 @@ def test_an_event_is_not_seen_before_those_with_smaller_numbers(
     assert seen == [["enrolled", "slow"]]
 
 
-def test_whoever_follows_the_events_is_told_of_each_once_and_in_order(
+def test_a_reader_of_the_events_gets_each_once_and_in_order(
     opened: Callable[..., Any],
 ) -> None:
     ledger, looking = opened(), opened()
@@ -120,7 +120,7 @@ def test_a_copy_of_a_large_history_is_not_cut_off(
     assert read["event"] == 200000
 
 
-def test_whoever_listens_is_told_when_cells_became_claimable(
+def test_a_listener_is_woken_when_cells_became_claimable(
     own_postgres: Postgres, opened: Callable[..., Any]
 ) -> None:
     output = threading.Event()

@@ -66,7 +66,7 @@ def test_a_server_that_stays_away_is_named_once_patience_ends(
     assert ledger.reap() == []
 
 
-def test_whoever_opens_it_while_the_server_restarts_waits_for_that(
+def test_an_opening_waits_while_the_server_restarts(
     own_postgres: Postgres, opened: Callable[..., Any]
 ) -> None:
     own_postgres.stop()
@@ -161,7 +161,7 @@ def test_cells_may_be_left_unread_where_the_line_breaks(
     cells.close()
 
 
-def test_whoever_has_no_time_asks_over_another_line_where_those_kept_were_cut(
+def test_a_call_with_little_time_uses_a_new_connection_if_the_pooled_ones_were_cut(
     opened: Callable[..., Any], line: Line, postgres: Postgres
 ) -> None:
     ledger = opened(url=postgres.url(port=line.port))
@@ -199,9 +199,7 @@ def test_a_connection_that_read_cells_still_knows_what_it_prepared(
     assert postgres.sql(asked) == lines
 
 
-def test_closing_ends_the_patience_of_whoever_waits(
-    own_postgres: Postgres, opened: Callable[..., Any]
-) -> None:
+def test_closing_ends_every_wait(own_postgres: Postgres, opened: Callable[..., Any]) -> None:
     ledger = opened(url=own_postgres.url())
     ledger.enroll([sample_cell(0)])
     own_postgres.stop()

@@ -21,7 +21,7 @@ EARLIER = Path(__file__).parents[2] / "data" / "postgres_schema_5.sql"
 
 
 @pytest.mark.parametrize(("output", "done"), [("off", "on"), ("remote_apply", "remote_apply")])
-def test_what_was_committed_outlives_a_crash_whatever_the_server_is_told(
+def test_commits_survive_a_crash_whatever_the_settings_of_the_server(
     opened: Callable[..., Any], postgres: Postgres, output: str, done: str
 ) -> None:
     asked = f"?options=-csynchronous_commit%3D{output}"
@@ -98,7 +98,7 @@ def test_a_ledger_of_an_earlier_benchfleet_is_refused_with_what_to_do(
         ),
     ],
 )
-def test_what_cannot_be_reached_is_told_with_its_own_way_out(
+def test_an_unreachable_store_is_reported_with_its_own_remedy(
     postgres: Postgres, where: dict[str, Any], way_out: str
 ) -> None:
     from benchfleet.ledger.postgres.ledger import PostgresLedger

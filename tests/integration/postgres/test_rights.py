@@ -43,7 +43,7 @@ def test_those_rights_suffice_where_several_claim_at_once(postgres: Postgres) ->
     assert sorted(claimed) == sorted(among)
 
 
-def test_a_role_needs_no_more_rights_than_are_said(postgres: Postgres) -> None:
+def test_a_role_needs_no_more_rights_than_are_printed(postgres: Postgres) -> None:
     psycopg = pytest.importorskip("psycopg")
     from benchfleet.ledger.postgres.ledger import PostgresLedger
 

@@ -173,7 +173,7 @@ def test_a_host_that_was_away_is_asked_again(
     assert contents(Path(sender.send(cell_of(model)).model.source)) == followed(model)
 
 
-def test_a_store_that_takes_nothing_is_told_of(
+def test_a_store_that_takes_nothing_is_reported(
     file_sync: MakeSync, model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "far").write_text("a file where the folder should be")

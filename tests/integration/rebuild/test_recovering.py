@@ -36,7 +36,7 @@ def test_a_committed_result_is_published(ledger: Ledger, layout: Layout) -> None
     assert list(publish_committed(ledger, layout)) == []
 
 
-def test_an_occupied_place_is_told_every_time_and_holds_up_no_other(
+def test_an_occupied_path_is_reported_every_time_and_delays_no_other(
     ledger: Ledger, layout: Layout
 ) -> None:
     first, waits = committed(ledger, layout, sample_cell(1))
@@ -51,7 +51,7 @@ def test_an_occupied_place_is_told_every_time_and_holds_up_no_other(
     assert os.listdir(layout.published(first)) == ["mine.txt"]
 
 
-def test_another_result_at_the_place_is_told_too(ledger: Ledger, layout: Layout) -> None:
+def test_another_result_at_the_public_path_is_reported_too(ledger: Ledger, layout: Layout) -> None:
     path, _ = committed(ledger, layout, sample_cell())
     layout.published(path).mkdir(parents=True)
     (layout.published(path) / "cell.json").write_text("{}")
@@ -89,7 +89,7 @@ def test_an_empty_ledger_beside_results_learns_of_them_and_nothing_runs_again(
     assert output.message == "entered 3 results of this folder that the ledger did not have"
 
 
-def test_it_is_said_how_far_a_ledger_is_that_takes_long_to_be_told_of_results(
+def test_progress_is_printed_while_a_ledger_takes_long_to_enter_results(
     tmp_path: Path,
 ) -> None:
     Stage(tmp_path).run(cells(65))

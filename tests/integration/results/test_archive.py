@@ -40,7 +40,7 @@ def test_a_packed_log_is_as_good_as_the_log(study: Study) -> None:
 
 
 @pytest.mark.parametrize("act", ["move", "delete"])
-def test_a_raw_file_that_was_taken_is_told_from_one_that_was_lost(
+def test_an_archived_raw_file_is_distinguished_from_a_lost_one(
     study: Study, tmp_path: Path, act: str
 ) -> None:
     log = grow_log(study, 3)

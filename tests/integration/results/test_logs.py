@@ -96,7 +96,7 @@ def test_a_line_of_a_hundred_megabytes_does_not_fill_the_memory() -> None:
     assert (parts > 100, peak < 10 * 2**20) == (True, True)
 
 
-def test_what_comes_to_a_log_is_told_once_also_when_its_folder_moves(study: Study) -> None:
+def test_the_lines_of_a_log_are_printed_once_also_when_its_folder_moves(study: Study) -> None:
     path = study.finish(sample_cell(3), rename=False)
     record = study.record(path)
     (name,) = (folder.name for folder in study.layout.attempts_of(record.fingerprint).iterdir())

@@ -83,7 +83,9 @@ def test_rubbish_where_a_pending_cell_will_publish_is_moved_aside(study: Study) 
 
 
 @pytest.mark.parametrize("place", ["tiny/dense/other", "tiny/dense/other/r1", "tiny/x/y"])
-def test_a_result_that_the_ledger_does_not_know_is_told_and_left(study: Study, place: str) -> None:
+def test_a_result_that_the_ledger_does_not_know_is_reported_and_left(
+    study: Study, place: str
+) -> None:
     shutil.copytree(study.folder(study.one), study.layout.root / place)
     assert study.kinds() == {place: "unknown"}
     assert study.repair() == []
@@ -99,7 +101,7 @@ def test_a_result_of_a_cell_that_the_ledger_has_as_pending_is_left_to_a_rebuild(
     assert study.folder(study.one).exists()
 
 
-def test_a_link_on_the_way_is_told_and_what_it_leads_to_is_left(
+def test_a_link_on_the_way_is_reported_and_what_it_leads_to_is_left(
     study: Study, tmp_path: Path
 ) -> None:
     away = tmp_path / "away"
@@ -110,7 +112,7 @@ def test_a_link_on_the_way_is_told_and_what_it_leads_to_is_left(
     assert sorted(os.listdir(away / "dense")) == ["benchmark-1", "benchmark-2"]
 
 
-def test_a_link_beside_the_files_of_a_result_is_told(study: Study) -> None:
+def test_a_link_beside_the_files_of_a_result_is_reported(study: Study) -> None:
     (study.folder(study.one) / "extra" / "passwd").symlink_to("/etc/passwd")
     (found,) = study.look()
     assert (found.kind, "extra/passwd" in found.message) == ("link", True)
@@ -140,7 +142,7 @@ def test_a_file_that_was_never_sealed_goes_to_the_evidence_and_the_result_stays(
     assert refusal(*where) == ""
 
 
-def test_many_files_that_were_never_sealed_are_kept_each_and_told_in_short(study: Study) -> None:
+def test_many_files_that_were_never_sealed_are_kept_each_and_listed_in_short(study: Study) -> None:
     for number in range(5):
         (study.folder(study.one) / f"plot-{number}.png").touch()
     (found,) = study.look()
@@ -159,7 +161,7 @@ def test_files_beside_results_are_no_harm(study: Study) -> None:
     assert study.look() == []
 
 
-def test_what_may_not_be_read_is_told_and_never_run_again(study: Study) -> None:
+def test_what_may_not_be_read_is_reported_and_never_run_again(study: Study) -> None:
     file = study.folder(study.one) / "cell.json"
     file.rename(file.with_name("aside"))
     file.mkdir()

@@ -84,7 +84,7 @@ def test_what_is_as_it_was_sealed_is_good(study: Study) -> None:
 
 
 @pytest.mark.parametrize("harm", DAMAGE)
-def test_damage_is_told_and_run_again_and_the_old_is_kept(
+def test_damage_is_reported_and_run_again_and_the_old_is_kept(
     study: Study, harm: Callable[[Path], None]
 ) -> None:
     harm(study.folder(study.one))
@@ -132,7 +132,7 @@ def test_a_damaged_result_goes_with_what_was_never_sealed(study: Study) -> None:
     assert (study.layout.evidence / "now" / study.one / "notes.txt").read_text() == "mine"
 
 
-def test_numbers_that_the_samples_do_not_make_are_told(study: Study) -> None:
+def test_numbers_that_the_samples_do_not_make_are_reported(study: Study) -> None:
     cell = sample_cell(4)
     claim = study.claim(cell)
     folder = AttemptFolder(study.layout.attempt(claim.lease))

@@ -72,7 +72,7 @@ def its_connection_breaks(stage: Stage, *, slots: int) -> None:
     stage.inbox.post(host_ready("lab1", slots))
 
 
-def test_nothing_is_opened_on_a_host_whose_connection_broke_until_it_is_heard_of(
+def test_nothing_is_opened_on_a_host_whose_connection_broke_until_it_answers(
     stage: Stage,
 ) -> None:
     its_connection_breaks(stage, slots=1)

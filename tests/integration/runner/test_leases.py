@@ -202,7 +202,7 @@ def test_a_runner_stopped_past_a_lease_that_nobody_took_goes_on_with_it(stage: S
 
 
 @pytest.mark.parametrize(("output", "begun"), [(True, 0.4), (False, 1.0)])
-def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
+def test_cells_that_others_release_are_claimed_when_the_ledger_reports_them(
     stage: Stage, output: bool, begun: float
 ) -> None:
     stage.ledger.enroll(cells(1))
@@ -225,7 +225,7 @@ def test_what_others_give_back_is_claimed_when_the_ledger_tells_of_it(
     assert end.seconds == pytest.approx(10 + begun)
 
 
-def test_nobody_is_said_to_be_waited_for_while_other_cells_are_free(stage: Stage) -> None:
+def test_no_wait_is_reported_while_other_cells_are_free(stage: Stage) -> None:
     stage.ledger.enroll(cells(3))
     (held,) = claim_any(stage.ledger, RunnerId("other"), 1)
     stage.run(cells(3))

@@ -91,7 +91,7 @@ def test_asking_twice_changes_nothing(stage: Stage, person: Person) -> None:
     ]
 
 
-def test_the_signal_file_is_obeyed_once_and_what_is_wrong_in_it_is_told(
+def test_the_signal_file_is_obeyed_once_and_what_is_wrong_in_it_is_reported(
     stage: Stage, person: Person
 ) -> None:
     file = stage.layout.orders

@@ -92,7 +92,7 @@ def test_a_host_of_the_plan_that_is_lost_stops_nothing(stage: Stage, hopeless: b
     assert {host: len(found) for host, found in ran(stage).items()} == {"lab1": 1, "lab2": 5}
 
 
-def test_what_is_meant_for_a_host_waits_until_something_is_heard_of_it(stage: Stage) -> None:
+def test_cells_for_a_host_wait_until_it_answers(stage: Stage) -> None:
     stage.engine.far = ("lab1", "lab2")
     stage.inbox.post(host_ready("lab2", 2))
     stage.inbox.post(host_ready("lab1", 2), after=7)
@@ -180,7 +180,7 @@ def test_a_plan_outside_this_run_has_its_own_cells_go_first(stage: Stage) -> Non
     assert set(ran(stage)[""][:2]) == {cell.id for cell in all_[4:]}
 
 
-def test_a_newer_plan_is_gone_by_while_the_run_goes_on(stage: Stage) -> None:
+def test_a_newer_plan_is_followed_while_the_run_goes_on(stage: Stage) -> None:
     of_two(stage)
     all_ = cells(8)
     output = [planned(lab1=all_[:4], lab2=all_[4:])]

@@ -119,7 +119,7 @@ def at_once(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEven
     return [(1, event) for _, event in good(slot, request)]
 
 
-def test_short_cells_that_end_together_are_told_to_the_ledger_together(stage: Stage) -> None:
+def test_short_cells_that_end_together_are_finished_in_one_call(stage: Stage) -> None:
     stage.ledger = EndsTogether(stage)
     stage.engine.script = at_once
     write_by_twos(stage, 3)

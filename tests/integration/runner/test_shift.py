@@ -18,7 +18,7 @@ from stage import Stage, cells, good
 from .conftest import Person
 
 
-def test_what_the_ledger_told_of_is_never_enrolled_by_its_worker(stage: Stage) -> None:
+def test_cells_of_the_ledger_are_never_enrolled_by_its_worker(stage: Stage) -> None:
     known = cells(3)
     stage.ledger.enroll(known[:2])
     stage.options = WorkerOptions(enrolls=False)

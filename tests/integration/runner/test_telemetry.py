@@ -182,7 +182,9 @@ def test_being_measured_is_no_sign_that_a_cell_goes_on(stage: Stage) -> None:
     assert record.outcome.reason.kind == "stuck"
 
 
-def test_a_warning_of_a_slot_is_said_with_its_cell_and_kept_with_its_result(stage: Stage) -> None:
+def test_a_warning_of_a_slot_is_printed_with_its_cell_and_kept_with_its_result(
+    stage: Stage,
+) -> None:
     def warns(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
         output = Warned(slot=slot, attempt=request.attempt, message="RAM of the slot grows")
         return [*measured(slot, request, 2), (3, output), *good(slot, request)]

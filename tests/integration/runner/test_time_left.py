@@ -21,7 +21,7 @@ from stage import CPU, Stage, cells
 from .timed import GB, ended_before, lasting
 
 
-def test_the_time_left_is_told_with_its_spread_and_counts_what_was_reused_as_done(
+def test_the_time_left_is_printed_with_its_spread_and_counts_reused_cells_as_done(
     stage: Stage,
 ) -> None:
     repeats = [sample_cell(repeat=number, repeats=True) for number in range(12)]

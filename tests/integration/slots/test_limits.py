@@ -180,7 +180,7 @@ def test_a_stopped_slot_is_ended_by_its_supervisor(make_place: Callable[..., Pla
     assert gone(pid)
 
 
-def test_a_slot_that_computes_is_not_silent_whoever_holds_python_s_lock(
+def test_a_slot_that_computes_is_not_silent_while_a_thread_holds_python_s_lock(
     make_place: Callable[..., Place],
 ) -> None:
     place = make_place(silence=1.0)

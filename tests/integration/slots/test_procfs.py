@@ -74,7 +74,7 @@ def test_a_family_is_all_descendants(proc: Proc) -> None:
     assert procfs.descendants(1, str(proc.folder)) == [2, 3, 4]
 
 
-def test_a_tree_over_its_limit_is_told_with_its_numbers(proc: Proc) -> None:
+def test_a_tree_over_its_limit_is_reported_with_its_numbers(proc: Proc) -> None:
     proc.process(2, anonymous=3)
     proc.process(3, anonymous=14)
     assert procfs.over_limit(20 * 10**9, [2, 3], str(proc.folder)) == ""

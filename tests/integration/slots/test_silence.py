@@ -32,7 +32,7 @@ def test_a_slot_that_hears_nothing_ends_itself(tmp_path: Path) -> None:
     assert "received nothing for 0.3 s" in (tmp_path / "slot.log").read_text()
 
 
-def test_a_slot_of_which_nothing_is_heard_is_told_of_before_it_is_ended(tmp_path: Path) -> None:
+def test_a_silent_slot_is_reported_before_it_is_ended(tmp_path: Path) -> None:
     """It waits for something and holds Python's lock meanwhile."""
     events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
     engine = LocalEngine(events.put, heartbeat=0.1, silence=60)

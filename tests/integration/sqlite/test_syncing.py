@@ -68,7 +68,7 @@ def test_a_claim_does_not_wait_for_the_disk_of_a_finish(tmp_path: Path) -> None:
         finishing.join()
 
 
-def test_a_disk_that_does_not_keep_what_was_written_is_told(tmp_path: Path) -> None:
+def test_a_disk_that_does_not_keep_what_was_written_is_reported(tmp_path: Path) -> None:
     def fails(log: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

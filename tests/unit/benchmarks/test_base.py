@@ -93,7 +93,7 @@ def test_recorded_samples_are_not_asked_again_and_score_the_same(session):
     assert resumed.expected == 7
 
 
-def test_an_answer_to_another_question_is_asked_anew(session):
+def test_an_answer_to_another_question_is_asked_again(session):
     """The data changed since: the place is the same, the sample is not."""
     stale = Record(index=1, id="of other data", columns={}, predicted_answer="stale")
     kept = Record(index=2, id="s2", columns={"letter": "c"}, predicted_answer="c")

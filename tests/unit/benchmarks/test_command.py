@@ -104,6 +104,6 @@ def test_files_outside_the_folder_are_not_read(folder: Path):
         ({"argv": ["./eval.py"]}, r"no command './eval.py' that could be run"),
     ],
 )
-def test_what_is_not_there_is_told_before_anything_runs(folder: Path, changed, output):
+def test_what_is_not_there_is_reported_before_anything_runs(folder: Path, changed, output):
     with pytest.raises(ValueError, match=output):
         _digest(folder, **changed)

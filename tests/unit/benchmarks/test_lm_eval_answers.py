@@ -89,7 +89,7 @@ def test_choices_that_stand_in_the_question_have_a_target_too() -> None:
     assert (record.predicted_answer, record.columns["target"]) == ("he fell", "it fell")
 
 
-def test_a_stop_is_heard_between_the_requests_of_one_document() -> None:
+def test_a_stop_takes_effect_between_the_requests_of_one_document() -> None:
     session = Session(stop_after=1)
     output = answers(Task(choice_requests(RED)), session)
     with pytest.raises(KeyboardInterrupt):
@@ -97,7 +97,7 @@ def test_a_stop_is_heard_between_the_requests_of_one_document() -> None:
     assert session.kept == []
 
 
-def test_what_lm_eval_did_not_tell_of_is_recorded_in_the_end() -> None:
+def test_samples_that_lm_eval_did_not_report_are_recorded_in_the_end() -> None:
     session = Session()
     requests = choice_requests(RED, ONE)
     output = answers(Task(requests), session)

@@ -98,7 +98,7 @@ def test_the_code_beside_a_task_with_functions_enters_its_digest(tasks: Path) ->
         ("data_files: {test: 'hf://datasets/someone/rows/a.jsonl'}", []),
     ],
 )
-def test_files_lists_patterns_folders_and_addresses_are_told_apart(
+def test_files_lists_patterns_folders_and_addresses_are_distinguished(
     tasks: Path, kwargs: str, expected: list[str]
 ) -> None:
     (tasks / "more").mkdir()
@@ -138,7 +138,7 @@ def test_the_first_file_by_path_has_the_name_as_in_lm_eval(tasks: Path) -> None:
         ("- choice\n", "it must be a mapping"),
     ],
 )
-def test_a_task_that_cannot_be_used_is_told_with_its_file(
+def test_a_task_that_cannot_be_used_is_reported_with_its_file(
     tasks: Path, text: str, wrong: str
 ) -> None:
     (tasks / "choice.yaml").write_text(text)
@@ -146,7 +146,7 @@ def test_a_task_that_cannot_be_used_is_told_with_its_file(
         own_task(tasks, "choice")
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a folder; let include_path name"):
         own_task(tmp_path / "gone", "choice")
 

@@ -58,7 +58,7 @@ def test_silence_matches_nothing(session):
     }
 
 
-def test_the_mock_adapter_is_right_where_it_is_told_the_answer(session):
+def test_the_mock_adapter_is_right_where_it_gets_the_answer(session):
     kwargs = {"answer": "Wednesday"}
     adapter = MockAdapter(
         Model(name="m", adapter="mock", source="", digest="mock", model_kwargs=kwargs)
@@ -72,7 +72,7 @@ def test_the_mock_adapter_is_right_where_it_is_told_the_answer(session):
     assert [r.predicted_answer for r in given.kept] == ["Wednesday"] * 5
 
 
-def test_parameters_are_told_with_their_defaults():
+def test_parameters_are_reported_with_their_defaults():
     assert MockBenchmark({}).params() == {"rows": 5}
     assert MockBenchmark({"rows": 2}).params() == {"rows": 2}
 

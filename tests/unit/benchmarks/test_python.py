@@ -61,12 +61,12 @@ def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(folder:
         ({"files": ["*.csv"]}, "nothing matches"),
     ],
 )
-def test_what_is_not_there_is_told_before_anything_runs(folder: Path, changed, output):
+def test_what_is_not_there_is_reported_before_anything_runs(folder: Path, changed, output):
     with pytest.raises(ValueError, match=output):
         _made(folder, **changed).data_digest(None)
 
 
-def test_an_error_of_syntax_is_told_with_its_line(folder: Path):
+def test_an_error_of_syntax_is_reported_with_its_line(folder: Path):
     (folder / "my_eval.py").write_text("x = 1\ndef run(:\n")
     with pytest.raises(ValueError, match=r"my_eval\.py, line 2"):
         _made(folder).data_digest(None)

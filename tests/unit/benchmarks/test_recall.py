@@ -191,7 +191,7 @@ def test_the_score_tells_samples_and_standard_error():
 # Parameters and subsets
 
 
-def test_parameters_are_told_with_their_defaults_as_json_values():
+def test_parameters_are_reported_with_their_defaults_as_json_values():
     output = Recall({"samples": 5, "depths": (0, 1)}).params()
     assert output == {"samples": 5, "records": 16, "depths": [0.0, 1.0]}
     assert json.loads(json.dumps(output)) == output

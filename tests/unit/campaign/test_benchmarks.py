@@ -93,7 +93,7 @@ def test_generation_is_the_benchmarks_word_over_the_defaults_over_its_own_defaul
         ("null", "[0]", "is empty"),
     ],
 )
-def test_what_is_wrong_with_a_benchmark_is_told_at_its_key(
+def test_what_is_wrong_with_a_benchmark_is_reported_at_its_key(
     item: str, key: str, message: str
 ) -> None:
     entry = read(f"- {item}")
@@ -103,7 +103,7 @@ def test_what_is_wrong_with_a_benchmark_is_told_at_its_key(
     assert found[key].startswith(message)
 
 
-def test_a_misspelt_setting_is_told_as_such() -> None:
+def test_a_misspelt_setting_is_reported_as_such() -> None:
     entry = read("- recall: {subset: [512]}")
     read_benchmarks(entry, mock_defaults())
     assert mistakes_of(entry)["[0].recall"].endswith("(or is it 'subsets' that you mean?)")

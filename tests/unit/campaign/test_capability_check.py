@@ -35,7 +35,7 @@ def _checked(text: str, *exclude: Rule) -> Entry:
     return top
 
 
-def test_a_model_that_its_adapter_refuses_is_told_at_the_model() -> None:
+def test_a_model_that_its_adapter_refuses_is_reported_at_the_model() -> None:
     top = _checked(
         """
         models: [{name: m, adapter: mock, model_kwargs: {answr: x}}]

@@ -86,7 +86,9 @@ def test_everywhere_follows_the_defaults_where_a_config_is_silent() -> None:
         ("[dense]", "", "must be a mapping of names, not a list"),
     ],
 )
-def test_what_is_wrong_with_a_config_is_told_at_its_key(text: str, key: str, message: str) -> None:
+def test_what_is_wrong_with_a_config_is_reported_at_its_key(
+    text: str, key: str, message: str
+) -> None:
     entry = read(text)
     configs = read_configs(entry, mock_defaults())
     found = mistakes_of(entry)

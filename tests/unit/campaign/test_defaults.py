@@ -39,7 +39,7 @@ def test_every_default_is_read() -> None:
     )
 
 
-def test_every_wrong_default_is_told_at_its_key() -> None:
+def test_every_wrong_default_is_reported_at_its_key() -> None:
     entry = read(
         """\
         model_kwargs: [a]

@@ -55,7 +55,9 @@ def test_only_true_and_false_are_truths(value: Any) -> None:
 
 
 @pytest.mark.parametrize(("value", "shown"), [(7, "7"), (True, "true"), (1.5, "1.5")])
-def test_a_value_that_should_be_text_is_told_to_be_quoted(value: Any, shown: str) -> None:
+def test_a_value_that_should_be_text_is_reported_with_the_advice_to_quote_it(
+    value: Any, shown: str
+) -> None:
     entry = _entry(value)
     assert entry.text("default") == "default"
     assert _only(entry) == f"must be text, not {shown}; put it in quotes"
@@ -76,7 +78,7 @@ def test_a_whole_number_is_a_label_and_a_truth_is_none() -> None:
     assert "must be text" in _only(wrong)
 
 
-def test_an_unknown_key_is_told_with_the_near_one_and_its_line() -> None:
+def test_an_unknown_key_is_reported_with_the_near_one_and_its_line() -> None:
     source = Source(data={"campaing": "x"}, lines={(): 1, ("campaing",): 4})
     root = Entry(source.data, (), Mistakes(source))
     fields = root.fields(("campaign", "results"))
@@ -106,7 +108,7 @@ def test_a_single_item_stands_for_a_list_only_where_it_may() -> None:
     assert "must be a list" in _only(entry)
 
 
-def test_a_mistake_is_told_once_and_makes_all_around_it_wrong() -> None:
+def test_a_mistake_is_reported_once_and_makes_all_around_it_wrong() -> None:
     root = Entry({"a": {"b": 0}, "ab": 0}, (), Mistakes(Source(data=None)))
     inner = root.inside("a").inside("b")
     inner.whole(1)

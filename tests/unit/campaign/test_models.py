@@ -124,7 +124,9 @@ def test_stated_memory_alone_asks_for_one_gpu() -> None:
         ("{name: m, modelkwargs: {}}", "[0].modelkwargs", "no key 'modelkwargs' here; did you"),
     ],
 )
-def test_what_is_wrong_with_a_model_is_told_at_its_key(item: str, key: str, message: str) -> None:
+def test_what_is_wrong_with_a_model_is_reported_at_its_key(
+    item: str, key: str, message: str
+) -> None:
     entry = read(f"- {item}")
     (declared,) = read_models(entry, mock_defaults(), FOLDER)
     found = mistakes_of(entry)
@@ -133,7 +135,7 @@ def test_what_is_wrong_with_a_model_is_told_at_its_key(item: str, key: str, mess
     assert declared.model is None
 
 
-def test_a_wrong_default_adapter_is_told_once_where_it_stands() -> None:
+def test_a_wrong_default_adapter_is_reported_once_where_it_stands() -> None:
     top = read("{defaults: {adapter: mok}, models: [a, b]}")
     defaults = read_defaults(top.inside("defaults"))
     models = read_models(top.inside("models"), defaults, FOLDER)

@@ -160,7 +160,7 @@ def test_phases_survive_the_way_to_those_without_the_file() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_key_and_line(text: str, key: str, message: str) -> None:
+def test_a_mistake_is_reported_with_its_key_and_line(text: str, key: str, message: str) -> None:
     found = mistakes(text + "\n")
     assert found.keys() == {key}
     line, output = found[key]
@@ -168,7 +168,7 @@ def test_a_mistake_is_told_with_its_key_and_line(text: str, key: str, message: s
     assert message in output
 
 
-def test_axes_that_nobody_names_are_told() -> None:
+def test_axes_that_nobody_names_are_reported() -> None:
     nothing = "campaign: study\n"
     assert "has no matrix" in mistakes("phases: [{name: e0}]\n", nothing)["phases[0]"][1]
     found = mistakes("phases: [{name: e0, matrix: {configs: {dense: null}}}]\n", nothing)

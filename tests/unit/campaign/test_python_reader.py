@@ -148,7 +148,7 @@ def test_a_key_press_is_not_taken_for_a_mistake() -> None:
         _read("raise KeyboardInterrupt")
 
 
-def test_an_object_that_is_no_plain_data_is_told_at_its_line() -> None:
+def test_an_object_that_is_no_plain_data_is_reported_at_its_line() -> None:
     source = _read("campaign = {\n  'results': object(),\n}")
     (flaw,) = source.flaws
     assert flaw.message.startswith("is of type object, no plain data")

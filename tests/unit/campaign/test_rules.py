@@ -70,7 +70,7 @@ def test_an_include_may_say_its_repeats() -> None:
         ("null", "[0]", "is empty"),
     ],
 )
-def test_a_rule_that_can_match_nothing_is_told_at_its_key(
+def test_a_rule_that_can_match_nothing_is_reported_at_its_key(
     rule: str, key: str, message: str
 ) -> None:
     entry = read(f"- {rule}")

@@ -55,7 +55,7 @@ def test_both_words_at_once_are_a_mistake() -> None:
         ("recall: {tasks: 128}", "[0].recall", "no parameter 'tasks'"),
     ],
 )
-def test_mistakes_are_told_at_their_keys(item: str, key: str, message: str) -> None:
+def test_mistakes_are_reported_at_their_keys(item: str, key: str, message: str) -> None:
     entry = read(f"- {item}")
     read_benchmarks(entry, mock_defaults(), EXAMPLES)
     assert message.replace("no folder", "is not a folder") in mistakes_of(entry)[key]

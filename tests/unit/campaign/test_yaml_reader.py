@@ -143,7 +143,7 @@ def test_a_key_that_is_no_text_is_a_flaw(key: str) -> None:
         ("a: \x00", "is not YAML", None),
     ],
 )
-def test_text_that_is_not_yaml_is_told_with_its_line(
+def test_text_that_is_not_yaml_is_reported_with_its_line(
     text: str, problem: str, line: int | None
 ) -> None:
     source = read_yaml(text)

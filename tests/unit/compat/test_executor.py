@@ -61,7 +61,7 @@ def test_a_wrong_argument_is_named(argument: str, value: Any, key: str, part: st
     assert part in found[key]
 
 
-def test_all_wrong_arguments_are_told_at_once() -> None:
+def test_all_wrong_arguments_are_reported_at_once() -> None:
     found = _mistakes(gpu_ids=[-1], max_concurrent_runs=0, base_result_dir="", ledger=1, progress=1)
     assert list(found) == [
         "gpu_ids[0]", "max_concurrent_runs", "base_result_dir", "ledger", "progress",
@@ -80,7 +80,7 @@ def test_a_name_that_is_not_public_is_no_attribute() -> None:
         benchfleet.BenchmarkExecuter  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_type_checkers_are_told_the_same_names() -> None:
+def test_type_checkers_see_the_same_names() -> None:
     stub = Path(benchfleet.__file__).with_name("__init__.pyi").read_text(encoding="utf-8")
     tree = ast.parse(stub)
     imported = {

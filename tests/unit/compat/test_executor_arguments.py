@@ -110,7 +110,7 @@ def test_generation_kwargs_of_transformers_are_understood(
     assert _cell(tmp_path, settings={"generation": kwargs}) == same
 
 
-def test_wrong_generation_kwargs_limits_and_repeats_are_told_at_once(tmp_path: Path) -> None:
+def test_wrong_generation_kwargs_limits_and_repeats_are_reported_at_once(tmp_path: Path) -> None:
     found = _mistakes(
         tmp_path,
         generation_kwargs={"do_sample": True, "temperature": 0},

@@ -27,7 +27,7 @@ LOST = Failure(stage="benchmark", kind="slot_lost", message="exit code 1")
          "with batch size 1, alone, on at least 26.4 GB"),
     ],
 )  # fmt: skip
-def test_advice_is_said_in_words(advice: Advice, output: str) -> None:
+def test_advice_is_printed_in_words(advice: Advice, output: str) -> None:
     assert str(advice) == output
     assert bool(advice) == bool(output)
 

@@ -29,7 +29,7 @@ def test_what_a_newer_benchfleet_tells_besides_is_left_out() -> None:
     assert newest_record([event]) == CampaignRecord(name="study")
 
 
-def test_rules_for_machines_and_the_names_of_variants_are_told() -> None:
+def test_rules_for_machines_and_the_names_of_variants_are_recorded() -> None:
     rule = Rule(
         name="big", when=parse_condition("ram_total >= 8GB", KINDS), models=("l*",), variants=False
     )

@@ -104,7 +104,7 @@ def test_a_condition_behind_others_that_take_all_of_it_is_found() -> None:
     )
 
 
-def test_what_does_not_hold_is_told() -> None:
+def test_what_does_not_hold_is_reported() -> None:
     found = parse_condition("ram >= 12GB and gpus >= 1 and not torch", KINDS).unmet(FACTS)
     assert found == ["ram is 8 GB, not >= 12 GB", "torch is true"]
     assert parse_condition("not 12GB > ram", KINDS).unmet(FACTS) == ["ram is 8 GB, not >= 12 GB"]
@@ -138,7 +138,7 @@ texts = st.recursive(
 
 
 @given(texts.filter(lambda text: "-" not in text))
-def test_a_contradiction_is_told_exactly_where_no_facts_hold(text: str) -> None:
+def test_a_contradiction_is_reported_exactly_where_no_facts_hold(text: str) -> None:
     condition = parse_condition(text, KINDS)
     some = any(
         condition.holds({**FACTS, "gpus": gpus, "ram": ram})

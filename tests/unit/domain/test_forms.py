@@ -36,7 +36,7 @@ def test_a_form_is_the_same_cell_with_the_variant_and_what_is_asked_of_it() -> N
         assert other.fingerprint != cell.fingerprint
 
 
-def test_cells_are_told_in_the_forms_that_were_chosen_for_them() -> None:
+def test_cells_are_listed_in_the_forms_that_were_selected_for_them() -> None:
     first, second, *_ = MATRIX.expand()
     (_, _), (_, small) = MATRIX.forms(first)
     chosen: dict[str, str] = {first.fingerprint: small.fingerprint}

@@ -60,7 +60,7 @@ def test_a_condition_holds_or_not(text: str, holds: bool) -> None:
     assert evaluate_gate(text, CELLS).holds is holds
 
 
-def test_the_numbers_behind_an_answer_are_told() -> None:
+def test_the_numbers_behind_an_answer_are_reported() -> None:
     output = evaluate_gate('min(accuracy) >= 0.9 and mean(accuracy, configs="dense") > 0', CELLS)
     assert [str(number) for number in output.numbers] == [
         "min(accuracy) = 0.5 (of 3 cells: tiny/window/recall)",

@@ -19,7 +19,7 @@ from benchfleet.domain.humanize import counted, duration
         (1, "were", "1 cell was"),
     ],
 )
-def test_one_is_told_as_one(count: int, verb: str, output: str) -> None:
+def test_one_is_reported_as_one(count: int, verb: str, output: str) -> None:
     assert counted(count, "cell", verb) == output
 
 

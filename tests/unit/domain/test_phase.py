@@ -55,6 +55,6 @@ def test_cells_of_no_phase_and_of_one_that_is_gone_may_always_run() -> None:
     assert may_run("gone", PHASES, {})
 
 
-def test_phases_are_told_with_the_campaign() -> None:
+def test_phases_are_recorded_with_the_campaign() -> None:
     output = CampaignRecord(name="study", phases=PHASES)
     assert newest_record([output.event()]) == output

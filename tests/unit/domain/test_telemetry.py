@@ -39,7 +39,7 @@ def test_energy_is_the_area_under_the_power() -> None:
         ),
     ],
 )
-def test_the_energy_is_unknown_where_readings_lack_and_the_reason_is_told(
+def test_the_energy_is_unknown_where_readings_lack_and_the_reason_is_reported(
     readings: list[Reading], reason: str
 ) -> None:
     output = summed(*readings)
@@ -56,14 +56,14 @@ def test_slots_that_share_a_gpu_bear_their_parts_of_its_energy() -> None:
     assert "another slot of this run computed on the same GPU" in energy["shared"]
 
 
-def test_other_peoples_processes_on_the_gpu_are_said() -> None:
+def test_other_peoples_processes_on_the_gpu_are_reported() -> None:
     gpu = GpuReading(index=0, power=50.0, others=True)
     output = summed(Reading(at=0, gpus=(gpu,)), Reading(at=1, gpus=(gpu,))).summary()
     assert output["energy"]["joules"] == 50
     assert "not this run's" in output["energy"]["shared"]
 
 
-def test_what_nothing_told_is_absent_and_not_zero() -> None:
+def test_a_value_without_a_reading_is_absent_and_not_zero() -> None:
     output = summed(Reading(at=0), Reading(at=2)).summary()
     assert output == {"readings": 2, "seconds": 2, "every": 1.0}
     silent = summed(Reading(at=0, gpus=(GpuReading(index=0),))).summary()
@@ -71,7 +71,7 @@ def test_what_nothing_told_is_absent_and_not_zero() -> None:
     assert Telemetry().summary() == {}
 
 
-def test_cpu_is_told_in_cores_with_a_peak_over_no_less_than_half_a_second() -> None:
+def test_cpu_is_reported_in_cores_with_a_peak_over_no_less_than_half_a_second() -> None:
     output = summed(*(reading(at, cpu=cpu) for at, cpu in ((0, 0), (1, 4), (2, 5), (2.001, 5.01))))
     assert output.summary()["cpu_cores"] == {
         "mean": round(5.01 / 2.001, 3),

@@ -40,7 +40,7 @@ def test_a_size_is_read_in_bytes(text: str, expected: int) -> None:
         (None, "None is not a size; write 22GB"),
     ],
 )
-def test_what_is_no_size_is_told_with_its_own_number(value: object, advice: str) -> None:
+def test_what_is_no_size_is_reported_with_its_own_number(value: object, advice: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
         size(value)
     assert str(caught.value) == advice

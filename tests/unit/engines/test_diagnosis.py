@@ -84,7 +84,7 @@ def test_the_cause_is_shown_rather_than_what_followed() -> None:
         "me@gate: Permission denied (publickey).",
     ],
 )
-def test_what_a_jump_host_said_is_told_as_its_own(output: str) -> None:
+def test_the_output_of_a_jump_host_is_reported_as_its_own(output: str) -> None:
     after = "kex_exchange_identification: Connection closed by remote host"
     found = diagnosis(LOST, f"{output}\r\n{after}\r\n")
     assert found.stage == "jump"

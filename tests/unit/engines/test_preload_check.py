@@ -95,7 +95,7 @@ def test_a_slot_is_ready_once_its_model_answered_and_keeps_it_loaded() -> None:
     assert tried.events == [ready]
 
 
-def test_a_trial_that_fails_is_told_with_model_stage_and_reason() -> None:
+def test_a_trial_that_fails_is_reported_with_model_stage_and_reason() -> None:
     tried = Tried(sample_cell(0))
     tried.open()
     tried.fails()

@@ -57,7 +57,7 @@ def test_counts_add_up_and_a_cell_without_a_record_is_pending() -> None:
     }
 
 
-def test_every_attempt_is_told_with_how_it_ended() -> None:
+def test_every_attempt_is_reported_with_how_it_ended() -> None:
     story = Story()
     given_back = story.claim("one")
     story.ledger.release([given_back.lease], "no room")

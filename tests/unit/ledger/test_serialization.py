@@ -46,7 +46,7 @@ def test_a_cell_comes_back_from_its_texts_as_it_was() -> None:
         assert back.to_dict() == cell.to_dict()
 
 
-def test_parts_that_cells_share_are_told_apart_from_equal_looking_ones() -> None:
+def test_parts_that_cells_share_are_distinguished_from_equal_looking_ones() -> None:
     texts = CellSerializer()
     for repeat in range(3):
         for source in ("here", "there"):

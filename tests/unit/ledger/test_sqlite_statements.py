@@ -54,11 +54,11 @@ def test_every_statement_fits_the_schema(database: sqlite3.Connection, name: str
 @pytest.mark.parametrize(
     ("name", "index"),
     [
-        ("known", "sqlite_autoindex_cell_1 (fingerprint=?)"),
-        ("free", "sqlite_autoindex_cell_1 (fingerprint=?)"),
-        ("held", "sqlite_autoindex_cell_1 (fingerprint=?)"),
-        ("paths_near", "sqlite_autoindex_cell_2 (path=?)"),
-        ("paths_near", "sqlite_autoindex_cell_2 (path>? AND path<?)"),
+        ("enrolled_cells", "sqlite_autoindex_cell_1 (fingerprint=?)"),
+        ("claimable", "sqlite_autoindex_cell_1 (fingerprint=?)"),
+        ("cell_state", "sqlite_autoindex_cell_1 (fingerprint=?)"),
+        ("conflicting_paths", "sqlite_autoindex_cell_2 (path=?)"),
+        ("conflicting_paths", "sqlite_autoindex_cell_2 (path>? AND path<?)"),
         ("expired", "cell_running (expires<?)"),
         ("cells_of", "sqlite_autoindex_cell_1 (fingerprint=?)"),
         ("events", "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)"),
@@ -67,4 +67,4 @@ def test_every_statement_fits_the_schema(database: sqlite3.Connection, name: str
 def test_what_runs_often_is_a_look_up(database: sqlite3.Connection, name: str, index: str) -> None:
     steps = plan(database, name)
     assert index in steps
-    assert not re.search(r"SCAN (cell|head|event|chosen)\b", steps)
+    assert not re.search(r"SCAN (cell|event|selected)\b", steps)

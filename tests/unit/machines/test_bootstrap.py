@@ -111,7 +111,7 @@ def test_one_that_another_bootstrap_made_meanwhile_is_taken() -> None:
         ("", {"torch": "2.6"}, True),
     ],
 )
-def test_an_environment_that_lacks_the_extra_is_made_anew(
+def test_an_environment_that_lacks_the_extra_is_made_again(
     extra: str, there: dict[str, str], enough: bool
 ) -> None:
     lab = Lab({"look for the environment": reported(replace(FACTS, packages=there))})
@@ -178,7 +178,7 @@ ERROR: No matching distribution found for torch
 """
 
 
-def test_a_host_without_internet_is_told_how_to_be_given_wheels() -> None:
+def test_a_host_without_internet_is_reported_with_how_to_send_wheels() -> None:
     lab = Lab({"install benchfleet": Said(code=1, err=PIP_WITHOUT_WAY)})
     with pytest.raises(BootstrapFailed) as caught:
         lab.bootstrap()
@@ -188,7 +188,7 @@ def test_a_host_without_internet_is_told_how_to_be_given_wheels() -> None:
     assert "--wheels wheels" in output
 
 
-def test_wheels_that_lack_something_are_told_of() -> None:
+def test_wheels_that_lack_something_are_reported() -> None:
     file = Path(__file__)
     wanted = EnvironmentSpec(wheel=WANTED.wheel, wheels=(file,))
     lab = Lab({"install benchfleet": Said(code=1, err="ERROR: No matching distribution for rich")})
@@ -196,7 +196,7 @@ def test_wheels_that_lack_something_are_told_of() -> None:
         lab.bootstrap(wanted)
 
 
-def test_another_error_of_pip_is_told_as_it_is() -> None:
+def test_another_error_of_pip_is_reported_as_it_is() -> None:
     lab = Lab({"install benchfleet": Said(code=1, err="ERROR: disk full\nnotice: a new pip")})
     with pytest.raises(BootstrapFailed, match=r"could not install benchfleet: ERROR: disk full$"):
         lab.bootstrap()
@@ -215,7 +215,7 @@ def test_the_first_python_that_will_do_is_taken() -> None:
         ("3 11 False /usr/bin/python3\n", "/usr/bin/python3 cannot make environments"),
     ],
 )
-def test_a_host_without_a_python_that_will_do_is_told_of(found: str, says: str) -> None:
+def test_a_host_without_a_python_that_will_do_is_reported(found: str, says: str) -> None:
     with pytest.raises(BootstrapFailed, match=says):
         suitable_python(found)
 

@@ -22,7 +22,7 @@ def test_this_machine_has_what_the_tests_need(tmp_path: Path) -> None:
     assert all(bool(one.fix) == (one.level != "ok") for one in checks.values())
 
 
-def test_a_container_is_told_of_what_it_allows(tmp_path: Path) -> None:
+def test_the_limits_of_a_container_are_reported(tmp_path: Path) -> None:
     for name, text in (
         ("cpu.max", "50000 100000"),
         ("pids.max", "64"),
@@ -51,7 +51,7 @@ def test_a_container_is_told_of_what_it_allows(tmp_path: Path) -> None:
         ({"lost": "GPU is lost"}, "warning", "it does not answer"),
     ],
 )
-def test_each_gpu_is_told_of(
+def test_each_gpu_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: dict[str, Any], level: str, output: str
 ) -> None:
     whole = {"index": 0, "name": "H100", "memory": 80 * 10**9, "free": 80 * 10**9, **gpu}

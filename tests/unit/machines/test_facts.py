@@ -45,7 +45,7 @@ def test_facts_are_found_among_what_login_scripts_say(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Welcome\n", "{}", '{"benchfleet_facts": 99}', "\x1b[2J"])
-def test_no_facts_are_an_error_that_shows_what_was_said(text: str) -> None:
+def test_no_facts_are_an_error_that_shows_the_output(text: str) -> None:
     with pytest.raises(ProtocolError, match="tells nothing of itself; it said "):
         parse_facts(text)
 
@@ -62,7 +62,7 @@ def test_what_only_a_newer_version_knows_of_is_left_out() -> None:
     assert parse_facts(LINE.replace('"cores"', '"quantum": 3, "cores"')) == TOLD
 
 
-def test_the_machine_that_tests_run_on_tells_of_itself(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_machine_that_tests_run_on_reports_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert module.main(["/nonexistent/folder"]) == 0
     output = parse_facts(capsys.readouterr().out)
     assert output.cores >= 1
@@ -99,7 +99,7 @@ def test_a_gpu_says_how_much_is_free_who_is_on_it_and_what_is_wrong(
         (DeviceError("a GPU does not answer"), "", "a GPU does not answer"),
     ],
 )
-def test_a_machine_without_gpus_is_told_apart_from_one_whose_gpus_fail(
+def test_a_machine_without_gpus_is_distinguished_from_one_whose_gpus_fail(
     monkeypatch: pytest.MonkeyPatch, error: Exception, no_gpu: str, problem: str
 ) -> None:
     def failing() -> tuple[Gpu, ...]:

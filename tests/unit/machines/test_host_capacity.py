@@ -66,6 +66,8 @@ def test_slots_of_its_cpu_are_given_whatever_its_driver_says() -> None:
 
 
 @pytest.mark.parametrize(("facts", "why"), [(BARE, "no driver"), (BROKEN, "mismatch")])
-def test_a_gpu_that_is_named_and_not_there_is_told_with_the_reason(facts: Facts, why: str) -> None:
+def test_a_gpu_that_is_named_and_not_there_is_reported_with_the_reason(
+    facts: Facts, why: str
+) -> None:
     with pytest.raises(DeviceError, match=f"no GPU 3; it has none .*{why}"):
         host_capacity(Host(name="lab1", gpus=(3,)), facts)

@@ -114,7 +114,7 @@ def test_a_gpu_that_is_lost_is_a_state_and_hides_no_other(binding: Binding) -> N
 
 
 @pytest.mark.parametrize(("value", "kind"), [(12, NoGpu), (9, NoGpu), (18, DeviceError)])
-def test_a_machine_without_gpus_is_told_from_a_driver_that_fails(
+def test_a_machine_without_gpus_is_distinguished_from_a_driver_that_fails(
     binding: Binding, value: int, kind: type[DeviceError]
 ) -> None:
     binding.nvmlInit = refuse("Not Found", value)

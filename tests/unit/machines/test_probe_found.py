@@ -57,7 +57,7 @@ def test_an_ollama_server_tells_its_models(server: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9", "file:///etc/passwd", "http://[bad"])
-def test_where_no_ollama_answers_the_reason_is_told(host: str) -> None:
+def test_where_no_ollama_answers_the_reason_is_reported(host: str) -> None:
     output = hardware.ollama({"OLLAMA_HOST": host})
     assert not output["answers"]
     assert output["why"]
@@ -87,7 +87,7 @@ def test_models_of_the_hub_are_found_with_their_sizes(tmp_path: Path) -> None:
     assert output["hub"] == [{"name": "org/tiny", "size": 700}]
 
 
-def test_a_recorded_gpu_is_told_with_driver_cuda_and_health(
+def test_a_recorded_gpu_is_reported_with_driver_cuda_and_health(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = tmp_path / "gpus.json"

@@ -92,7 +92,7 @@ def test_a_file_keeps_the_last_state_and_is_replaced_whole(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_port_that_is_taken_and_a_file_that_cannot_be_are_said(tmp_path: Path) -> None:
+def test_a_used_port_and_an_unwritable_file_are_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BenchfleetError, match=f"{port}.*another --metrics-port"):

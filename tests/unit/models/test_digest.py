@@ -114,7 +114,7 @@ def test_a_file_that_was_just_written_is_not_remembered(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a digest", b"\xff\xfe"])
-def test_a_damaged_memory_is_computed_anew(tmp_path, damage):
+def test_a_damaged_memory_is_computed_again(tmp_path, damage):
     file, cache = tmp_path / "weights", tmp_path / "cache"
     file.write_bytes(b"text")
     os.utime(file, (1_000, 1_000))

@@ -41,7 +41,7 @@ def test_a_wrong_setting_says_what_to_do(given, wrong):
         Generation.parse(given)
 
 
-def test_every_wrong_setting_is_told_by_its_name():
+def test_every_wrong_setting_is_reported_by_its_name():
     assert Generation.problems({"max_new_token": 5, "top_k": -1, "temperature": 0}) == {
         "max_new_token": "no generation setting 'max_new_token'; did you mean 'max_new_tokens'?",
         "top_k": "top_k must be a whole number from 0 up, not -1",

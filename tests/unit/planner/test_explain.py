@@ -25,7 +25,7 @@ def _named(cell: Cell, *, marked: bool = False) -> Named:
     return Named(cell=cell, path=cell.path(marked=marked))
 
 
-def test_differences_are_told_key_by_key_from_old_to_new() -> None:
+def test_differences_are_listed_key_by_key_from_old_to_new() -> None:
     old = {"a": {"kept": 1, "gone": 2, "other": [1, [2, 3]]}, "b": "x", "c": {}}
     new = {"a": {"kept": 1, "came": None, "other": [1, [2, 4], 5]}, "b": "x", "c": {"d": {}}}
     assert differences(old, new) == [

@@ -73,7 +73,7 @@ def test_where_all_was_answered_the_way_out_is_to_score_again(study):
     assert not groups["benchmark"].scoring
 
 
-def test_a_script_without_answers_is_not_told_to_score_them_again(study):
+def test_no_message_says_to_rescore_a_script_without_answers(study):
     study.failed("a", stage="collect", kind="bad_result", message="no JSON")
     study.failed("b", stage="collect", kind="bad_result", message="no JSON", state="partial")
     bare, answered = grouped_failures(study.records)

@@ -53,7 +53,7 @@ def test_the_report_says_what_won_and_how_it_was_computed(demo):
     assert "## Failures" not in text
 
 
-def test_places_without_a_result_are_told_from_those_left_out(study):
+def test_missing_results_are_distinguished_from_excluded_ones(study):
     study.done("dense", [1, 0], subset="128")
     study.cell("window", subset="128")
     study.done("dense", [1, 0], subset="512")

@@ -65,7 +65,7 @@ def test_each_model_has_its_own_winner(study):
     ]
 
 
-def test_configs_that_are_all_alike_are_seldom_told_apart():
+def test_equal_configs_seldom_differ_significantly():
     """Of reports on configs that do not differ, 5 % may call some difference sure: once among
     those to the baseline, and once among the others. Uncorrected it would be about 20 %."""
     rng = random.Random(3)

@@ -52,7 +52,7 @@ def test_a_bill_reads_in_one_line(used: list[Usage], output: str) -> None:
     assert spending.in_all(bill(*used)) == output
 
 
-def test_what_a_bill_lacks_is_said() -> None:
+def test_what_a_bill_lacks_is_reported() -> None:
     assert spending.remarks(bill(HOUR)) == []
     unrecorded, unpriced, unmeasured = spending.remarks(
         bill(HOUR, Usage(seconds=3600, gpus=1), None)

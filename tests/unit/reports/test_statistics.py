@@ -135,7 +135,7 @@ def test_difference_of_one_sample_is_never_sure():
     assert not found.sure
 
 
-def test_equal_scores_are_not_told_apart():
+def test_equal_scores_do_not_differ_significantly():
     found = paired_difference(named([0.1, 0.7, 0.2]), named([0.1, 0.7, 0.2]))
     assert (found.difference, found.stderr, found.p_value, found.interval) == (0, 0, 1, None)
     assert not found.sure

@@ -110,7 +110,7 @@ def test_records_of_other_cells_are_passed_over(study):
     assert study.compared().configs == ("dense",)
 
 
-def test_a_cell_told_twice_counts_once(study):
+def test_a_cell_reported_twice_counts_once(study):
     study.done("dense", [1, 0])
     study.cells *= 2
     assert study.compared().counts["total"] == 1
@@ -125,7 +125,7 @@ def test_two_workloads_of_one_name_are_two_columns(study):
     assert [e.mean for e in study.compared().entries] == [0.5, 0.0]
 
 
-def test_samples_that_are_not_here_are_told_apart_from_a_score_that_is_no_mean(study):
+def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study):
     study.done("dense", [1, 0])
     study.done("window", [1, 1])
     study.samples.update({key: {} for key in study.samples})
@@ -134,7 +134,7 @@ def test_samples_that_are_not_here_are_told_apart_from_a_score_that_is_no_mean(s
     ]
 
 
-def test_a_script_that_tells_of_no_samples_lacks_none(study):
+def test_a_script_that_reports_no_samples_lacks_none(study):
     study.done("dense", [], headline=0.5)
     study.done("window", [], headline=0.25)
     assert study.compared().notes == (

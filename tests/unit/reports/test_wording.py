@@ -152,7 +152,7 @@ def test_the_time_names_stages_and_the_longest(study):
     )
 
 
-def test_no_time_is_said_where_none_was_spent(study):
+def test_no_time_is_printed_if_none_was_spent(study):
     study.cell("dense")
     assert wording.time_spent(study.compared(), plain) == ""
 
@@ -180,7 +180,7 @@ def test_an_interval_is_written_from_its_lower_to_its_higher_end(demo):
     assert wording.interval(places["tiny-recall", "dense", "recall_512"], 2) == ""
 
 
-def test_who_leads_most_is_said_first_with_how_often_it_is_sure(study):
+def test_the_config_that_leads_most_comes_first_with_how_often_it_is_sure(study):
     for model, (dense, window) in enumerate([(0, 1), (0, 1), (1, 0)]):
         study.done("dense", [dense] * 30 + [0, 1], model=f"m{model}")
         study.done("window", [window] * 30 + [1, 0], model=f"m{model}")

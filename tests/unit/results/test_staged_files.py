@@ -39,7 +39,7 @@ def test_a_folder_that_several_have_in_common_is_synced_once(
     assert (folders[1] / "cell.json").read_bytes() == b"b"
 
 
-def test_what_the_disk_refuses_of_one_is_told_of_it_alone(tmp_path: Path) -> None:
+def test_a_write_error_of_one_result_is_reported_for_it_alone(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("gone", "blocked", "well")]
     for folder in folders[1:]:
         folder.mkdir()

@@ -43,7 +43,7 @@ def test_a_refused_write_pauses_though_the_disk_seems_to_have_room() -> None:
     assert "cells begin again" in space.check(100 + FIRST_PAUSE_S)
 
 
-def test_the_pause_grows_while_writes_are_refused_and_starts_anew_after_one_that_is_not() -> None:
+def test_the_pause_grows_while_writes_are_refused_and_starts_again_after_one_that_is_not() -> None:
     space = DiskGuard(Disk(), floor=None)
     space.refused(0)
     space.check(FIRST_PAUSE_S)

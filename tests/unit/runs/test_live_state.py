@@ -110,7 +110,7 @@ def test_what_happened_keeps_the_count_of_its_moment(layout: Layout) -> None:
     assert ended == {"a": 2, "b": 3}
 
 
-def test_who_comes_late_is_told_the_last_things_only(layout: Layout) -> None:
+def test_a_late_observer_gets_the_last_events_only(layout: Layout) -> None:
     with run(layout) as feed:
         for number in range(30):
             feed(Notice(kind="cell_done", cell=str(number)), progress())

@@ -83,7 +83,7 @@ def executor(heard: Heard) -> Executor:
 @pytest.mark.parametrize(
     "also", [None, "models.mock.MockAdapter.unload", "slot.memory.Memory.came_back"]
 )
-def test_no_cell_follows_a_gpu_fault_which_is_told_whatever_else_fails_of_it(
+def test_no_cell_follows_a_gpu_fault_which_is_reported_whatever_else_fails_of_it(
     tmp_path: Path,
     heard: Heard,
     executor: Executor,
@@ -99,7 +99,7 @@ def test_no_cell_follows_a_gpu_fault_which_is_told_whatever_else_fails_of_it(
     assert heard.failed["fit"] is False
 
 
-def test_a_load_that_fails_is_told_even_where_unloading_fails_too(
+def test_a_load_that_fails_is_reported_even_where_unloading_fails_too(
     tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MockAdapter, "load", raises("no such weights"))
@@ -122,7 +122,7 @@ def test_a_load_that_fails_leaves_a_slot_that_is_fit_and_holds_no_model(
     assert heard.frames[-1][0] == "done"
 
 
-def test_a_benchmarks_error_is_told_even_where_its_files_cannot_be_handed_over(
+def test_a_benchmarks_error_is_reported_even_where_its_files_cannot_be_handed_over(
     tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MockAdapter, "answer", raises("the first reason"))
@@ -202,7 +202,7 @@ def test_what_asks_and_scores_in_one_is_not_run_to_score_it_again(
     assert "asks and scores in one" in heard.failed["failure"]["message"]
 
 
-def test_a_scorer_that_raises_is_told_as_such(
+def test_a_scorer_that_raises_is_reported_as_such(
     tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MockBenchmark, "score", raises("no score"))

@@ -26,7 +26,7 @@ def leaks() -> Leaks:
     return Leaks(tidy=lambda: None)
 
 
-def test_ram_that_grows_with_every_cell_is_told_once_and_again_when_it_doubled() -> None:
+def test_ram_that_grows_with_every_cell_is_reported_once_and_again_when_it_doubled() -> None:
     found = leaks()
     output = leak_messages(found, [ram(GIB + n * 100 * MIB) for n in range(14)])
     assert len(output) == 2
@@ -69,7 +69,7 @@ def test_what_can_be_freed_is_no_leak() -> None:
     assert tidied
 
 
-def test_another_model_begins_anew() -> None:
+def test_another_model_begins_again() -> None:
     found = leaks()
     for n in range(20):
         assert leak_messages(found, [ram(n * GIB)], loaded=f"model {n // 4}") == []

@@ -67,7 +67,7 @@ def test_the_devices_count_is_used_where_nvml_does_not_know_this_process(
     assert "40.0 GiB are held: GPU memory of the whole device" in capsys.readouterr().err
 
 
-def test_memory_that_stays_is_told_with_its_count(capsys: pytest.CaptureFixture[str]) -> None:
+def test_memory_that_stays_is_reported_with_its_count(capsys: pytest.CaptureFixture[str]) -> None:
     full = held(ram=GIB, gpu=40 * GIB)
     assert not came_back(held(ram=GIB), full, full, full)
     assert "40.0 GiB are held: GPU memory of the slot" in capsys.readouterr().err

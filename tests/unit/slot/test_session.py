@@ -42,7 +42,7 @@ def session(heard: Heard, *, generation: float | None = None, recorded: Any = ()
     )
 
 
-def test_a_call_is_told_from_its_beginning_to_its_end_where_it_has_a_limit() -> None:
+def test_a_call_with_a_limit_is_reported_at_its_beginning_and_end() -> None:
     heard = Heard()
     with session(heard, generation=60).asking(4, sample=8):
         assert heard.frames == [("calling", {"count": 4, "sample": 8})]

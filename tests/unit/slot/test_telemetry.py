@@ -80,7 +80,7 @@ def test_the_gpus_of_the_slot_are_measured_and_no_others(
     assert lost == GpuReading(index=2)
 
 
-def test_a_driver_that_cannot_be_asked_is_told_once_and_measured_as_nothing(
+def test_a_driver_that_cannot_be_asked_is_reported_once_and_measured_as_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "nvml.json"
@@ -92,7 +92,7 @@ def test_a_driver_that_cannot_be_asked_is_told_once_and_measured_as_nothing(
     assert capsys.readouterr().err.count("GPUs are not measured: driver/library") == 1
 
 
-def test_what_its_machine_has_free_is_told_where_that_is_asked(
+def test_the_free_memory_of_its_machine_is_reported_on_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert Meter(os.getpid()).read().room() == {}

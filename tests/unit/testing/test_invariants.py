@@ -64,11 +64,11 @@ def test_what_a_ledger_records_is_right() -> None:
         ),
     ],
 )
-def test_a_history_that_should_not_be_is_told(events: list[Any], output: str) -> None:
+def test_a_history_that_should_not_be_is_reported(events: list[Any], output: str) -> None:
     assert output in "\n".join(wrong_history(history(*events), {}))
 
 
-def test_a_lease_that_was_reaped_before_its_end_is_told() -> None:
+def test_a_lease_that_was_reaped_before_its_end_is_reported() -> None:
     events = history(("claimed", 1), ("reaped", 1))
     assert wrong_history(events, {("cell", 1): 2.0}) == []
     (wrong,) = wrong_history(events, {("cell", 1): 2.5})
@@ -80,7 +80,7 @@ def test_a_late_finish_of_what_nobody_else_took_is_right() -> None:
     assert wrong_history(events, {}) == []
 
 
-def test_counts_that_do_not_add_up_are_told() -> None:
+def test_counts_that_do_not_add_up_are_reported() -> None:
     none: dict[str, int] = dict.fromkeys(STATES, 0)
     status = {**none, "success": 2, "total": 2}
     assert wrong_counts(status, {"counts": status}, "study: 2 cells: 2 success") == []

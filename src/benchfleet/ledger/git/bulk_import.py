@@ -42,7 +42,7 @@ def import_tables(
     with store.lock:
         sync.pull()
         with store.mirror.reading() as execute:
-            require_empty(store.label, *execute("how_much").fetchone())
+            require_empty(store.label, *execute("last_numbers").fetchone())
             tips = {ref: tip for ref, (tip, _) in store.mirror.tips(execute).items()}
         cells, events = _read(tables)
         updates = []

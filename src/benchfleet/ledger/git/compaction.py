@@ -34,14 +34,14 @@ class Compaction:
         """
         store, now = self._store, self._store.clock()
         with store.mirror.reading() as execute:
-            last: int = execute("how_much").fetchone()[1]
+            last: int = execute("last_numbers").fetchone()[1]
             if not self._marks or now - self._marks[-1][0] > MIN_SEEN_S / 4:
                 self._marks.append((now, last))
             while len(self._marks) > 1 and now - self._marks[1][0] > MIN_SEEN_S:
                 del self._marks[0]
             at, until = self._marks[0]
             seen = until if now - at > MIN_SEEN_S else 0
-            old = execute("ended_long_ago", before=0.0, seen=seen, limit=REFS_PER_PUSH).fetchall()
+            old = execute("ended_refs", before=0.0, seen=seen, limit=REFS_PER_PUSH).fetchall()
         with suppress(StaleMirror, GitError):
             if len(old) == REFS_PER_PUSH:
                 self._remove_refs(seen, 0.0)
@@ -70,7 +70,7 @@ class Compaction:
         store = self._store
         with store.lock:
             with store.mirror.writing() as writer:  # holds off those who write to the mirror
-                last: int = writer.execute("how_much").fetchone()[1]
+                last: int = writer.execute("last_numbers").fetchone()[1]
                 if last < max(MIN_EVENTS, GROWTH * self._sync.snapshot_events):
                     return
                 followed = store.refs.logs, store.refs.enrolled
@@ -96,7 +96,7 @@ class Compaction:
         with store.lock, store.mirror.writing() as writer:
             execute = writer.execute
             limit = REFS_PER_PUSH
-            old = execute("ended_long_ago", before=before, seen=seen, limit=limit).fetchall()
+            old = execute("ended_refs", before=before, seen=seen, limit=limit).fetchall()
             if not old:
                 return 0
             tip = store.mirror.tips(execute)[store.refs.ledger][0]
@@ -107,8 +107,8 @@ class Compaction:
                 updates.append(
                     RefUpdate(ref=f"{store.refs.claims}{fingerprint}", old=object, new="")
                 )
-                execute("point", fingerprint=fingerprint, object="")
-            execute("moved", ref=store.refs.ledger, tip=commit, moved=store.clock())
+                execute("set_ref_object", fingerprint=fingerprint, object="")
+            execute("set_log_tip", ref=store.refs.ledger, tip=commit, moved=store.clock())
             if not store.remote.push(updates):
                 raise StaleMirror
             return len(old)

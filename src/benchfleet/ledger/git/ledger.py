@@ -207,7 +207,7 @@ class GitLedger(CopyableLedger):
     def last_event(self) -> int:
         """The number of the last event in the mirror."""
         with self.store.mirror.reading() as execute:
-            number: int = execute("how_much").fetchone()[1]
+            number: int = execute("last_numbers").fetchone()[1]
         return number
 
     def activity(self, seconds: float) -> tuple[int, int]:

@@ -16,7 +16,16 @@ from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
 FORMAT = 2  # 1 recorded each cell's lane and priority, too
 _GZIP = b"\x1f\x8b"  # how a file begins that is compressed
 CELLS_PER_FILE = 10_000  # cells in one file of an enrolment
-_ACTED = {"claimed": "claim", "finished": "finish", "released": "release", "reaped": "reap"}
+_ACTED = {
+    "claimed": "claim",
+    "finished": "finish",
+    "released": "release",
+    "reaped": "reap",
+    "campaign_told": "record the campaign",
+    "results_told": "report the results",
+    "slots_asked": "request slots",
+    "slots_told": "answer a request for slots",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -159,9 +159,9 @@ class Mirror:
 
     def tips(self, execute: Execute) -> dict[str, tuple[str, float]]:
         """By ref of the remote, the commit up to which it was taken in, and since when."""
-        return {ref: (tip, moved) for ref, tip, moved in execute("tips")}
+        return {ref: (tip, moved) for ref, tip, moved in execute("log_tips")}
 
     def claims(self, execute: Execute) -> dict[str, tuple[int, str, str]]:
         """By fingerprint, of the cells that have a ref: the turn, the commit of that, and what the
         ref points to."""
-        return {row[0]: row[1:] for row in execute("standing")}
+        return {row[0]: row[1:] for row in execute("claim_refs")}

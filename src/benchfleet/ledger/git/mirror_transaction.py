@@ -50,16 +50,16 @@ class MirrorTransaction(MirrorView):
     def attempt(self, verb: Verb) -> Any:
         """The answer of a verb. An error of ours is an answer too, and undoes that verb alone."""
         terms, renewed, finished = dict(self.new_terms), len(self.renewed), len(self.finished)
-        self.execute("part")
+        self.execute("savepoint")
         try:
             return verb(self)
         except BenchfleetError as error:
-            self.execute("undo_part")
+            self.execute("rollback_savepoint")
             self.new_terms = terms
             del self.renewed[renewed:], self.finished[finished:]
             return error
         finally:
-            self.execute("end_part")
+            self.execute("release_savepoint")
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         renewed = super().renew(leases)
@@ -73,7 +73,7 @@ class MirrorTransaction(MirrorView):
             self.finished.append((lease, outcome))
 
     def record(self, event: Event) -> int:
-        row = self.execute("held", fingerprint=event.fingerprint).fetchone()
+        row = self.execute("cell_state", fingerprint=event.fingerprint).fetchone()
         number = super().record(event)
         ended = row is not None and row[1] in FINAL_STATES
         if row is None or ended != (event.kind == "retry_asked"):
@@ -99,7 +99,7 @@ class MirrorTransaction(MirrorView):
 
     def _counts(self) -> tuple[int, int]:
         """How many cells and events there are."""
-        cells, events = self.execute("how_much").fetchone()
+        cells, events = self.execute("last_numbers").fetchone()
         return cells, events
 
 

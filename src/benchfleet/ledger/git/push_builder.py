@@ -78,7 +78,7 @@ class _Builder:
         now = self._store.clock()
         for update in self._push.updates:
             if not update.ref.startswith(self._store.refs.claims):
-                self._execute("moved", ref=update.ref, tip=update.new, moved=now)
+                self._execute("set_log_tip", ref=update.ref, tip=update.new, moved=now)
         return self._push
 
     def _tip(self, ref: str) -> str:
@@ -144,7 +144,9 @@ class _Builder:
             old = objects[fingerprint]
             ref = f"{store.refs.claims}{fingerprint}"
             self._push.updates.append(RefUpdate(ref=ref, old=old, new=commit))
-            self._execute("stand", fingerprint=fingerprint, turn=turn, base=commit, object=commit)
+            self._execute(
+                "set_claim_ref", fingerprint=fingerprint, turn=turn, base=commit, object=commit
+            )
             if not old:
                 self._hold_ledger()
 
@@ -206,5 +208,5 @@ class _Builder:
         beat = {"benchfleet": 1, "beat": os.urandom(8).hex(), "by": store.number, "holds": bases}
         blob = store.objects.blob(json.dumps(beat).encode())
         for fingerprint in bases:
-            self._execute("point", fingerprint=fingerprint, object=blob)
+            self._execute("set_ref_object", fingerprint=fingerprint, object=blob)
         self._push.updates += [replace(update, new=blob) for update in updates]

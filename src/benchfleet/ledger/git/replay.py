@@ -15,7 +15,7 @@ Act = Callable[[Execute, int, Fact, float, float], object]  # ordinal, fact, now
 
 def claim_state(execute: Execute, fingerprint: str) -> tuple[int, str, str]:
     """The turn of a cell, the commit of that, and what its ref points to."""
-    row = execute("standing_of", fingerprint=fingerprint).fetchone()
+    row = execute("claim_ref", fingerprint=fingerprint).fetchone()
     return (0, "", "") if row is None else tuple(row)
 
 
@@ -51,7 +51,7 @@ def add_enrolment(writer: Writer, enrolment: Enrolment, *, event: bool = True) -
         ),
     )
     for changed in enrolment.changed:
-        if row := execute("held", fingerprint=changed.fingerprint).fetchone():
+        if row := execute("cell_state", fingerprint=changed.fingerprint).fetchone():
             execute("change_terms", ordinal=row[0], terms=changed.terms)
     if event:
         append(execute, enrolment.fact)
@@ -64,7 +64,7 @@ def can_apply(execute: Execute, facts: Sequence[Fact]) -> bool:
         if fact.turn:
             turn = turns.get(fact.fingerprint)
             if turn is None:
-                if execute("held", fingerprint=fact.fingerprint).fetchone() is None:
+                if execute("cell_state", fingerprint=fact.fingerprint).fetchone() is None:
                     return False
                 turn = claim_state(execute, fact.fingerprint)[0]
             if fact.turn > turn + 1:
@@ -82,10 +82,14 @@ def apply(
         if fact.turn:
             if fact.turn <= claim_state(execute, fact.fingerprint)[0]:
                 continue
-            ordinal = execute("held", fingerprint=fact.fingerprint).fetchone()[0]
+            ordinal = execute("cell_state", fingerprint=fact.fingerprint).fetchone()[0]
             ACTS[fact.kind](execute, ordinal, fact, now, lease)
             execute(
-                "stand", fingerprint=fact.fingerprint, turn=fact.turn, base=commit, object=commit
+                "set_claim_ref",
+                fingerprint=fact.fingerprint,
+                turn=fact.turn,
+                base=commit,
+                object=commit,
             )
         append(execute, fact)
 
@@ -101,7 +105,7 @@ def append(execute: Execute, fact: Fact) -> None:
 def _claimed(execute: Execute, ordinal: int, fact: Fact, now: float, lease: float) -> None:
     data = fact.data
     execute(
-        "take", ordinal=ordinal, attempt=int(data["attempt"]), token=int(data["token"]),
+        "claim_cell", ordinal=ordinal, attempt=int(data["attempt"]), token=int(data["token"]),
         runner=str(data["runner"]), expires=now + lease,
     )  # fmt: skip
 

@@ -63,17 +63,19 @@ def read_snapshot(
         for name, (blob, _) in files:  # the events first: cells name the one of their outcome
             lines = lines_of(objects.read(blob)[1])
             if name.startswith("events-"):
-                execute_many("happen", map(_event_row, lines))
+                execute_many("restore_event", map(_event_row, lines))
             else:
                 rows = [_cell_row(json.loads(line), now, lease) for line in lines]
-                execute_many("stand_cell", rows)
-                execute_many("stand", ({**row, "object": ""} for row in rows))  # refs are seen next
+                execute_many("restore_cell", rows)
+                execute_many(
+                    "set_claim_ref", ({**row, "object": ""} for row in rows)
+                )  # refs are seen next
     except (ValueError, LookupError, TypeError) as error:
         raise LedgerDamaged(f"the snapshot {snapshot} cannot be read: {error}") from error
 
 
 def _cells(execute: Execute, now: float) -> Iterator[str]:
-    for row in execute("state_cells"):
+    for row in execute("snapshot_cells"):
         values = dict(zip(_STANDING, row, strict=True))
         if values["ready"] is not None:
             values["ready"] = max(0.0, values["ready"] - now)

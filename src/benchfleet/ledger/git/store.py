@@ -61,8 +61,8 @@ class Store:
             self.mirror = Mirror(self.folder / "mirror.db", campaign)
             if rebooted:
                 with self.mirror.writing() as writer:
-                    writer.execute("count_anew", now=clock(), lease=lease)
-                    writer.execute("move_anew", now=clock())
+                    writer.execute("shift_leases", now=clock(), lease=lease)
+                    writer.execute("shift_log_times", now=clock())
                 (self.folder / "boot").write_text(_boot())
             self.number = self._installation()
         self.log = f"{self.refs.logs}{self.number}"

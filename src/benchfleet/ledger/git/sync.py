@@ -127,7 +127,7 @@ class Sync:
         self._fetch(moved, claims, tips)
         with store.mirror.writing() as writer:
             if store.machine in tips and store.machine not in refs:  # somebody removed the branch
-                writer.execute("moved", ref=store.machine, tip="", moved=now)
+                writer.execute("set_log_tip", ref=store.machine, tip="", moved=now)
             for ref, oid in moved.items():
                 self._follow(writer, ref, tips.get(ref, ("",))[0], oid, now)
             self._follow_logs(writer.execute, tips, moved, now)
@@ -169,7 +169,7 @@ class Sync:
                     store.objects, writer.execute_many, snapshot, now=now, lease=store.lease
                 )
                 for ref, tip in tips.items():
-                    writer.execute("moved", ref=ref, tip=tip, moved=now - store.lease)
+                    writer.execute("set_log_tip", ref=ref, tip=tip, moved=now - store.lease)
 
     def _fetch(self, moved: Mapping[str, str], claims: Mapping[str, str], tips: Tips) -> None:
         """Fetch what these refs lead to, from where they were followed to."""
@@ -208,7 +208,7 @@ class Sync:
                 add_enrolment(writer, enrolment_of(store.objects, commit))
         elif ref != store.machine:
             return
-        writer.execute("moved", ref=ref, tip=oid, moved=now)
+        writer.execute("set_log_tip", ref=ref, tip=oid, moved=now)
 
     def _follow_logs(
         self, execute: Execute, tips: Tips, moved: Mapping[str, str], now: float
@@ -238,7 +238,7 @@ class Sync:
                 break
         for ref, number in done.items():
             if number:
-                execute("moved", ref=ref, tip=waiting[ref][number - 1][0], moved=now)
+                execute("set_log_tip", ref=ref, tip=waiting[ref][number - 1][0], moved=now)
 
     def _since(self, oid: str, known_tips: str) -> list[Commit]:
         try:
@@ -269,11 +269,13 @@ class Sync:
                 if not base or beats[oid].get(fingerprint) != base:
                     mismatched[fingerprint], oid = oid, UNSURE
                 else:
-                    execute("beat", fingerprint=fingerprint, expires=now + self._store.lease)
-            execute("stand", fingerprint=fingerprint, turn=turn, base=base, object=oid)
+                    execute(
+                        "extend_lease", fingerprint=fingerprint, expires=now + self._store.lease
+                    )
+            execute("set_claim_ref", fingerprint=fingerprint, turn=turn, base=base, object=oid)
         for fingerprint in before:
             if fingerprint not in claims:  # removed by a compaction
-                execute("point", fingerprint=fingerprint, object="")
+                execute("set_ref_object", fingerprint=fingerprint, object="")
         return mismatched
 
     def _complete_claims(self, mismatched: Mapping[str, str]) -> None:

@@ -29,4 +29,4 @@ def enter(connection: Connection, label: str, tables: Tables) -> None:
             with cursor.copy(into) as copy:
                 for row in rows:
                     copy.write_row(row)
-        run(connection, "number_on")
+        run(connection, "set_event_number")

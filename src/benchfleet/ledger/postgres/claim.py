@@ -1,4 +1,4 @@
-"""What a claim hands over, and who claimed which lease."""
+"""Claims from rows, and which runner claimed which lease."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchfleet.ledger.serialization import parse_cell
 
 
 def claim_of(row: Sequence[Any], lease_s: float) -> Claim:
-    """The claim that a row of the statement `claim` tells."""
+    """The claim in a row of the statement `claim`."""
     fingerprint, path, attempt, tries, token, spec, terms, finished = row
     lease = Lease(fingerprint=fingerprint, attempt=attempt, token=token, expires_in=lease_s)
     last = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
@@ -39,10 +39,10 @@ class Claimants:
             self._runners[claim.lease.fingerprint, claim.lease.token] = runner
 
     def lease_row(self, position: int, lease: Lease) -> dict[str, Any]:
-        """What a statement is given of a lease."""
+        """The values of a lease for a statement."""
         runner = self._runners.get((lease.fingerprint, lease.token))
         return {
-            "place": position,
+            "position": position,
             "fingerprint": lease.fingerprint,
             "token": lease.token,
             "runner": runner,

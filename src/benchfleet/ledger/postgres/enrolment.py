@@ -31,11 +31,11 @@ class PostgresEnrolment(Enrolment):
         return int(last)
 
     def _known_cells(self, fingerprints: Sequence[str]) -> Iterable[Any]:
-        return run(self._connection, "known", fingerprints=list(fingerprints)).fetchall()
+        return run(self._connection, "enrolled_cells", fingerprints=list(fingerprints)).fetchall()
 
     def _near(self, lineage: Collection[str], paths: Collection[str]) -> Iterable[Any]:
         values = {"lineage": list(lineage), "paths": list(paths)}
-        return run(self._connection, "paths_near", **values).fetchall()
+        return run(self._connection, "conflicting_paths", **values).fetchall()
 
     def _add(self, columns: Mapping[str, Sequence[Any]]) -> None:
         values = {name: list(column) for name, column in columns.items()}

@@ -14,7 +14,7 @@ EndedAttempt = tuple[Lease, Outcome]
 
 
 def first_of_each(ended: Iterable[EndedAttempt]) -> list[tuple[int, EndedAttempt]]:
-    """The first outcome of each lease, with its place: of two the first counts."""
+    """The first outcome of each lease, with its position: of two the first counts."""
     first: dict[tuple[str, int], tuple[int, EndedAttempt]] = {}
     for position, one in enumerate(ended):
         first.setdefault((one[0].fingerprint, one[0].token), (position, one))
@@ -24,20 +24,20 @@ def first_of_each(ended: Iterable[EndedAttempt]) -> list[tuple[int, EndedAttempt
 def finish_row(
     position: int, lease: Lease, outcome: Outcome, claimants: Claimants
 ) -> dict[str, Any]:
-    """What the statement `finish` is given of one attempt."""
+    """The values of one attempt for the statement `finish`."""
     return {
         **claimants.lease_row(position, lease),
         "attempt": lease.attempt,
-        "becomes": outcome.state if outcome.retry_in is None else "pending",
-        "wait": outcome.retry_in or None,
-        "charge": int(outcome.charged),
+        "new_state": outcome.state if outcome.retry_in is None else "pending",
+        "retry_in": outcome.retry_in or None,
+        "charged": int(outcome.charged),
         "outcome": json.dumps(outcome.to_dict()),
     }
 
 
 def refusal(lease: Lease, outcome: Outcome, row: Sequence[Any] | None) -> ClaimLost | None:
-    """Why the lease ended nothing, by the row that `ended` returns for its cell; None where it has
-    ended its attempt so already."""
+    """Why the lease ended nothing, by the row of `ended_attempts` for its cell; None if its attempt
+    has ended in the same way already."""
     if row is None:
         return ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
     token, ended_token, runner, finished = row

@@ -134,7 +134,10 @@ class PostgresLedger(CopyableLedger):
             position for position in range(len(ended)) if position not in done
         ]:
             fingerprints = [ended[position][0].fingerprint for position in remaining_positions]
-            cells = {name: cell for name, *cell in self._rows("ended", fingerprints=fingerprints)}
+            cells = {
+                name: cell
+                for name, *cell in self._rows("ended_attempts", fingerprints=fingerprints)
+            }
             for position in remaining_positions:
                 lease, outcome = ended[position]
                 refused[position] = refusal(lease, outcome, cells.get(lease.fingerprint))

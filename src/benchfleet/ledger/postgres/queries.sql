@@ -2,17 +2,17 @@
 -- that name. A claim, a finish, a renewal, a release and a reap are one statement each, and so one
 -- transaction and one round trip. `now` is null unless a test brings its own clock.
 --
--- Whoever changes several cells locks them in the order of their fingerprints, or skips those that
--- are locked, so no two wait for each other. A lateral join is a look-up for each row on its left, in
--- their order. Events are inserted in the order of `place`: the sort needs all rows, so all cells are
--- locked before the first event has its number (see next_event).
+-- A statement that changes several cells locks them in the order of their fingerprints, or skips
+-- those that are locked, so no two wait for each other. A lateral join is a look-up for each row on
+-- its left, in their order. Events are inserted in the order of `position`: the sort needs all rows,
+-- so all cells are locked before the first event has its number (see next_event).
 
 ---------------------------------------------------------------------------------- Connecting
 
 -- name: session
 -- The settings that each connection works with, whatever the role's own settings say. Plans are made
 -- once per connection, and look rows up by their keys: one made while a table is small would else
--- read all of it when it is large. What is said to be committed survives a crash of the server.
+-- read all of it when it is large. A commit survives a crash of the server.
 select set_config('search_path', %(search_path)s, false),
        set_config('plan_cache_mode', 'force_generic_plan', false),
        set_config('enable_seqscan', 'off', false),
@@ -50,14 +50,14 @@ order by n.nspname;
 -- name: meta
 select key, value from meta;
 
--- name: lock_making
+-- name: lock_creation
 -- Of two who make ledgers at once, one waits.
 select pg_advisory_xact_lock(hashtextextended('benchfleet makes a ledger', 0));
 
 -- name: add_meta
 insert into meta (key, value) values (%(key)s, %(value)s);
 
--- name: time
+-- name: server_time
 select date_part('epoch', clock_timestamp());
 
 ---------------------------------------------------------------------------------- Enrolling
@@ -69,31 +69,31 @@ select pg_advisory_xact_lock(hashtextextended(current_schema() || ' enrols', 0))
 -- name: last_ordinal
 select coalesce(max(ordinal), 0) from cell;
 
--- name: known
+-- name: enrolled_cells
 -- What the ledger has of the cells that the campaign declares.
 select fingerprint, ordinal, state, terms from cell join spec using (ordinal)
 where fingerprint = any (%(fingerprints)s::text[]);
 
--- name: paths_near
+-- name: conflicting_paths
 -- The allotted paths that equal one of these or hold it, and those of these that hold allotted ones:
 -- what lies inside a path sorts between 'path/' and 'path0' ('0' follows '/').
 select path, false from cell where path = any (%(lineage)s::text[])
 union all
-select wanted.path, true from unnest(%(paths)s::text[]) as wanted (path)
-where exists (select from cell where path > wanted.path || '/' collate "C"
-                                 and path < wanted.path || '0' collate "C");
+select requested.path, true from unnest(%(paths)s::text[]) as requested (path)
+where exists (select from cell where path > requested.path || '/' collate "C"
+                                 and path < requested.path || '0' collate "C");
 
 -- name: add_cells
-with fresh as materialized (
+with new_cell as materialized (
   select * from unnest(
     %(ordinal)s::bigint[], %(fingerprint)s::text[], %(id)s::text[], %(path)s::text[],
     %(spec)s::text[], %(terms)s::text[]
-  ) as fresh (ordinal, fingerprint, id, path, spec, terms)
+  ) as new_cell (ordinal, fingerprint, id, path, spec, terms)
 ), added as (
   insert into cell (ordinal, fingerprint, id, path)
-  select ordinal, fingerprint, id, path from fresh
+  select ordinal, fingerprint, id, path from new_cell
 )
-insert into spec (ordinal, spec, terms) select ordinal, spec, terms from fresh;
+insert into spec (ordinal, spec, terms) select ordinal, spec, terms from new_cell;
 
 -- name: change_terms
 -- A cell that has ended meanwhile no longer follows the campaign.
@@ -105,43 +105,43 @@ where spec.ordinal = changed.ordinal and cell.state in ('pending', 'running');
 ----------------------------------------------------------------------------------- Claiming
 
 -- name: claim
--- Takes the first `limit` of the candidates that are pending, ready and not locked, in their order,
--- and tells what each cell is, with the outcome of its last attempt. It looks at no candidate after
--- the last one that it takes.
+-- Claims the first `limit` of the candidates that are pending, ready and not locked, in their order.
+-- Returns each cell with the outcome of its last attempt. It reads no candidate after the last one
+-- that it claims.
 with moment as materialized (
   select clock(%(now)s) as now
-), free as (
-  select found.ordinal, candidate.place
-  from json_array_elements_text(%(candidates)s) with ordinality as candidate (fingerprint, place)
+), claimable as (
+  select match.ordinal, candidate.position
+  from json_array_elements_text(%(candidates)s) with ordinality as candidate (fingerprint, position)
     cross join lateral (
       select cell.ordinal from cell cross join moment
       where cell.fingerprint = candidate.fingerprint and cell.state = 'pending'
         and (cell.ready is null or cell.ready <= moment.now)
       for update of cell skip locked
-    ) as found
+    ) as match
   limit %(limit)s
-), taken as (
+), leased as (
   update cell set state = 'running', attempt = cell.attempt + 1, token = cell.token + 1,
                   ready = null, runner = %(runner)s, expires = moment.now + %(lease)s
-  from free cross join moment
-  where cell.ordinal = free.ordinal
-  returning cell.*, free.place
+  from claimable cross join moment
+  where cell.ordinal = claimable.ordinal
+  returning cell.*, claimable.position
 ), claimed as (
   insert into event (at, kind, fingerprint, data)
   select moment.now, 'claimed', fingerprint, attempt_data(attempt, token, runner)
-  from taken cross join moment order by place
+  from leased cross join moment order by position
 )
-select taken.fingerprint, path, attempt, tries, token, spec, terms, event.data
-from taken join spec using (ordinal) left join event on event.seq = taken.outcome
-order by place;
+select leased.fingerprint, path, attempt, tries, token, spec, terms, event.data
+from leased join spec using (ordinal) left join event on event.seq = leased.outcome
+order by position;
 
 ----------------------------------------------------------------------------- Holding, ending
 
 -- name: renew
--- A lease holds while its token is the cell's. Where the handle knows who claimed it, that has to
--- be the cell's runner too: a standby that lost a claim gives the same token to another.
-with held as materialized (
-  select found.ordinal
+-- A lease is valid while its token is the cell's. If the handle knows which runner claimed it, that
+-- must be the cell's runner too: a standby that lost a claim gives the same token to another.
+with locked as materialized (
+  select match.ordinal
   from (
     select * from json_to_recordset(%(leases)s)
       as lease (fingerprint text, token bigint, runner text)
@@ -151,75 +151,75 @@ with held as materialized (
     where fingerprint = lease.fingerprint and token = lease.token and state = 'running'
       and cell.runner = coalesce(lease.runner, cell.runner)
     for update
-  ) as found
+  ) as match
 )
 update cell set expires = clock(%(now)s) + %(lease)s
-from held where cell.ordinal = held.ordinal
+from locked where cell.ordinal = locked.ordinal
 returning cell.fingerprint, cell.token;
 
 -- name: finish
--- Ends attempts while their tokens are their cells' and have not ended; who claimed counts as for
--- `renew`. Tells which ones it ended. A cell that is pending again wakes those who listen.
+-- Ends attempts whose tokens are their cells' and have not ended; the runner counts as for `renew`.
+-- Returns the attempts that it ended. A cell that is pending again wakes the listeners.
 with moment as materialized (
   select clock(%(now)s) as now
-), held as materialized (
-  select found.*, given.*
+), locked as materialized (
+  select match.*, ended.*
   from (
-    select * from json_to_recordset(%(ended)s) as given (
-      place integer, fingerprint text, attempt integer, token bigint, runner text,
-      becomes text, wait float8, charge integer, outcome text)
+    select * from json_to_recordset(%(ended)s) as ended (
+      position integer, fingerprint text, attempt integer, token bigint, runner text,
+      new_state text, retry_in float8, charged integer, outcome text)
     order by fingerprint
-  ) as given cross join lateral (
+  ) as ended cross join lateral (
     select ordinal, cell.runner as claimant from cell
-    where fingerprint = given.fingerprint and token = given.token and ended_token < given.token
-      and cell.runner = coalesce(given.runner, cell.runner)
+    where fingerprint = ended.fingerprint and token = ended.token and ended_token < ended.token
+      and cell.runner = coalesce(ended.runner, cell.runner)
     for update
-  ) as found
+  ) as match
 ), finished as (
   insert into event (at, kind, fingerprint, data)
   select moment.now, 'finished', fingerprint,
          attempt_data(attempt, token, claimant, ', "outcome": ' || outcome)
-  from held cross join moment order by place
+  from locked cross join moment order by position
   returning seq, fingerprint
-), done as (
-  update cell set state = becomes, ready = moment.now + wait, tries = tries + charge,
-                  ended_token = held.token, expires = null, outcome = finished.seq
-  from held join finished using (fingerprint) cross join moment
-  where cell.ordinal = held.ordinal
+), written as (
+  update cell set state = new_state, ready = moment.now + retry_in, tries = tries + charged,
+                  ended_token = locked.token, expires = null, outcome = finished.seq
+  from locked join finished using (fingerprint) cross join moment
+  where cell.ordinal = locked.ordinal
 )
-select place, case becomes when 'pending' then pg_notify(current_schema(), '') end
-from held;
+select position, case new_state when 'pending' then pg_notify(current_schema(), '') end
+from locked;
 
--- name: ended
--- The cells of leases that ended nothing, and how their last attempts ended.
+-- name: ended_attempts
+-- The cells of leases that `finish` refused, and how their last attempts ended.
 select cell.fingerprint, token, ended_token, runner, data
 from cell left join event on event.seq = cell.outcome
 where cell.fingerprint = any (%(fingerprints)s::text[]);
 
 -- name: release
--- Who claimed counts as for `renew`.
-with held as materialized (
-  select found.*, lease.*
+-- The runner counts as for `renew`.
+with locked as materialized (
+  select match.*, lease.*
   from (
     select * from json_to_recordset(%(leases)s)
-      as lease (place integer, fingerprint text, token bigint, runner text)
+      as lease (position integer, fingerprint text, token bigint, runner text)
     order by fingerprint
   ) as lease cross join lateral (
     select ordinal, attempt, cell.runner as claimant from cell
     where fingerprint = lease.fingerprint and token = lease.token and state = 'running'
       and cell.runner = coalesce(lease.runner, cell.runner)
     for update
-  ) as found
+  ) as match
 ), released as (
   insert into event (at, kind, fingerprint, data)
   select clock(%(now)s), 'released', fingerprint,
          attempt_data(attempt, token, claimant, ', "reason": ' || %(reason)s)
-  from held order by place
+  from locked order by position
 ), freed as (
   update cell set state = 'pending', token = cell.token + 1, expires = null
-  from held where cell.ordinal = held.ordinal
+  from locked where cell.ordinal = locked.ordinal
 )
-select pg_notify(current_schema(), '') from held limit 1;
+select pg_notify(current_schema(), '') from locked limit 1;
 
 -- name: reap
 -- The token stays: the writer that was too late may still finish while nobody else claims. A cell
@@ -254,13 +254,13 @@ values (clock(%(now)s), %(kind)s, %(fingerprint)s, %(data)s)
 returning seq;
 
 -- name: notify
--- Wakes those who listen for cells that may be claimed.
+-- Wakes the listeners: cells may be claimed.
 select pg_notify(current_schema(), '');
 
 ------------------------------------------------------------------------------------ Reading
 
--- name: settle_events
--- Waits until every event that has a number is committed; nobody draws one until we have.
+-- name: await_events
+-- Waits until every event that has a number is committed. Meanwhile no event gets a number.
 select pg_advisory_xact_lock(hashtextextended(current_schema(), 0));
 
 -- name: last_event
@@ -300,6 +300,6 @@ order by cell.ordinal;
 -- name: counts
 select (select count(*) from cell), (select count(*) from event);
 
--- name: number_on
+-- name: set_event_number
 -- The next event gets the number after those that were copied.
 select setval('event_seq', (select coalesce(max(seq), 0) + 1 from event), false);

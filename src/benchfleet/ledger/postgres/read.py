@@ -38,7 +38,7 @@ def read_events(
 
     def fetch(connection: Connection) -> list[Any]:
         with connection.transaction():  # every smaller number is committed by then
-            run(connection, "settle_events")
+            run(connection, "await_events")
             ((last,),) = run(connection, "last_event").fetchall()
         return run(connection, name, last=last, **values).fetchall()
 
@@ -63,7 +63,7 @@ def read_cells(
     after = -1
 
     def opened(connection: Connection) -> tuple[float, Iterator[Row]]:
-        ((now,),) = [(clock(),)] if clock else run(connection, "time").fetchall()
+        ((now,),) = [(clock(),)] if clock else run(connection, "server_time").fetchall()
         connection.execute(_BEGIN_VIEW)
         return now, stream(connection, STATEMENTS[name], after=after, **values)
 

@@ -73,7 +73,7 @@ def _refuse_encoding(connection: Connection, label: str) -> None:
 
 def _make(connection: Connection, schema: str, campaign: str) -> None:
     with connection.transaction():
-        run(connection, "lock_making")
+        run(connection, "lock_creation")
         if _meta(connection, schema):  # another was first
             return
         if not run(connection, "has_schema", schema=schema).fetchall()[0][0]:

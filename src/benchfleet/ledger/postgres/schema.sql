@@ -43,8 +43,8 @@ create table spec (
   terms text not null
 );
 
--- The numbers of events, in the order in which readers see them: whoever draws one holds a shared
--- lock until it commits, and a reader waits for the lock before it reads (`settle_events`). Draw one
+-- The numbers of events, in the order in which readers see them: a writer that draws one holds a shared
+-- lock until it commits, and a reader waits for the lock before it reads (`await_events`). Draw one
 -- only after all rows of cells that the transaction changes are locked: a writer that waited for a
 -- row while it holds this lock could wait for ever for one that waits behind a reader.
 create sequence event_seq;
@@ -65,8 +65,8 @@ create table event (
 create index event_of_cell on event (fingerprint, seq);
 
 -- The time: the server's, unless a test gives another.
-create function clock(given double precision) returns double precision language sql as
-  $$ select coalesce(given, date_part('epoch', clock_timestamp())) $$;
+create function clock(test_time double precision) returns double precision language sql as
+  $$ select coalesce(test_time, date_part('epoch', clock_timestamp())) $$;
 
 -- The attempt of an event, as JSON.
 create function attempt_data(attempt integer, token bigint, runner text, more text default '')

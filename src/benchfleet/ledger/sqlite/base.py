@@ -61,7 +61,7 @@ class SqliteBase(Ledger):
         with self._writing(synced=False) as execute:
             now = self._clock()
             fingerprints = json.dumps(list(dict.fromkeys(candidates)))
-            rows = execute("free", candidates=fingerprints, now=now, limit=limit).fetchall()
+            rows = execute("claimable", candidates=fingerprints, now=now, limit=limit).fetchall()
             return [self._take(execute, row, runner, now) for row in rows]
 
     def _take(self, execute: Execute, row: Any, runner: RunnerId, now: float) -> Claim:
@@ -70,7 +70,7 @@ class SqliteBase(Ledger):
             fingerprint=fingerprint, attempt=attempt + 1, token=token + 1, expires_in=self._lease
         )
         execute(
-            "take",
+            "claim_cell",
             ordinal=ordinal,
             attempt=lease.attempt,
             token=lease.token,
@@ -87,7 +87,7 @@ class SqliteBase(Ledger):
         fingerprints = json.dumps([lease.fingerprint for lease in leases])
         with self._writing(synced=False) as execute:
             expires = self._clock() + self._lease
-            rows = execute("held_of", fingerprints=fingerprints).fetchall()
+            rows = execute("running_cells", fingerprints=fingerprints).fetchall()
             ordinals = {(fingerprint, token): ordinal for ordinal, fingerprint, token in rows}
             renewed_leases = [one for one in leases if (one.fingerprint, one.token) in ordinals]
             renewed = [ordinals[one.fingerprint, one.token] for one in renewed_leases]
@@ -100,7 +100,7 @@ class SqliteBase(Ledger):
 
     def _end(self, execute: Execute, lease: Lease, outcome: Outcome) -> None:
         """End an attempt. Raises ClaimLost, before anything was written."""
-        cell = execute("held", fingerprint=lease.fingerprint).fetchone()
+        cell = execute("cell_state", fingerprint=lease.fingerprint).fetchone()
         if cell is None:
             raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
         ordinal, _, _, token, ended_token, runner, last = cell
@@ -129,7 +129,7 @@ class SqliteBase(Ledger):
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with self._writing() as execute:
             for lease in leases:
-                cell = execute("held", fingerprint=lease.fingerprint).fetchone()
+                cell = execute("cell_state", fingerprint=lease.fingerprint).fetchone()
                 if cell is not None and _holds(cell, lease):
                     execute("release", ordinal=cell[0])
                     facts = _facts(lease, cell[5], reason=reason)

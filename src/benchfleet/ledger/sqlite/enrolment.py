@@ -29,11 +29,11 @@ class SqliteEnrolment(Enrolment):
         return last
 
     def _known_cells(self, fingerprints: Sequence[str]) -> Iterable[Any]:
-        return self._execute("known", fingerprints=json.dumps(fingerprints))
+        return self._execute("enrolled_cells", fingerprints=json.dumps(fingerprints))
 
     def _near(self, lineage: Collection[str], paths: Collection[str]) -> Iterable[Any]:
         values = {"lineage": json.dumps(list(lineage)), "paths": json.dumps(list(paths))}
-        return self._execute("paths_near", **values).fetchall()
+        return self._execute("conflicting_paths", **values).fetchall()
 
     def _add(self, columns: Mapping[str, Sequence[Any]]) -> None:
         texts = {name: columns[name] for name in ("ordinal", "spec", "terms")}

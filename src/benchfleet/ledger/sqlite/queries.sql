@@ -7,20 +7,20 @@
 -- The order of enrolment goes on from here.
 select coalesce(max(ordinal), 0) from cell;
 
--- name: known
--- What the ledger has of cells that the campaign declares: a look-up by fingerprint for each.
+-- name: enrolled_cells
+-- The cells that the campaign declares, as the ledger has them: a look-up by fingerprint for each.
 select cell.fingerprint, cell.ordinal, cell.state, spec.terms
 from cell join spec using (ordinal)
 where fingerprint in (select value from json_each(:fingerprints));
 
--- name: paths_near
+-- name: conflicting_paths
 -- The allotted paths that equal one of these or hold it, and those of these that hold allotted ones:
 -- what lies inside a path sorts between 'path/' and 'path0' ('0' follows '/'). Both are look-ups in
 -- the index on path.
 select path, false from cell where path in (select value from json_each(:lineage))
 union all
-select wanted.value, true from json_each(:paths) as wanted
-where exists (select 1 from cell where path > wanted.value || '/' and path < wanted.value || '0');
+select requested.value, true from json_each(:paths) as requested
+where exists (select 1 from cell where path > requested.value || '/' and path < requested.value || '0');
 
 -- name: add_cell
 insert into cell (ordinal, fingerprint, id, path) values (:ordinal, :fingerprint, :id, :path);
@@ -33,7 +33,7 @@ update spec set terms = :terms where ordinal = :ordinal;
 
 ----------------------------------------------------------------------------------- Claiming
 
--- name: free
+-- name: claimable
 -- The candidates that may be claimed, in their order: a look-up by fingerprint for each.
 select cell.ordinal, cell.fingerprint, cell.path, cell.attempt, cell.tries, cell.token,
        spec.spec, spec.terms, (select event.data from event where event.seq = cell.outcome)
@@ -43,7 +43,7 @@ from json_each(:candidates) as candidate
 where cell.state = 'pending' and (cell.ready is null or cell.ready <= :now)
 order by candidate.key limit :limit;
 
--- name: take
+-- name: claim_cell
 update cell
 set state = 'running', ready = null, attempt = :attempt, token = :token, runner = :runner,
     expires = :expires
@@ -51,15 +51,15 @@ where ordinal = :ordinal;
 
 ----------------------------------------------------------------------------- Holding, ending
 
--- name: held
--- The cell of a lease, as the lease is compared with it.
+-- name: cell_state
+-- The cell that a lease is compared with.
 select ordinal, state, attempt, token, ended_token, runner, outcome
 from cell where fingerprint = :fingerprint;
 
--- name: held_of
--- Those of many cells that run, each a look-up by fingerprint.
+-- name: running_cells
+-- Those of the cells that run: a look-up by fingerprint for each.
 select cell.ordinal, cell.fingerprint, cell.token
-from json_each(:fingerprints) as one cross join cell on cell.fingerprint = one.value
+from json_each(:fingerprints) as lease cross join cell on cell.fingerprint = lease.value
 where cell.state = 'running';
 
 -- name: renew
@@ -119,9 +119,9 @@ select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.trie
 from cell left join event on event.seq = cell.outcome
           left join spec on :with_cell and spec.ordinal = cell.ordinal
 where cell.ordinal in (  -- a set of ordinals comes in its order, so that no row is sorted
-  select chosen.ordinal from cell as chosen
-  where chosen.fingerprint in (select value from json_each(:fingerprints))
-    and chosen.state in (select value from json_each(:states))
+  select selected.ordinal from cell as selected
+  where selected.fingerprint in (select value from json_each(:fingerprints))
+    and selected.state in (select value from json_each(:states))
 )
 order by cell.ordinal;
 

@@ -45,7 +45,7 @@ def test_gpus_decide_what_fits_where_there_are_any() -> None:
     assert "# gpus: [0, 3]" in text
 
 
-def test_without_a_model_the_mock_answers_and_the_reason_is_said() -> None:
+def test_without_a_model_the_mock_answers_and_the_reason_is_reported() -> None:
     text = _drafted(CPU)
     source = read_yaml(text)
     assert "# No model was found." in text

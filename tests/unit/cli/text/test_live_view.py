@@ -97,7 +97,7 @@ def test_nothing_is_counted_before_the_ledger_was_asked() -> None:
     assert drawn(LiveView("study"), 80) == ["study   starting"]
 
 
-def test_a_host_that_is_lost_is_told_and_stays_on_the_screen() -> None:
+def test_a_host_that_is_lost_is_reported_and_stays_on_the_screen() -> None:
     view = LiveView("study")
     lost = Notice(kind="host_lost", message="no route", data={"host": "lab2", "hopeless": False})
     view(lost, Progress(total=8))

@@ -35,7 +35,7 @@ def test_of_how_many_is_left_out_where_nobody_knows(monkeypatch: pytest.MonkeyPa
     assert terminal.getvalue() == "\r\x1b[Kcopied: 1000\r\x1b[K"
 
 
-def test_what_was_not_told_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_without_steps_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     with progress_line("results taken in"):
         pass

@@ -37,7 +37,7 @@ def test_params_hold_all_of_them_and_give_the_same_config_back(name):
     assert parse(name, json.loads(json.dumps(config.params()))) == config
 
 
-def test_streaming_has_four_sinks_unless_told():
+def test_streaming_has_four_sinks_by_default():
     assert parse("streaming", 60).params() == {"window_size": 60, "sink_size": 4}
     output = parse("streaming", {"sink_size": 0.5, "window_size": 6})
     assert output.params() == {"window_size": 6, "sink_size": 0.5}

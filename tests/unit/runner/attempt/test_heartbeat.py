@@ -16,7 +16,7 @@ def unforeseen(error: Exception) -> None:
     raise error
 
 
-def test_what_is_held_does_not_run_out_and_what_is_lost_is_said_once() -> None:
+def test_held_leases_do_not_expire_and_lost_ones_are_reported_once() -> None:
     clock = FakeClock()
     ledger = MemoryLedger(clock=clock, lease=60)
     ledger.enroll([sample_cell(n) for n in range(2)])
@@ -64,7 +64,7 @@ def test_ending_an_attempt_drops_no_later_lease_of_the_same_cell() -> None:
     assert heartbeat.leases() == [leases[1]]
 
 
-def test_an_error_that_nobody_foresaw_is_told_and_not_swallowed() -> None:
+def test_an_error_that_nobody_foresaw_is_reported_and_not_swallowed() -> None:
     class Faulty(MemoryLedger):
         def renew(self, leases: object) -> list[Lease]:
             raise ZeroDivisionError

@@ -117,6 +117,6 @@ def test_the_first_reason_stays_whatever_comes_after_it() -> None:
     assert ended(PERMANENT).first is None
 
 
-def test_what_befell_a_machine_gives_way_to_the_first_reason_of_the_cell_itself() -> None:
+def test_the_fault_of_a_machine_gives_way_to_the_first_reason_of_the_cell_itself() -> None:
     assert ended(LOST_HOST, LOST_HOST, OOM, TRANSIENT).reason == OOM
     assert ended(LOST_HOST, LOST_HOST).reason == LOST_HOST

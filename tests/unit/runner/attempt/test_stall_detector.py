@@ -36,7 +36,7 @@ def history(came: Iterable[Came], *, began: float = 100.0) -> tuple[SampleHistor
         (9, 1.0, 5000, 6000.0, True, False),  # a limit that is set goes before the usual one
     ],
 )
-def test_silence_is_told_after_the_limit_or_what_is_usual(
+def test_silence_is_reported_after_the_limit_or_the_usual_time(
     samples: int, every: float, silent: float, limit: float | None, missing: bool, stuck: bool
 ) -> None:
     found, now = history([(every, 10, 10)] * samples)
@@ -82,7 +82,7 @@ USUAL = [(2.0, 1000, 50)] * 20
         ([(600.0, 1000, 50)] * 5, True),
     ],
 )
-def test_a_collapse_is_told_where_the_lengths_do_not_explain_it(
+def test_a_collapse_is_reported_where_the_lengths_do_not_explain_it(
     then: Sequence[Came], stuck: bool
 ) -> None:
     found, now = history([*USUAL, *then])
@@ -99,7 +99,7 @@ def test_a_collapse_must_last_as_long_as_the_limit_where_one_is_set() -> None:
     assert output == expected
 
 
-def test_nothing_is_said_of_samples_that_do_not_tell_their_lengths() -> None:
+def test_nothing_is_reported_of_samples_without_lengths() -> None:
     found, now = history([*[(2.0, 0, 0)] * 20, *[(60.0, 0, 0)] * 9])
     assert stall_reason(found, now, limit=None, missing=True) == ""
 
@@ -155,7 +155,7 @@ def test_no_cost_by_length_is_ever_taken_for_a_collapse(
     prompt=st.integers(1, 100_000),
     completion=st.integers(1, 1000),
 )
-def test_the_same_work_that_takes_over_twenty_times_as_long_is_told(
+def test_the_same_work_that_takes_over_twenty_times_as_long_is_reported(
     usual: float, slower: float, prompt: int, completion: int
 ) -> None:
     before = [(usual, prompt, completion)] * 12

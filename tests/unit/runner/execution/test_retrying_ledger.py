@@ -80,7 +80,7 @@ def desk() -> Desk:
     return Desk()
 
 
-def test_what_ended_is_told_once_there_is_room(desk: Desk) -> None:
+def test_ended_cells_are_finished_once_there_is_room(desk: Desk) -> None:
     desk.full.times = 3
     desk.ledger.finish(desk.lease, Outcome(state="success"))
     assert desk.events == [LedgerDiskFull()] * 3
@@ -157,7 +157,7 @@ class AwayLedger(AskedLedger):
             yield record
 
 
-def test_a_server_that_is_away_is_told_once_and_holds_up_nobody_but_what_ended() -> None:
+def test_a_server_that_is_away_is_reported_once_and_holds_up_nobody_but_what_ended() -> None:
     clock, ending = FakeClock(), threading.Event()
     server = AwayLedger(clock=clock, lease=60)
     output: list[object] = []

@@ -49,7 +49,7 @@ def test_one_hopeless_host_hides_no_other_that_may_come() -> None:
     assert (hosts.expecting, hosts.why) == (False, "lab1: another key")
 
 
-def test_a_host_in_doubt_is_away_until_it_is_heard_of() -> None:
+def test_a_host_in_doubt_is_away_until_it_answers() -> None:
     hosts = Hosts(["lab1"])
     hosts.ready(ready("lab1"))
     hosts.doubt("lab1", "its connection broke")

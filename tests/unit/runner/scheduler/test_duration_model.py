@@ -75,7 +75,7 @@ def test_of_another_benchmark_nothing_is_known(other: Cell) -> None:
     assert DurationModel([ended(sample_cell(), 2.0)]).expected(other) is None
 
 
-def test_a_trial_over_few_samples_tells_of_one_over_more() -> None:
+def test_a_trial_over_few_samples_predicts_one_over_more() -> None:
     model = DurationModel([ended(sample_cell(limit=5), 2.0)])
     assert expectation(model, sample_cell(limit=20)) == (8.0, "same cell", 1)
     assert model.expected(sample_cell()) is None
@@ -133,7 +133,7 @@ def test_the_error_is_what_cells_missed_their_expected_time_by() -> None:
     assert apart.error(99) == pytest.approx((2 / 99) ** 0.5)
 
 
-def test_only_an_estimate_that_moved_is_told_of() -> None:
+def test_only_an_estimate_that_moved_is_reported() -> None:
     model = DurationModel([ended(sample_cell(), 100.0)])
     assert model.learn(*ended(sample_cell(), 101.0)) == []
     assert len(model.learn(*ended(sample_cell(), 300.0))) == 0  # the median stays
