@@ -12,6 +12,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.placement import KeptOff, Placement
+from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
@@ -19,7 +20,9 @@ from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.placement_loader import load_placement
 from benchfleet.result_locations import ResultLocator
+from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.upload_queue import UploadQueue
+from benchfleet.runs.follow import local_progress
 from benchfleet.study import Study
 
 
@@ -42,6 +45,11 @@ class Status:
     kept_off: Sequence[KeptOff]
     notes: Sequence[str]  # reports and plans of the ledger that could not be used
     holders: Sequence[Holder]
+    share: float  # the completed share of all cells, from 0 to 1; running ones by their samples
+    eta: float | None  # seconds that the runs should still take; None where none runs or knows
+    kept_samples: Mapping[
+        str, int
+    ]  # path of a pending cell → samples of its earlier attempts, here
     used: UsageTotal
     failed: Sequence[CellRecord]  # failed or partial
     elsewhere: Mapping[str, str]  # path of a cell → the host or store that has its result
@@ -58,6 +66,9 @@ class Status:
             "phases": [one.to_dict() for one in self.phases],
             "kept_off": [one.to_dict() for one in self.kept_off],
             "holders": [one.to_dict() for one in self.holders],
+            "share": round(self.share, 4),
+            "eta_seconds": self.eta,
+            "kept_samples": dict(self.kept_samples),
             "used": self.used.to_dict(),
             "elsewhere": dict(self.elsewhere),
             "unsent": self.unsent,
@@ -90,13 +101,16 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         lambda ledger: _read_ledger(ledger, study.campaign, chosen), default=_LedgerFacts()
     )
     ended = {record.fingerprint for record in ledger_facts.records if record.state != "pending"}
+    local = local_progress(study)
+    running = [one.with_progress(local) for one in ledger_facts.holders]
+    states = counts(ledger_facts.records, total=len(chosen))
     where = ResultLocator(study)
     absent = where.absent(ledger_facts.records)
     elsewhere = where.elsewhere(absent)
     return Status(
         campaign=study.campaign.name,
         has_ledger=ledger_facts.has_ledger,
-        counts=counts(ledger_facts.records, total=len(chosen)),
+        counts=states,
         phases=phase_statuses(
             study.campaign.phases, chosen, ledger_facts.records, ledger_facts.decisions
         ),
@@ -104,7 +118,10 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
             cell for cell in chosen if cell.fingerprint not in ended
         ),
         notes=ledger_facts.placement.notes,
-        holders=ledger_facts.holders,
+        holders=running,
+        share=_share(states, running),
+        eta=max((one.run_eta for one in running if one.run_eta is not None), default=None),
+        kept_samples=_kept_samples(study, ledger_facts.records),
         used=ledger_facts.used,
         failed=[record for record in ledger_facts.records if record.state in ("failed", "partial")],
         elsewhere={r.path: elsewhere[r.fingerprint] for r in absent if r.fingerprint in elsewhere},
@@ -119,6 +136,21 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         unsent=len(UploadQueue(study.layout)),
         store=study.campaign.store_url,
     )
+
+
+def _share(states: Mapping[str, int], running: Sequence[Holder]) -> float:
+    if not states["total"]:
+        return 1.0
+    ended = sum(states[state] for state in FINAL_STATES)
+    samples = sum(one.progress.share for one in running if one.progress)
+    return min((ended + samples) / states["total"], 1.0)
+
+
+def _kept_samples(study: Study, records: Sequence[CellRecord]) -> dict[str, int]:
+    begun = [one for one in records if one.state == "pending" and one.attempt]
+    folders = {one.path: study.layout.attempts_of(one.fingerprint) for one in begun}
+    samples = {path: count_samples(earlier_samples(folder)) for path, folder in folders.items()}
+    return {path: count for path, count in samples.items() if count}
 
 
 def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _LedgerFacts:

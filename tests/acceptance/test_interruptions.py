@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import tempfile
@@ -76,7 +77,14 @@ def test_one_signal_keeps_the_samples_and_the_next_run_goes_on(
     assert status["running"] == 0
     kept = samples_kept(user)
     assert kept > 10
-    user.run("run", "study.yaml")
+    assert sum(status["kept_samples"].values()) == kept
+    text = user.run("status", "study.yaml").stdout
+    assert f"  {status['kept_samples']['m1/dense/_hostile/r0']} samples kept\n" in text
+    assert "continue after these samples: benchfleet run study.yaml\n" in text
+    again = user.run("run", "study.yaml").stdout
+    assert re.search(
+        r"↻ m1/dense/_hostile/r0  resumes after \d+ samples of an earlier attempt", again
+    )
     resumed = [
         json.loads(content)["provenance"]["resumed_samples"]
         for content in user.published().values()

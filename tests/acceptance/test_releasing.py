@@ -47,6 +47,28 @@ def worker(user: User) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=SOON)
 
 
+def test_status_from_another_folder_shows_the_samples_of_a_running_cell(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "3")
+    hold = user.folder / "hold"
+    hold.touch()
+    user.write(HELD.replace("HOLD", str(hold)))
+    ledger = f"--ledger=sqlite:{user.folder}/shared.db"
+    process = user.start("run", "study.yaml", "--cpu-slots", "1", ledger)
+    elsewhere = ["status", "study.yaml", ledger, "--results", str(user.folder / "elsewhere")]
+
+    def samples() -> object:
+        holders = user.json(*elsewhere)["holders"]
+        return holders and holders[0]["progress"] and holders[0]["progress"]["done"]
+
+    until(lambda: samples() == 1)
+    assert user.json(*elsewhere)["share"] == pytest.approx(1 / 3, abs=1e-3)
+    assert "1 of 3 samples · " in user.run(*elsewhere).stdout
+    hold.unlink()
+    assert process.wait(SOON) == 0
+
+
 def history(user: User) -> list[str]:
     """The endings of the cell's attempts, from a ledger opened aside."""
     with closing(sqlite3.connect(user.results / "ledger.db")) as ledger:

@@ -37,6 +37,11 @@ that they name, in the same transaction:
 * ``cancel_asked`` makes a ``pending`` or ``running`` cell ``cancelled``. Its token grows, so the
   runner loses its claim.
 
+Progress. `report_progress` keeps what a runner does now: its slots, samples, speed and memory.
+`progress` returns the last report of each runner with its age, for people who watch a fleet. A new
+report replaces the old one, a power cut may lose it, and old ones are removed. Reports decide
+nothing. A runner reports at each heartbeat, just before it renews, in at most 16 KiB.
+
 Claims. The runner chooses: it knows devices, models and the policy. It sends a few dozen candidates
 in its order of preference. The ledger returns those that are still free, in that order. If two
 runners send the same candidate, one gets it and the other gets its next one.
@@ -63,8 +68,10 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerI
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
 
+PROGRESS_KEPT_S = 7200.0  # seconds for which a report of progress is kept
 DEFAULT_LEASE_S = 60.0  # at least four heartbeats
 Clock = Callable[[], float]  # seconds since the epoch
 
@@ -104,6 +111,14 @@ class Ledger(ABC):
     @abstractmethod
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         """Extend the leases that are still valid and return them; the others are lost."""
+
+    def report_progress(self, progress: WorkerProgress) -> None:  # noqa: B027 - it may do nothing
+        """Replace the progress of this runner. Others see it at the latest after its next `renew`;
+        a remote ledger may send both together."""
+
+    def progress(self) -> Sequence[WorkerProgress]:
+        """The last progress of each runner, with its age; older than `PROGRESS_KEPT_S` for none."""
+        return ()
 
     @abstractmethod
     def finish(self, lease: Lease, outcome: Outcome) -> None:

@@ -1,13 +1,14 @@
-"""The cells that runners hold: on which host, and since when."""
+"""The cells that runners hold: on which host, since when, and how far they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Lease
 from benchfleet.domain.slots import BEGAN
+from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 
 from .base import Ledger
 
@@ -19,6 +20,9 @@ class Holder:
     record: CellRecord
     host: str  # "" where its runner did not say
     since: float  # seconds since the epoch by the ledger's clock; 0 where that is not known
+    progress: SlotProgress | None = None  # None where its runner has not reported the cell yet
+    progress_age: float = 0.0  # seconds
+    run_eta: float | None = None  # seconds that the runner's whole run should still take
 
     @property
     def lease(self) -> Lease:
@@ -38,7 +42,18 @@ class Holder:
             "host": self.host,
             "since": self.since,
             "lease_seconds": self.record.expires_in,
+            "progress": asdict(self.progress) if self.progress else None,
+            "progress_age": self.progress_age if self.progress else None,
         }
+
+    def with_progress(self, reports: Iterable[WorkerProgress]) -> Holder:
+        """The same with the progress of its cell, if one of these reports has it."""
+        for report in reports:
+            for slot in report.slots:
+                if slot.cell == self.record.path:
+                    eta = None if report.eta is None else max(0.0, report.eta - report.age)
+                    return replace(self, progress=slot, progress_age=report.age, run_eta=eta)
+        return self
 
 
 def holders(ledger: Ledger, records: Iterable[CellRecord]) -> list[Holder]:
@@ -52,9 +67,13 @@ def holders(ledger: Ledger, records: Iterable[CellRecord]) -> list[Holder]:
         for event in ledger.events(fingerprints=running, kinds={"claimed"})
         if event.data["token"] == running[event.fingerprint].token  # type: ignore[index]
     }
+    reports: dict[str, list[WorkerProgress]] = {}
+    for report in ledger.progress():
+        reports.setdefault(report.runner, []).append(report)
     holders_found = []
     for fingerprint, record in running.items():
         began = hosts.get(record.runner, {})
         host = str(began.get("host") or began.get("machine") or "")
-        holders_found.append(Holder(record=record, host=host, since=since.get(fingerprint, 0.0)))
+        holder = Holder(record=record, host=host, since=since.get(fingerprint, 0.0))
+        holders_found.append(holder.with_progress(reports.get(record.runner, ())))
     return holders_found

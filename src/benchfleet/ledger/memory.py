@@ -11,8 +11,9 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerI
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES, State
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
+from benchfleet.ledger.base import DEFAULT_LEASE_S, PROGRESS_KEPT_S, Ledger
 from benchfleet.ledger.paths import PathAllocator
 
 
@@ -55,6 +56,7 @@ class MemoryLedger(Ledger):
         self._running: dict[str, _Entry] = {}
         self._paths = PathAllocator()
         self._events: list[Event] = []
+        self._progress: dict[str, tuple[float, WorkerProgress]] = {}
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         cells = list(cells)
@@ -124,6 +126,16 @@ class MemoryLedger(Ledger):
                     entry.expires = self._clock() + self._lease
                     renewed.append(replace(lease, expires_in=self._lease))
         return renewed
+
+    def report_progress(self, progress: WorkerProgress) -> None:
+        with self._lock:
+            self._progress[progress.runner] = self._clock(), progress
+
+    def progress(self) -> Sequence[WorkerProgress]:
+        with self._lock:
+            now = self._clock()
+            reports = [replace(one, age=now - at) for at, one in self._progress.values()]
+        return [one for one in reports if one.age < PROGRESS_KEPT_S]
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         with self._lock:

@@ -75,6 +75,9 @@ class Runner:
             parts.worker_time,
             parts.publisher,
         )
+        self._heartbeat.progress = lambda: self._state.progress.snapshot(
+            self._runner, self._inbox.now()
+        )
         self._next_look = 0.0
         self._claim_by: float | None = None  # when idle slots claim, whatever still arrives
         self._was_asleep = False  # the look before was late

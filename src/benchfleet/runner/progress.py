@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from benchfleet.domain.telemetry import Reading
 from benchfleet.domain.usage import UsageTotal
+from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 
 NoticeKind = Literal[
     "run_started",
@@ -19,6 +20,7 @@ NoticeKind = Literal[
     "slot_lost",
     "slots_changed",
     "cell_started",
+    "cell_resumed",
     "cell_progress",
     "cell_done",
     "cell_failed",
@@ -55,15 +57,48 @@ class Running:
     cell: str = ""  # "" while it starts or idles
     stage: str = "starting"  # starting, idle, load, benchmark
     done: int = 0
+    before: int = 0  # of these, that earlier attempts had answered
     total: int = 0
     since: float = 0.0  # when the cell began, on the inbox's clock
     asked_since: float = 0.0  # when its benchmark did
     generated: int = 0  # tokens since then
     reading: Reading | None = None  # the latest of the cell
 
+    def seconds_per_sample(self, now: float) -> float | None:
+        """Of this attempt; None before its first sample."""
+        new = self.done - self.before
+        return (now - self.asked_since) / new if new > 0 and self.total >= self.done else None
+
+    @property
+    def memory(self) -> tuple[int | None, int | None]:
+        """Bytes that are used, and the total, of its fullest GPU; else of RAM, without a total."""
+        if self.reading is None:
+            return None, None
+        gpus = [gpu for gpu in self.reading.gpus if gpu.memory is not None and gpu.total]
+        if not gpus:
+            return self.reading.ram or None, None
+        fullest = max(gpus, key=lambda gpu: (gpu.memory or 0) / (gpu.total or 1))
+        return fullest.memory, fullest.total
+
+    def snapshot(self, now: float) -> SlotProgress:
+        """What it does, as others see it."""
+        memory, memory_total = self.memory
+        return SlotProgress(
+            devices=self.devices,
+            cell=self.cell,
+            stage=self.stage,
+            done=self.done,
+            total=self.total,
+            seconds=max(0.0, now - self.since) if self.cell else 0.0,
+            tokens_per_second=self.tokens_per_second(now),
+            memory=memory,
+            memory_total=memory_total,
+        )
+
     def take(self, cell: str, *, done: int, now: float) -> None:
         """A cell begins."""
         self.cell, self.stage, self.done, self.total, self.since = cell, "load", done, 0, now
+        self.before = done
         self.generated, self.reading = 0, None
 
     def enter(self, stage: str, now: float) -> None:
@@ -77,7 +112,7 @@ class Running:
 
     def rest(self) -> None:
         """Nothing runs."""
-        self.cell, self.stage, self.done, self.total = "", "idle", 0, 0
+        self.cell, self.stage, self.done, self.total, self.before = "", "idle", 0, 0, 0
         self.generated, self.reading = 0, None
 
 
@@ -126,11 +161,35 @@ class Progress:
         self.states[old] -= 1
         self.states[new] = self.states.get(new, 0) + 1
 
+    @property
+    def share(self) -> float:
+        """The completed share of the run, from 0 to 1; a running cell counts by its samples."""
+        running = [slot for slot in list(self.slots.values()) if slot.cell and slot.total]
+        samples = sum(min(slot.done / slot.total, 1.0) for slot in running)
+        return min((self.ended + samples) / self.total, 1.0) if self.total else 1.0
+
     def seconds_left(self, now: float) -> float | None:
-        """How long the run should still take; None while nobody knows."""
-        if self.eta is None:
+        """How long the run should still take: before its first cell ends by the samples, then by
+        `eta`; None while nobody knows."""
+        if self.eta is not None:
+            return max(0.0, self.eta.seconds - (now - self.eta.at))
+        return self._seconds_by_samples(now)
+
+    def _seconds_by_samples(self, now: float) -> float | None:
+        """As if all cells took as long as the running ones will; None before their samples."""
+        slots = [slot for slot in list(self.slots.values()) if slot.cell]
+        timed = [(one, s) for one in slots if (s := one.seconds_per_sample(now)) is not None]
+        if not timed:
             return None
-        return max(0.0, self.eta.seconds - (now - self.eta.at))
+        cell_s = sum(seconds * slot.total for slot, seconds in timed) / len(timed)
+        waiting = self.total * (1 - self.share)  # cells
+        ends = (seconds * (slot.total - slot.done) for slot, seconds in timed)
+        return max(cell_s * waiting / len(slots), *ends)
+
+    def snapshot(self, runner: str, now: float) -> WorkerProgress:
+        """What the runner does, as others see it."""
+        slots = tuple(slot.snapshot(now) for slot in list(self.slots.values()))
+        return WorkerProgress(runner=runner, slots=slots, eta=self.seconds_left(now))
 
 
 Observer = Callable[[Notice, Progress], None]

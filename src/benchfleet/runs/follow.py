@@ -10,9 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from benchfleet.domain.worker_progress import WorkerProgress
+from benchfleet.ledger.addresses import are_distinct
 from benchfleet.runner.progress import Eta, Notice, Observer, Progress, Running
 from benchfleet.runs import registry as records
 from benchfleet.runs.registry import Record
+from benchfleet.study import Study
 
 T = TypeVar("T")
 POLL_INTERVAL_S = 0.2  # seconds between two looks
@@ -106,6 +109,14 @@ def progress_of(record: Record, ended: int | None = None) -> FollowedProgress:
         eta=_revived(Eta, state["outlook"]) if state.get("outlook") else None,
         ended_then=ended,
     )
+
+
+def local_progress(study: Study) -> list[WorkerProgress]:
+    """The progress of the runs of this machine in the study's folder, on the study's ledger."""
+    ledger, now = study.home.address, time.monotonic()
+    running = [one for one in records.runs_of(study.layout) if one.is_running]
+    own = [one for one in running if not one.ledger or not are_distinct(one.ledger, ledger)]
+    return [progress_of(one).snapshot(one.file.stem, now) for one in own]
 
 
 def _revived(kind: type[T], stored: Mapping[str, Any]) -> T:

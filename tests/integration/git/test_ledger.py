@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.event import Event
+from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 from benchfleet.errors import (
     ClaimLost,
     GitAway,
@@ -223,3 +225,27 @@ def test_results_that_a_remote_forgot_as_it_went_away_come_with_the_next_ones(ba
         ledger.pull()
         ledger.finish(claims[2].lease, SUCCESS)
     assert set(published(bare)) == {str(claim.lease.fingerprint) for claim in claims}
+
+
+def test_the_progress_of_a_runner_arrives_on_another_host_with_its_heartbeat(bare: Path) -> None:
+    clock, slot = FakeClock(), SlotProgress(devices="gpu:0", cell="a/b", done=31, total=90)
+    report = WorkerProgress(runner=ME, slots=(slot,), eta=60.0)
+    with closing(opened(bare, "one", clock=clock, wall=clock)) as one:
+        one.enroll(CELLS[:1])
+        (claim,) = claim_any(one, ME, 1)
+        one.report_progress(report)
+        one.renew([claim.lease])
+        clock.advance(40)
+        with closing(opened(bare, "late", clock=clock, wall=clock)) as late:
+            assert list(late.progress()) == [replace(report, age=40.0)]
+
+
+def test_a_heartbeat_with_invalid_progress_still_renews(bare: Path, monkeypatch: Any) -> None:
+    with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
+        one.enroll(CELLS[:1])
+        (claim,) = claim_any(one, ME, 1)
+        monkeypatch.setattr(WorkerProgress, "to_json", lambda self: "x" * 100_000)
+        one.report_progress(WorkerProgress(runner=ME))
+        assert one.renew([claim.lease]) == [claim.lease]
+        assert [record.state for record in two.cells()] == ["running"]
+        assert list(two.progress()) == []

@@ -71,7 +71,7 @@ def test_a_ledger_of_an_earlier_benchfleet_is_refused_with_what_to_do(
     with pytest.raises(LedgerError) as refused:
         PostgresLedger(own_postgres.url(), campaign="study")
     assert str(refused.value).endswith(
-        "was made by an earlier benchfleet (schema 5, this one needs 6); its results are kept: name"
+        "was made by an earlier benchfleet (schema 5, this one needs 7); its results are kept: name"
         " another database, or drop schema benchfleet_study cascade, and run `benchfleet ledger"
         " rebuild CAMPAIGN`"
     )

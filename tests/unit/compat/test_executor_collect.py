@@ -68,7 +68,12 @@ def test_a_snapshot_shows_each_gpu_with_all_that_runs_there() -> None:
 
 def test_a_snapshot_tells_the_time_left_where_it_is_known() -> None:
     progress = _progress()
+    progress.slots["a"].before = 3  # no sample of this run
     assert snapshot(progress, now=100.0).seconds_left is None
+    progress.slots["a"].before = 0
+    assert snapshot(progress, now=100.0).seconds_left == pytest.approx(
+        100 / 3 * 9 * (5 - 1 / 3) / 3
+    )
     progress.eta = Eta(seconds=30.0, spread=4.0, at=95.0)
     assert snapshot(progress, now=100.0).seconds_left == 25.0
     assert snapshot(progress, now=200.0).seconds_left == 0.0

@@ -13,6 +13,7 @@ import pytest
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import BenchfleetError, ClaimLost
 from benchfleet.ledger.git.batched import BatchedLedger
 from benchfleet.ledger.git.ledger import GitLedger
@@ -187,3 +188,16 @@ def test_slots_of_two_kinds_are_both_served_by_the_next_push() -> None:
     push(clock, ledger)
     assert len(ledger.claim(me, small)) == 1
     assert len(ledger.claim(me, large)) == 1
+
+
+def test_progress_goes_with_the_next_push_of_a_renewal() -> None:
+    clock, first, ledger = alone()
+    first.enroll([sample_cell(0)])
+    claim_any(ledger, RunnerId("me"))
+    push(clock, ledger)
+    (claim,) = claim_any(ledger, RunnerId("me"))
+    ledger.report_progress(WorkerProgress(runner="me", eta=5.0))
+    assert ledger.progress() == []
+    ledger.renew([claim.lease])
+    push(clock, ledger)
+    assert [report.eta for report in ledger.progress()] == [5.0]

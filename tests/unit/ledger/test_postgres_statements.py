@@ -31,7 +31,7 @@ def test_both_databases_have_the_tables_that_are_copied(database: str) -> None:
     script = LEDGERS.joinpath(f"{database}/schema.sql").read_text()
     tables = dict(re.findall(r"create table (?:if not exists )?(\w+) \((.*?)\n\)", script, re.S))
     columns = {name: re.findall(r"^  (\w+) ", text, re.M) for name, text in tables.items()}
-    assert tables.keys() == {"meta", *TABLES}
+    assert tables.keys() == {"meta", "progress", *TABLES}
     for table, names in TABLES.items():
         assert sorted(columns[table]) == sorted(names)
 

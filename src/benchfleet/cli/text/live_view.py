@@ -77,12 +77,17 @@ class LiveView:
         """The view as it stands now; called from the drawing thread."""
         progress, now = self._progress, time.monotonic()
         head = counts_text(progress) if self._begun else "starting"
-        if self._begun and progress.total:
-            head += f" · {progress_text(progress, now)}"
-            if progress.eta and progress.eta.spread >= 1:
-                head += f" ± {duration(progress.eta.spread)}"
         rows = [_row(slot, now) for slot in list(progress.slots.values())]
-        return _Screen(_Head(self._campaign, head), rows, list(self._last))
+        bar = _overall(progress, now) if self._begun and progress.total else None
+        return _Screen(_Head(self._campaign, head, bar), rows, list(self._last))
+
+
+def _overall(progress: Progress, now: float) -> tuple[float, str]:
+    """The completed share of the run, and it as text with the time left."""
+    text = progress_text(progress.share, progress.seconds_left(now))
+    if progress.eta and progress.eta.spread >= 1:
+        text += f" ± {duration(progress.eta.spread)}"
+    return progress.share, text
 
 
 @dataclass(frozen=True)
@@ -111,11 +116,12 @@ class _Screen:
 
 @dataclass(frozen=True)
 class _Head:
-    """The campaign and its counts; where the terminal is narrow the counts have lines of their own,
-    and the name is cut."""
+    """The campaign, its counts, and a bar for the whole run. Where the terminal is narrow the
+    counts have lines of their own, and the name is cut."""
 
     campaign: str
     counts: str
+    bar: tuple[float, str] | None = None  # the completed share, and the text beside it
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         whole = Text(f"{self.campaign}   {self.counts}", style="bold")
@@ -124,6 +130,13 @@ class _Head:
         else:
             yield Text(self.campaign, style="bold", no_wrap=True, overflow="ellipsis")
             yield Text(self.counts, style="bold")
+        if self.bar is not None:
+            share, text = self.bar
+            width = options.max_width - len(text) - 2 * _GAP_COLUMNS
+            grid = Table.grid(padding=(0, _GAP_COLUMNS), expand=False)
+            bar = [ProgressBar(total=1.0, completed=share, width=width)]
+            grid.add_row("", *(bar if width >= _BAR_COLUMNS else []), Text(text))
+            yield grid
 
 
 def _folded(line_text: Text, width: int) -> Iterator[Text]:
@@ -141,8 +154,8 @@ def _row(slot: Running, now: float) -> _Row:
         ProgressBar(total=total, completed=min(slot.done, total), width=_BAR_COLUMNS),
         Text(f"{slot.done}/{slot.total}" if slot.total else slot.stage),
         Text(duration(now - slot.since) if slot.cell else ""),
-        Text(speed_text(slot, now)),
-        Text(memory_text(slot)),
+        Text(speed_text(slot.tokens_per_second(now))),
+        Text(memory_text(*slot.memory)),
     ]
 
 

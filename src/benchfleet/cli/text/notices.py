@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 
 from benchfleet.cli.text.terminal import moment
 from benchfleet.domain.humanize import counted, duration
-from benchfleet.runner.progress import Notice, Progress, Running
+from benchfleet.runner.progress import Notice, Progress
 
 # Worth no sentence: the counts show it.
 SILENT_KINDS = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_ended"}
 
 
 def counts_text(progress: Progress) -> str:
-    """``30 cells · 12 done (12 reused) · 2 failed``"""
+    """``30 cells · 12 done (12 reused) · 2 failed``: done are those that succeeded."""
     states = progress.states
-    parts = [counted(progress.total, "cell"), f"{progress.ended} done"]
+    parts = [counted(progress.total, "cell"), f"{states.get('success', 0)} done"]
     if progress.reused:
         parts[-1] += f" ({progress.reused} reused)"
     for state in ("failed", "partial", "skipped", "cancelled", "running"):
@@ -24,21 +24,10 @@ def counts_text(progress: Progress) -> str:
     return " · ".join(parts)
 
 
-def completed_share(progress: Progress) -> float:
-    """The completed share of the run, from 0 to 1; a running cell counts by its samples."""
-    running = [slot for slot in list(progress.slots.values()) if slot.cell and slot.total]
-    samples = sum(min(slot.done / slot.total, 1.0) for slot in running)
-    return (progress.ended + samples) / progress.total if progress.total else 1.0
-
-
-def progress_text(progress: Progress, now: float) -> str:
-    """``43 % · ETA 2 min 10 s``; before the first cell ends the ETA follows from the samples."""
-    share, eta_s = completed_share(progress), progress.seconds_left(now)
-    fresh = progress.total - progress.reused
-    ran = share * progress.total - progress.reused  # cells of this run
-    if eta_s is None and progress.began and ran > 0:
-        eta_s = (now - progress.began) * (fresh - ran) / ran
-    return f"{100 * share:.0f} %" + (f" · ETA {duration(eta_s)}" if eta_s is not None else "")
+def progress_text(share: float, eta_s: float | None) -> str:
+    """``43 % · ETA 2 min 10 s``"""
+    percent = int(100 * share)  # 100 only where all is done
+    return f"{percent} %" + (f" · ETA {duration(eta_s)}" if eta_s is not None else "")
 
 
 def as_of(counted_at: float | None) -> str:
@@ -47,21 +36,17 @@ def as_of(counted_at: float | None) -> str:
     return f" (as of {moment(counted_at)}, when its ledger last answered)" if counted_at else ""
 
 
-def speed_text(slot: Running, now: float) -> str:
+def speed_text(rate: float | None) -> str:
     """``412 tok/s``; empty where no tokens were counted."""
-    rate = slot.tokens_per_second(now)
     return "" if rate is None else f"{rate:.0f} tok/s" if rate >= 10 else f"{rate:.1f} tok/s"
 
 
-def memory_text(slot: Running) -> str:
-    """``31.2/80 GB`` of the fullest of its GPUs, or ``1.4 GB RAM``; empty where it is not known."""
-    if slot.reading is None:
+def memory_text(memory: int | None, total: int | None) -> str:
+    """``31.2/80 GB`` of a GPU, or ``1.4 GB RAM`` without a total; empty where it is not known."""
+    if memory is None:
         return ""
-    gpus = [gpu for gpu in slot.reading.gpus if gpu.memory is not None and gpu.total]
-    if gpus:
-        fullest = max(gpus, key=lambda gpu: (gpu.memory or 0) / (gpu.total or 1))
-        return f"{(fullest.memory or 0) / 1e9:.1f}/{(fullest.total or 0) / 1e9:.0f} GB"
-    return f"{slot.reading.ram / 1e9:.1f} GB RAM" if slot.reading.ram else ""
+    used = f"{memory / 1e9:.1f}"
+    return f"{used}/{total / 1e9:.0f} GB" if total else f"{used} GB RAM"
 
 
 def sentence(notice: Notice) -> str:
@@ -115,6 +100,7 @@ _SENTENCES: Mapping[str, Callable[[Notice], str]] = {
     "cell_done": _done,
     "cell_failed": _failed,
     "cell_released": lambda n: f"↩ {n.cell}  given back with {_samples(n)} ({n.message})",
+    "cell_resumed": lambda n: f"↻ {n.cell}  resumes after {_samples(n)} of an earlier attempt",
     "cell_cancelled": lambda n: f"↩ {n.cell}  cancelled; {_samples(n, 'are')} kept",
     "claim_lost": lambda n: f"↩ {n.cell}  {n.message}",
     "host_ready": _host_ready,

@@ -80,7 +80,8 @@ class PlainLines:
             width = len(str(progress.total))
             self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}")
         elif notice.kind == "cell_progress" and now >= self._printed_at + self._summary_s:
-            self._say(f"{self._campaign}: {counts_text(progress)} · {progress_text(progress, now)}")
+            remaining = progress_text(progress.share, progress.seconds_left(now))
+            self._say(f"{self._campaign}: {counts_text(progress)} · {remaining}")
 
     def _say(self, text: str) -> None:
         self._printed_at = self._now()

@@ -8,13 +8,17 @@ from functools import partial
 
 from benchfleet.cli.shared import leases, missing_ledger, options
 from benchfleet.cli.text import gate_text, placement_text
+from benchfleet.cli.text.notices import memory_text, progress_text, speed_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.remote_results import counted_stores
-from benchfleet.domain.humanize import counted
+from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import STATES
+from benchfleet.domain.worker_progress import SlotProgress
 from benchfleet.reports.spending import in_all
 from benchfleet.status import Status, status_of
 
+_RECENT_S = 2.0  # seconds of age that are not shown
+_MAX_KEPT_CELLS = 5
 Command = Callable[[str], str]  # the command line of another verb on the same cells
 
 
@@ -41,6 +45,8 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     """The status as text, with the commands that help."""
     counts = [f"{status.counts[state]} {state}" for state in STATES if status.counts[state]]
     counts.insert(0, counted(status.counts["total"], "cell"))
+    if status.holders:
+        counts.append(progress_text(status.share, status.eta))
     yield f"{status.campaign}: {' · '.join(counts)}"
     yield from gate_text.lines(status.phases)
     yield from placement_text.lines(status.kept_off, status.notes)
@@ -48,9 +54,36 @@ def lines(status: Status, command: Command) -> Iterator[str]:
         yield f"  used     {took}"
     for one in status.holders:
         yield f"  running  {one.record.path}  ({leases.holder_text(one)})"
+        if one.progress is not None:
+            yield f"           {slot_text(one.progress, one.progress_age)}"
+    yield from _kept_cells(status, command)
     yield from _failed(status, command)
     yield from _cancelled(status, command)
     yield from _results(status, command)
+
+
+def slot_text(slot: SlotProgress, age: float) -> str:
+    """``31 of 90 samples · 40 s · gpu:0 · 412 tok/s · 31.2/80 GB · 12 s ago``"""
+    parts = [
+        f"{slot.done} of {slot.total} samples" if slot.total else slot.stage,
+        duration(slot.seconds),
+        slot.devices,
+        speed_text(slot.tokens_per_second),
+        memory_text(slot.memory, slot.memory_total),
+        f"seen {duration(age)} ago" if age >= _RECENT_S else "",
+    ]
+    return " · ".join(filter(None, parts))
+
+
+def _kept_cells(status: Status, command: Command) -> Iterator[str]:
+    """The samples of interrupted cells."""
+    for path, samples in list(status.kept_samples.items())[:_MAX_KEPT_CELLS]:
+        yield f"  pending  {path}  {counted(samples, 'sample')} kept"
+    if (more := len(status.kept_samples) - _MAX_KEPT_CELLS) > 0:
+        rest = sum(list(status.kept_samples.values())[_MAX_KEPT_CELLS:])
+        yield f"           and {counted(more, 'more cell')} with {counted(rest, 'sample')} kept"
+    if status.kept_samples and not status.holders:
+        yield f"continue after these samples: {command('run')}"
 
 
 def _failed(status: Status, command: Command) -> Iterator[str]:

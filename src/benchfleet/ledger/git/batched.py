@@ -21,8 +21,9 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import State
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.git.ledger import GIT_LEASE_S, GitLedger, finishing, refusals
+from benchfleet.ledger.git.ledger import GIT_LEASE_S, GitLedger, finishing, refusals, renewing
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
 from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
@@ -76,6 +77,7 @@ class BatchedLedger(CopyableLedger):
         self._begun: set[str] = set()  # fingerprints of what runs
         self._claim_requests: list[tuple[RunnerId, Sequence[str], int]] = []  # what to claim next
         self._renewing: tuple[Lease, ...] | None = None  # what the next push renews
+        self._progress: WorkerProgress | None = None
         self._lost: set[tuple[str, int]] = set()  # fingerprints and tokens, not reported yet
         self._closing = threading.Event()
         self._pusher: threading.Thread | None = None
@@ -185,11 +187,18 @@ class BatchedLedger(CopyableLedger):
             self._call(self._renew)
         return [lease for lease in leases if (lease.fingerprint, lease.token) not in lost]
 
+    def report_progress(self, progress: WorkerProgress) -> None:
+        self._progress = progress
+
+    def progress(self) -> Sequence[WorkerProgress]:
+        return self.inside.progress()
+
     def _renew(self, tx: MirrorTransaction) -> None:
         with self._lock:
             leases = self._renewing or ()
             ahead = [claim.lease for claim in self._ahead.values()]
-        renewed = {(lease.fingerprint, lease.token) for lease in tx.renew([*leases, *ahead])}
+        answer = renewing([*leases, *ahead], self._progress)(tx)
+        renewed = {(lease.fingerprint, lease.token) for lease in answer}
         with self._lock:
             self._renewing = None
             self._lost |= {(one.fingerprint, one.token) for one in leases} - renewed

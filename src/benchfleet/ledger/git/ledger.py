@@ -13,7 +13,6 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import State
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost, GitAway, GitDenied, LedgerError, LedgerUnreachable
 from benchfleet.git.objects import Objects
 from benchfleet.git.remote import Remote
@@ -88,6 +88,7 @@ class GitLedger(CopyableLedger):
         self._transactions = Transactions(self.store, self.sync, timeout=timeout, files=files)
         self._compaction = Compaction(self.store, self.sync)
         self._repacker = Repacker(self.store.git)
+        self._progress: WorkerProgress | None = None
         self.outbox = Outbox(self.store.folder / "outbox")
 
     @classmethod
@@ -117,12 +118,18 @@ class GitLedger(CopyableLedger):
             lambda tx: tx.claim(runner, candidates, limit), []
         )
 
+    def report_progress(self, progress: WorkerProgress) -> None:
+        """The next heartbeat takes it along: a repository is no place for pushes of its own."""
+        self._progress = progress
+
+    def progress(self) -> Sequence[WorkerProgress]:
+        with self._view() as view:
+            return view.progress()
+
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         renewed: list[Lease] = []
         for start in range(0, len(leases), _RENEWALS_PER_PUSH):
-            renew = partial(
-                MirrorTransaction.renew, leases=leases[start : start + _RENEWALS_PER_PUSH]
-            )
+            renew = renewing(leases[start : start + _RENEWALS_PER_PUSH], self._progress)
             renewed += self._transactions.run_one(renew, timeout=self.store.lease / 5)
         return renewed
 
@@ -247,6 +254,17 @@ class GitLedger(CopyableLedger):
 def finishing(ended: tuple[Lease, Outcome]) -> Verb:
     """`finish` as a verb of a transaction."""
     return lambda tx: tx.finish(*ended)
+
+
+def renewing(leases: Sequence[Lease], progress: WorkerProgress | None) -> Verb:
+    """`renew` as a verb of a transaction, with the progress that was reported last."""
+
+    def renew(tx: MirrorTransaction) -> Sequence[Lease]:
+        if progress is not None:
+            tx.report_progress(progress)
+        return tx.renew(leases)
+
+    return renew
 
 
 def refusals(answers: Iterable[Any]) -> list[ClaimLost | None]:

@@ -9,6 +9,7 @@ from typing import Any
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Clock
 from benchfleet.ledger.git.mirror import Writer
@@ -44,6 +45,7 @@ class MirrorTransaction(MirrorView):
         self.cells_before, self.events_before = self._counts()
         self.new_terms: dict[int, str] = {}  # of known cells, by ordinal
         self.renewed: list[str] = []  # fingerprints
+        self.reported: list[WorkerProgress] = []  # for the next heartbeat
         self.finished: list[tuple[Lease, Outcome]] = []
         self.without_effect: set[int] = set()  # events of acting kinds that changed no cell
 
@@ -65,6 +67,10 @@ class MirrorTransaction(MirrorView):
         renewed = super().renew(leases)
         self.renewed += [lease.fingerprint for lease in renewed]
         return renewed
+
+    def report_progress(self, progress: WorkerProgress) -> None:
+        super().report_progress(progress)
+        self.reported.append(progress)
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         events = self._counts()[1]

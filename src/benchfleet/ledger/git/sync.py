@@ -6,7 +6,9 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
+from benchfleet.domain.worker_progress import MAX_PROGRESS_BYTES
 from benchfleet.errors import (
     GitError,
     LedgerAbsent,
@@ -265,7 +267,9 @@ class Sync:
             if oid != base:
                 if oid not in beats:
                     kind, content = self._store.objects.read(oid)
-                    beats[oid] = json.loads(content)["holds"] if kind == "blob" else {}
+                    beat = json.loads(content) if kind == "blob" else {"holds": {}}
+                    beats[oid] = beat["holds"]
+                    self._take_progress(execute, beat, now)
                 if not base or beats[oid].get(fingerprint) != base:
                     mismatched[fingerprint], oid = oid, UNSURE
                 else:
@@ -277,6 +281,14 @@ class Sync:
             if fingerprint not in claims:  # removed by a compaction
                 execute("set_ref_object", fingerprint=fingerprint, object="")
         return mismatched
+
+    def _take_progress(self, execute: Execute, beat: Mapping[str, Any], now: float) -> None:
+        """Enter what runners reported with a heartbeat, as old as its time says."""
+        with suppress(LookupError, TypeError, ValueError):  # another wrote it
+            at = now - max(0.0, self._store.wall() - float(beat["at"]))
+            for runner, text in beat["progress"]:
+                if len(text) <= MAX_PROGRESS_BYTES:
+                    execute("report_progress", runner=str(runner), at=at, data=str(text))
 
     def _complete_claims(self, mismatched: Mapping[str, str]) -> None:
         store = self._store

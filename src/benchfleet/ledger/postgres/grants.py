@@ -9,6 +9,7 @@ grant usage on schema "{schema}" to {role};
 grant select on "{schema}".meta to {role};
 grant select, insert, update on "{schema}".cell, "{schema}".spec to {role};
 grant select, insert on "{schema}".event to {role};
+grant select, insert, update, delete on "{schema}".progress to {role};
 grant usage on sequence "{schema}".event_seq to {role};
 grant execute on all functions in schema "{schema}" to {role};
 """
@@ -19,7 +20,7 @@ grant select on all tables in schema "{schema}" to {role};
 
 
 def runner_grants(campaign: str, role: str) -> str:
-    """What lets a role run, retry and cancel; it can delete nothing and make no table."""
+    """What lets a role run, retry and cancel; it can delete no cell and no event."""
     return _RUN.format(schema=schema_name(campaign), role=role)
 
 

@@ -16,9 +16,10 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import STATES, State
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import display_url, schema_name
-from benchfleet.ledger.base import DEFAULT_LEASE_S, Clock
+from benchfleet.ledger.base import DEFAULT_LEASE_S, PROGRESS_KEPT_S, Clock
 from benchfleet.ledger.postgres.bulk_load import enter, rows_of_each
 from benchfleet.ledger.postgres.claim import Claimants, claim_of
 from benchfleet.ledger.postgres.connections import RETRY_TIMEOUT_S, Connections
@@ -122,6 +123,16 @@ class PostgresLedger(CopyableLedger):
             for lease in leases
             if (lease.fingerprint, lease.token) in renewed
         ]
+
+    def report_progress(self, progress: WorkerProgress) -> None:
+        values = {"runner": progress.runner, "data": progress.to_json(), "max_age": PROGRESS_KEPT_S}
+        values["now"] = self._now()
+        self._renewing.with_retry(lambda one: run(one, "report_progress", **values))
+
+    def progress(self) -> Sequence[WorkerProgress]:
+        rows = self._rows("progress", max_age=PROGRESS_KEPT_S)
+        reports = [WorkerProgress.from_json(runner, data, age) for runner, age, data in rows]
+        return [report for report in reports if report is not None]
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         rows = [

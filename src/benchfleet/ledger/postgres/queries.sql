@@ -157,6 +157,20 @@ update cell set expires = clock(%(now)s) + %(lease)s
 from locked where cell.ordinal = locked.ordinal
 returning cell.fingerprint, cell.token;
 
+-- name: report_progress
+with old as (
+  delete from progress where runner in (
+    select runner from progress
+    where at < clock(%(now)s) - %(max_age)s and runner <> %(runner)s for update skip locked
+  )
+)
+insert into progress (runner, at, data) values (%(runner)s, clock(%(now)s), %(data)s)
+on conflict (runner) do update set at = excluded.at, data = excluded.data;
+
+-- name: progress
+select runner, clock(%(now)s) - at, data from progress
+where at >= clock(%(now)s) - %(max_age)s order by runner;
+
 -- name: finish
 -- Ends attempts whose tokens are their cells' and have not ended; the runner counts as for `renew`.
 -- Returns the attempts that it ended. A cell that is pending again wakes the listeners.

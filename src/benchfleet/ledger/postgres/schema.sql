@@ -64,6 +64,13 @@ create table event (
 ) with (autovacuum_vacuum_insert_scale_factor = 0.02);
 create index event_of_cell on event (fingerprint, seq);
 
+-- What each runner reported last of its slots, as JSON: only for people who watch.
+create table progress (
+  runner text collate "C" primary key,
+  at double precision not null,
+  data text not null
+);
+
 -- The time: the server's, unless a test gives another.
 create function clock(test_time double precision) returns double precision language sql as
   $$ select coalesce(test_time, date_part('epoch', clock_timestamp())) $$;

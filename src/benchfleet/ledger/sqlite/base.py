@@ -18,8 +18,9 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerI
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import STATES, State
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.base import Clock, Ledger
+from benchfleet.ledger.base import PROGRESS_KEPT_S, Clock, Ledger
 from benchfleet.ledger.named_queries import Execute
 from benchfleet.ledger.serialization import CellSerializer, parse_cell, parse_record
 from benchfleet.ledger.sqlite.enrolment import SqliteEnrolment
@@ -93,6 +94,19 @@ class SqliteBase(Ledger):
             renewed = [ordinals[one.fingerprint, one.token] for one in renewed_leases]
             execute("renew", ordinals=json.dumps(renewed), expires=expires)
         return [replace(lease, expires_in=self._lease) for lease in renewed_leases]
+
+    def report_progress(self, progress: WorkerProgress) -> None:
+        with self._writing(synced=False) as execute:
+            now = self._clock()
+            execute("forget_progress", before=now - PROGRESS_KEPT_S)
+            execute("report_progress", runner=progress.runner, at=now, data=progress.to_json())
+
+    def progress(self) -> Sequence[WorkerProgress]:
+        with self._reading() as execute:
+            now = self._clock()
+            rows = execute("progress", since=now - PROGRESS_KEPT_S).fetchall()
+        reports = [WorkerProgress.from_json(name, data, now - at) for name, at, data in rows]
+        return [report for report in reports if report is not None]
 
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         with self._writing() as execute:

@@ -27,6 +27,7 @@ from benchfleet.ledger.sqlite.base import SqliteBase
 from benchfleet.ledger.sqlite.file import (
     QUERIES,
     create,
+    create_schema,
     mount_table,
     rebuild_advice,
     refuse_network,
@@ -210,6 +211,9 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                 f"{self.path} is the ledger of campaign {meta['campaign']!r}, not of {campaign!r}; "
                 f"name another ledger or results folder"
             )
+        table = "select 1 from sqlite_master where name = 'progress'"
+        if not connection.execute(table).fetchone():  # made before there was one
+            create_schema(connection, campaign)
         mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
         if mode != "wal":
             raise LedgerUnreachable(

@@ -65,6 +65,15 @@ where cell.state = 'running';
 -- name: renew
 update cell set expires = :expires where ordinal in (select value from json_each(:ordinals));
 
+-- name: report_progress
+insert or replace into progress (runner, at, data) values (:runner, :at, :data);
+
+-- name: forget_progress
+delete from progress where at < :before;
+
+-- name: progress
+select runner, at, data from progress where at >= :since order by runner;
+
 -- name: finish
 -- The event with the outcome is appended next, under the number that is the next one here.
 update cell

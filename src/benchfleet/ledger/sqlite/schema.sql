@@ -38,6 +38,13 @@ create table if not exists spec (
   terms text not null
 );
 
+-- What each runner reported last of its slots, as JSON: only for people who watch.
+create table if not exists progress (
+  runner text primary key,
+  at real not null,
+  data text not null
+) without rowid;
+
 -- Appended facts; rows are never changed or removed, so seq only grows.
 create table if not exists event (
   seq integer primary key,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from benchfleet.domain.attempt import Lease
-from benchfleet.errors import LedgerUnreachable
+from benchfleet.domain.worker_progress import WorkerProgress
+from benchfleet.errors import LedgerError, LedgerUnreachable
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger, since_boot
 
 
@@ -35,6 +37,7 @@ class LeaseHeartbeat:
         self._clock, self._renewed = clock, clock()
         self._leases: dict[str, Lease] = {}
         self._lock = threading.Lock()
+        self.progress: Callable[[], WorkerProgress] | None = None  # reported with each renewal
         self._end = ending or threading.Event()
         self._thread = thread(target=self._keep, name="leases", daemon=True)
 
@@ -94,9 +97,16 @@ class LeaseHeartbeat:
                 del self._leases[lease.fingerprint]
             self._lost(lease)
 
+    def _report(self) -> None:
+        """Report the progress; what fails here never keeps a lease from its renewal."""
+        if self.progress is not None and self._leases:
+            with suppress(LedgerError):
+                self._ledger.report_progress(self.progress())
+
     def _keep(self) -> None:
         while not self._end.wait(self._every):
             try:
+                self._report()
                 self.renew()
             except LedgerUnreachable:
                 continue  # it is asked again; the runner's own calls report it

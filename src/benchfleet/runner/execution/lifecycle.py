@@ -74,6 +74,10 @@ class AttemptLifecycle:
             self._state.notify(
                 "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
             )
+            if attempt.before:
+                self._state.notify(
+                    "cell_resumed", cell=claim.path, slot=slot.id, samples=attempt.before
+                )
 
     def make(self, slot: Slot, claim: Claim) -> Attempt | None:
         """An attempt with its folder; None if its lease was lost, or if the folder cannot be made,

@@ -12,6 +12,7 @@ from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerI
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
+from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.events import LedgerAvailable, LedgerDiskFull, LedgerUnavailable
@@ -88,6 +89,13 @@ class RetryingLedger(Ledger):
             return leases  # they hold until they are taken back
         self._unrenewed = ()
         return renewed
+
+    def report_progress(self, progress: WorkerProgress) -> None:
+        with contextlib.suppress(LedgerFull, LedgerAway):  # the next heartbeat brings a newer one
+            self._at_once(lambda: self._ledger.report_progress(progress))
+
+    def progress(self) -> Sequence[WorkerProgress]:
+        return self._at_once(self._ledger.progress)
 
     def _caught_up(self, ask: Callable[[], Sequence[T]]) -> Sequence[T]:
         """What it answers, once what ran out for want of room or of a server alone is renewed;

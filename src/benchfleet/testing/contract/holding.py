@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.event import Event
+from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
+from benchfleet.ledger.base import PROGRESS_KEPT_S
 from benchfleet.testing.sample_cells import sample_cell
 
-from .base import LEASE, OTHER, SUCCESS, LedgerFixture
+from .base import LEASE, ME, OTHER, SUCCESS, LedgerFixture
+
+
+def _report(runner: str, done: int) -> WorkerProgress:
+    slot = SlotProgress(devices="gpu:0", cell="a/b", stage="benchmark", done=done, total=90)
+    return WorkerProgress(runner=runner, slots=(slot, SlotProgress(devices="gpu:1")), eta=12.5)
 
 
 class Holding(LedgerFixture):
@@ -45,6 +53,38 @@ class Holding(LedgerFixture):
         assert list(self.ledger.renew([claim.lease])) == []
         newer = self.one_claim(runner=OTHER)
         assert list(self.ledger.renew([claim.lease, newer.lease])) == [newer.lease]
+
+    def test_the_last_progress_of_each_runner_is_seen_with_its_age(self) -> None:
+        self.enroll(sample_cell(0), sample_cell(1))
+        mine, theirs = self.one_claim(), self.one_claim(runner=OTHER)
+        with closing(self.open_again(self.clock, LEASE)) as others:
+            assert list(others.progress()) == []
+            others.report_progress(_report(OTHER, 5))
+            others.renew([theirs.lease])
+        for done in (30, 31):
+            self.clock.advance(10)
+            self.ledger.report_progress(_report(ME, done))
+            self.ledger.renew([mine.lease])
+        self.clock.advance(2)
+        with closing(self.open_again(self.clock, LEASE)) as reader:
+            reports = sorted(reader.progress(), key=lambda one: one.runner)
+        assert reports == [
+            replace(_report(ME, 31), age=2.0),
+            replace(_report(OTHER, 5), age=22.0),
+        ]
+
+    def test_progress_changes_no_cell_and_is_no_event(self) -> None:
+        self.running_cell()
+        before = list(self.ledger.cells()), list(self.ledger.events())
+        self.ledger.report_progress(_report(ME, 1))
+        assert (list(self.ledger.cells()), list(self.ledger.events())) == before
+
+    def test_old_progress_is_forgotten(self) -> None:
+        claim = self.running_cell()
+        self.ledger.report_progress(_report(ME, 1))
+        self.ledger.renew([claim.lease])
+        self.clock.advance(PROGRESS_KEPT_S + 1)
+        assert list(self.ledger.progress()) == []
 
     def test_reap_returns_an_expired_claim_once(self) -> None:
         claim = self.running_cell()

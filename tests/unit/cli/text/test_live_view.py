@@ -49,7 +49,7 @@ def test_on_a_narrow_terminal_names_are_cut_and_numbers_are_whole(width: int) ->
     slot.cell = "a-model-with-a-long-name/streaming-1024/longbench_narrativeqa@f7419d6f"
     view = LiveView("study")
     view(Notice(kind="run_started"), Progress(total=8, slots={"s-1": slot}))
-    line = drawn(view, width)[1]
+    line = drawn(view, width)[2]
     assert len(line) <= width
     assert line.startswith("  gpu:0  a-model-with-")
     assert " 3/8 " in line
@@ -64,15 +64,31 @@ def test_no_count_is_lost_on_a_narrow_terminal(width: int) -> None:
     view(Notice(kind="run_started"), progress)
     lines = drawn(view, width)
     assert max(map(len, lines)) <= width
-    counts = "8 cells · 5 done · 2 failed · 2 running · 62 % · ETA 1 h 00 min ± 1 min 00 s"
-    assert counts in " ".join(" ".join(lines).split())
+    counts = "8 cells · 3 done · 2 failed · 2 running"
+    shown = " ".join(" ".join(lines).split())
+    assert counts in shown
+    assert "62 % · ETA 1 h 00 min ± 1 min 00 s" in shown
+    assert ("━" in shown) == (width > 40)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_bar_as_wide_as_the_terminal_shows_how_far_the_whole_run_is(width: int) -> None:
+    progress = Progress(total=4, states={"success": 1, "running": 1, "pending": 2})
+    progress.slots["s-1"] = slot = running()
+    slot.done, slot.before, slot.total = 4, 4, 8
+    view = LiveView("study")
+    view(Notice(kind="run_started"), progress)
+    line = drawn(view, width)[1]
+    assert line.startswith("  ━━━━━━━━━━━━━━")
+    assert line.endswith("  37 %")
+    assert len(line) == width
 
 
 def test_what_happened_is_folded_and_no_part_of_a_name_is_left_out() -> None:
     name = "meta-llama_Llama-3.1-8B-Instruct/streaming-with-a-long-window/longbench_narrativeqa"
     view = LiveView("study")
     view(Notice(kind="warning", cell=name, message="it went wrong"), Progress(total=8))
-    assert "".join(drawn(view, 40)[1:]) == f"! {name} it went wrong"
+    assert "".join(drawn(view, 40)[2:]) == f"! {name} it went wrong"
 
 
 @pytest.mark.parametrize("height", [5, 8, 24, 60])
@@ -124,12 +140,15 @@ def test_a_host_that_is_lost_is_reported_and_stays_on_the_screen() -> None:
 def test_memory_is_that_of_the_fullest_gpu_or_else_ram(
     gpus: tuple[GpuReading, ...], ram: int | None, output: str
 ) -> None:
-    assert memory_text(running(*gpus, ram=ram)) == output
+    assert memory_text(*running(*gpus, ram=ram).memory) == output
 
 
 def test_a_slot_at_rest_shows_neither() -> None:
     slot = running(ram=GB, generated=7)
     slot.rest()
-    assert (memory_text(slot), speed_text(slot, time.monotonic())) == ("", "")
-    assert speed_text(running(), time.monotonic()) == ""
-    assert speed_text(running(generated=5), running().asked_since + 10) != ""
+    assert (memory_text(*slot.memory), speed_text(slot.tokens_per_second(time.monotonic()))) == (
+        "",
+        "",
+    )
+    assert speed_text(running().tokens_per_second(time.monotonic())) == ""
+    assert speed_text(running(generated=5).tokens_per_second(running().asked_since + 10)) != ""

@@ -12,7 +12,8 @@ def test_a_pipe_gets_a_summary_line_with_percent_and_eta_before_the_first_cell_e
     stream, clock = io.StringIO(), [100.0]
     lines = PlainLines("study", stream, summary_s=30.0, now=lambda: clock[0])
     slot = Running(slot="1", devices="cpu:0", cell="m/dense/b", stage="benchmark", total=90)
-    progress = Progress(total=2, states={"running": 1, "pending": 1}, slots={"1": slot}, began=100)
+    slot.asked_since = 100.0
+    progress = Progress(total=2, states={"running": 1, "pending": 1}, slots={"1": slot})
     lines(Notice(kind="run_started"), progress)
     for seconds, done in ((10, 9), (29, 27), (30, 45), (40, 46), (60, 90)):
         clock[0], slot.done = 100.0 + seconds, done
@@ -28,7 +29,19 @@ def test_cells_that_were_done_before_do_not_shorten_the_eta() -> None:
     stream, clock = io.StringIO(), [0.0]
     lines = PlainLines("study", stream, summary_s=1.0, now=lambda: clock[0])
     slot = Running(slot="1", devices="cpu:0", cell="m/dense/b", stage="benchmark", total=10)
-    progress = Progress(total=4, reused=2, states={"success": 2}, slots={"1": slot}, began=1.0)
+    progress = Progress(total=4, reused=2, states={"success": 2}, slots={"1": slot})
+    slot.asked_since = 1.0
     slot.done, clock[0] = 5, 11.0
     lines(Notice(kind="cell_progress"), progress)
     assert stream.getvalue() == "study: 4 cells · 2 done (2 reused) · 62 % · ETA 30 s\n"
+
+
+def test_samples_of_an_earlier_attempt_do_not_shorten_the_eta() -> None:
+    slot = Running(slot="1", devices="cpu:0")
+    slot.take("m/dense/b", done=50, now=0.0)
+    slot.enter("benchmark", 1.0)
+    slot.done, slot.total = 55, 100
+    progress = Progress(total=1, states={"running": 1}, slots={"1": slot})
+    assert progress.seconds_left(11.0) == 90.0
+    slot.done = 50
+    assert progress.seconds_left(11.0) is None

@@ -10,6 +10,7 @@ from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import UsageTotal
+from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 from benchfleet.ledger.lease_holders import Holder
 from benchfleet.status import Status, Unpublished
 
@@ -21,6 +22,9 @@ NOTHING = Status(
     kept_off=(),
     notes=(),
     holders=(),
+    share=0.0,
+    eta=None,
+    kept_samples={},
     used=UsageTotal(),
     failed=(),
     elsewhere={},
@@ -63,7 +67,7 @@ def test_everything_out_of_order_is_named_with_its_way_out() -> None:
         store="s3://bucket",
     )
     assert shown == [
-        "study: 6 cells · 1 running · 3 success · 1 failed · 1 cancelled",
+        "study: 6 cells · 1 running · 3 success · 1 failed · 1 cancelled · 0 %",
         "  running  a  (runner 8f3a, lease good for 40 s)",
         f"  failed  b  {oom.why}",
         "why, and what to do: benchfleet failures",
@@ -74,4 +78,40 @@ def test_everything_out_of_order_is_named_with_its_way_out() -> None:
         "2 results wait to be put to s3://bucket",
         "  gone     e  done, but its results are not there",
         "run them again: benchfleet retry --gone",
+    ]
+
+
+def test_a_running_cell_shows_its_samples_and_how_old_that_is() -> None:
+    slot = SlotProgress(
+        devices="gpu:0",
+        cell="a",
+        stage="benchmark",
+        done=31,
+        total=90,
+        seconds=40,
+        tokens_per_second=412.4,
+        memory=31_200_000_000,
+        memory_total=80 * 10**9,
+    )
+    holder = Holder(
+        record=record("a", state="running", runner="8f3a", expires_in=40), host="lab2", since=0
+    )
+    reports = [WorkerProgress(runner="8f3a", slots=(slot,), eta=80.0, age=12.0)]
+    one = holder.with_progress(reports)
+    assert (one.run_eta, holder.with_progress([]).progress) == (68.0, None)
+    counts = {**NOTHING.counts, "running": 1, "pending": 5}
+    assert text(counts=counts, holders=[one], share=0.0574, eta=one.run_eta) == [
+        "study: 6 cells · 5 pending · 1 running · 5 % · ETA 1 min 08 s",
+        "  running  a  (runner 8f3a on lab2, lease good for 40 s)",
+        "           31 of 90 samples · 40 s · gpu:0 · 412 tok/s · 31.2/80 GB · seen 12 s ago",
+    ]
+
+
+def test_samples_of_interrupted_cells_are_counted_and_few_are_listed() -> None:
+    counts = {**NOTHING.counts, "pending": 7}
+    shown = text(counts=counts, kept_samples=dict.fromkeys("abcdefg", 30) | {"a": 1})
+    assert shown[1] == "  pending  a  1 sample kept"
+    assert shown[6:] == [
+        "           and 2 more cells with 60 samples kept",
+        "continue after these samples: benchfleet run",
     ]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import queue
+import threading
+from collections.abc import Sequence
 
 from benchfleet.domain.attempt import Lease, RunnerId
+from benchfleet.domain.worker_progress import WorkerProgress
+from benchfleet.errors import LedgerError
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.testing.claims import claim_any
@@ -97,3 +101,37 @@ def test_a_keeper_is_behind_once_the_machine_slept_and_not_after_it_renewed() ->
     heartbeat.renew()
     assert not heartbeat.behind()
     assert list(ledger.reap()) == []
+
+
+def test_progress_goes_with_each_renewal_and_never_stops_one() -> None:
+    renewals = threading.Semaphore(0)
+
+    class Ledger(MemoryLedger):
+        broken = True
+
+        def report_progress(self, progress: WorkerProgress) -> None:
+            if self.broken:
+                raise LedgerError("no table")
+            super().report_progress(progress)
+
+        def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
+            renewed = super().renew(leases)
+            renewals.release()
+            return renewed
+
+    ledger = Ledger()
+    ledger.enroll([sample_cell()])
+    (claim,) = claim_any(ledger, RunnerId("us"), 1)
+    heartbeat = LeaseHeartbeat(ledger, lambda lease: None, unforeseen, every=0.01)
+    heartbeat.progress = lambda: WorkerProgress(runner="us", eta=5.0)
+    heartbeat.hold(claim.lease)
+    heartbeat.start()
+    try:
+        assert renewals.acquire(timeout=30)
+        assert renewals.acquire(timeout=30)
+        ledger.broken = False
+        for _ in range(2):
+            assert renewals.acquire(timeout=30)
+    finally:
+        heartbeat.stop()
+    assert [report.eta for report in ledger.progress()] == [5.0]

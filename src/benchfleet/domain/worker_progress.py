@@ -1,0 +1,90 @@
+"""What a runner does now, as others see it in the ledger."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+MAX_PROGRESS_BYTES = 16_384  # of one report
+_MAX_REPORTED_SLOTS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotProgress:
+    """What one slot does."""
+
+    devices: str = ""  # gpu:0 or gpu:0+1
+    cell: str = ""  # its results path; "" while the slot starts or idles
+    stage: str = ""  # starting, idle, load, benchmark
+    done: int = 0  # samples
+    total: int = 0  # samples; 0 while that is not known
+    seconds: float = 0.0  # since the cell began
+    tokens_per_second: float | None = None
+    memory: int | None = None  # bytes: of its fullest GPU, else of RAM
+    memory_total: int | None = None  # bytes of that GPU; None for RAM
+
+    @property
+    def share(self) -> float:
+        """The completed share of the cell, from 0 to 1."""
+        return min(self.done / self.total, 1.0) if self.cell and self.total else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerProgress:
+    """What all slots of one runner do."""
+
+    runner: str
+    slots: tuple[SlotProgress, ...] = ()
+    more_slots: int = 0  # slots that are left out
+    eta: float | None = None  # seconds that its run should still take
+    age: float = 0.0  # seconds since it was reported; set by the ledger
+
+    def to_json(self) -> str:
+        """At most `MAX_PROGRESS_BYTES`; slots beyond that are left out and counted."""
+        count = min(len(self.slots), _MAX_REPORTED_SLOTS)
+        while True:
+            left_out = len(self.slots) - count + self.more_slots
+            report = replace(self, slots=self.slots[:count], more_slots=left_out)
+            values = asdict(report)
+            del values["runner"], values["age"]
+            text = json.dumps(values)
+            if len(text) <= MAX_PROGRESS_BYTES or not count:
+                return text
+            count //= 2
+
+    @classmethod
+    def from_json(cls, runner: str, text: str, age: float) -> WorkerProgress | None:
+        """The report in the text of another host; None where it is invalid."""
+        try:
+            values = json.loads(text)
+            slots = values["slots"][:_MAX_REPORTED_SLOTS]
+            return cls(
+                runner=runner,
+                slots=tuple(_slot(slot) for slot in slots),
+                more_slots=int(_number(values["more_slots"])),
+                eta=None if values["eta"] is None else _number(values["eta"]),
+                age=max(0.0, age),
+            )
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            return None
+
+
+def _slot(values: Mapping[str, Any]) -> SlotProgress:
+    """Each field a text, or a number that is finite and not negative."""
+    checked: dict[str, Any] = {}
+    for field in fields(SlotProgress):
+        value = values[field.name]
+        if isinstance(field.default, str):
+            checked[field.name] = str(value)
+        elif value is not None or field.default is not None:
+            checked[field.name] = _number(value)
+    return SlotProgress(**checked)
+
+
+def _number(value: Any) -> Any:
+    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value < 1e18:
+        raise ValueError(f"invalid number {value!r:.60}")
+    return value
