@@ -49,7 +49,7 @@ def main() -> int:
         report = Path(folder, "report.html")
         command = ["report", str(CAMPAIGN), "--results", str(results), "--output", str(report)]
         subprocess.run([sys.executable, "-m", "benchfleet", *command], check=True)
-        screenshot(report, PICTURES / "report.png", width=1250, height=800)
+        screenshot(report, PICTURES / "report.png", width=1250, height=960)
     return 0
 
 

@@ -209,6 +209,6 @@ def test_wrong_words_are_reported_before_any_host_is_asked(user: User) -> None:
     user.write("here: {cpu_slots: 1}", "alone.yaml")
     assert "contains no remote machine" in user.run("hosts", "check", "alone.yaml", code=2).stderr
     output = user.run("hosts", "bootstrap", name, "--wheels", "none", code=2).stderr
-    assert "there is no wheel (*.whl) in it" in output
+    assert "no wheel (*.whl) in it" in output
     output = user.run("hosts", "bootstrap", name, "--constraints", "none", code=2).stderr
     assert "--constraints none  cannot be read" in output

@@ -119,5 +119,5 @@ def test_a_file_that_is_no_checkpoint_is_refused_with_what_is_one(user: User) ->
 def test_a_folder_that_is_not_there_is_reported_before_anything_runs(user: User) -> None:
     user.write(SCRIPT)
     done = user.run("run", "study.yaml", "--resume-from", "nowhere", code=2)
-    assert "there is no results folder nowhere to resume from" in done.stderr
+    assert "results folder nowhere not found; name the folder to resume from" in done.stderr
     assert not user.published()

@@ -130,7 +130,7 @@ def test_wrong_words_are_reported(user: User) -> None:
     study(user)
     file = user.folder / "study.yaml"
     file.write_text(file.read_text().replace("config: e0/config.json", "config: e0/nothing.json"))
-    assert "config: there is no file" in user.run("plan", "study.yaml", code=2).stderr
+    assert "config: file" in user.run("plan", "study.yaml", code=2).stderr
     file.write_text(CAMPAIGN.replace("experiment: E0,", "experiment: E0, name: E0,"))
     assert "experiment stands beside name" in user.run("plan", "study.yaml", code=2).stderr
     file.write_text(CAMPAIGN.replace("results/e0_results.json", "../e0_results.json"))

@@ -63,7 +63,7 @@ def test_a_wrong_campaign_is_refused_by_file_and_key(
     [
         (("runn", "study.yaml"), "did you mean 'run'"),
         (("run",), "CAMPAIGN"),
-        (("run", "nowhere.yaml"), "there is no such file"),
+        (("run", "nowhere.yaml"), "file not found"),
         (("plan", "."), "is a folder"),
         (("run", "study.yaml", "--max-concurrent-runs", "0"), "--max-concurrent-runs"),
         (("run", "study.yaml", "--cpu-slots", "none"), "--cpu-slots"),

@@ -78,7 +78,7 @@ def test_a_machine_probed_under_another_name_is_reported_as_bound_by_no_rule(
     lacks = "no report of board.lan: no rule keeps a cell off it, and no plan gives it one; "
     for words in (("plan",), ("doctor",), ("run", "--only", "models=large")):
         printed = say(words[0], "study.yaml", *words[1:])
-        assert f"{lacks}there are reports of board, desktop" in printed
+        assert f"{lacks}the reports are of board, desktop" in printed
         assert "BENCHFLEET_HOST" in printed
     Path("machines.yaml").write_text("hosts: [{name: far}]")
     output = json.loads(

@@ -89,7 +89,7 @@ def test_a_machine_without_ssh_says_so_of_every_host(
     start(sshd.host())
     lost = until(events, HostLost)
     assert isinstance(lost, HostLost)
-    assert "there is no ssh on this machine" in lost.reason
+    assert "ssh not found on this machine" in lost.reason
 
 
 def test_a_model_that_cannot_even_begin_to_be_sent_is_a_failure(

@@ -101,7 +101,7 @@ def test_a_machine_that_no_report_speaks_of_is_named_where_rules_bind_its_cells(
         "no report of lab1: no rule keeps a cell off it, and no plan gives it one"
     )
     assert (
-        "there are reports of lab1.lan. Is it one of these, call it so in the inventory" in output
+        "the reports are of lab1.lan. Is it one of these, call it so in the inventory" in output
     )
     (output,) = placement.unreported([LARGE], [""])
     assert output.startswith("no report of laptop: ")
@@ -144,7 +144,7 @@ def test_without_any_report_the_local_machine_is_bound_by_its_own_facts(tmp_path
         )
     (note,) = placement.unreported([LARGE], ["", "lab1"])
     assert note.startswith("no report of lab1: no rule keeps a cell off it")
-    assert "there is no report at all" in note
+    assert "no machine has a report" in note
     assert not load_placement(campaign, probed()).binds
     assert not load_placement(campaign, probed(reported("x", DESKTOP)), local_host="y").barred(
         LARGE

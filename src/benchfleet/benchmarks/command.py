@@ -113,10 +113,10 @@ class Command(Benchmark):
         Raises ValueError where one, or the command itself, is not there.
         """
         if not self._working_folder.is_dir():
-            raise ValueError(f"cwd: there is no folder {self._working_folder}")
+            raise ValueError(f"cwd: folder {self._working_folder} not found")
         self._check_command()
         if self._config and not (self._working_folder / self._config).is_file():
-            raise ValueError(f"config: there is no file {self._working_folder / self._config}")
+            raise ValueError(f"config: file {self._working_folder / self._config} not found")
         return source_digest(self._folder, self._own_files())
 
     def files(self, subset: str | None) -> Sequence[Path]:
@@ -199,7 +199,7 @@ class Command(Benchmark):
         command = self._argv[0]
         path = str(self._working_folder / command) if "/" in command else command
         if not has_field(command) and shutil.which(path, path=_path()) is None:
-            raise ValueError(f"argv: there is no command {command!r} that could be run here")
+            raise ValueError(f"argv: command {command!r} not found on this machine")
 
     def _own_files(self) -> list[Path]:
         inputs = (

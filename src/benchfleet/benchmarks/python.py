@@ -189,7 +189,7 @@ class Python(Benchmark):
         folder = self._path.joinpath(*self._module.split("."))
         file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
         if not file.is_file():
-            raise ValueError(f"call: there is no module {self._module} in {self._path}")
+            raise ValueError(f"call: module {self._module} not found in {self._path}")
         source, first = file.read_text("utf-8-sig"), self._attribute.partition(".")[0]
         try:
             table = symtable.symtable(source, str(file), "exec")

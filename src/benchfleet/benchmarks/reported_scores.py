@@ -94,7 +94,7 @@ def _headline(value: Mapping[str, Any], metric: str | None, scores: Sequence[flo
     if isinstance(value.get("passed"), bool):
         return float(value["passed"])
     raise bad_result(
-        f"there is no number among {', '.join(map(str, value)) or 'nothing'}; "
+        f"no number among {', '.join(map(str, value)) or 'nothing'}; "
         "report overall_score, or name another with 'metric'"
     )
 

@@ -34,7 +34,7 @@ def averaged(
 def mean(values: Sequence[float]) -> float:
     """The arithmetic mean. Raises ValueError where there is nothing to average."""
     if not values:
-        raise ValueError("there are no answers to score; ask for at least one sample")
+        raise ValueError("no answers to score; ask for at least one sample")
     return math.fsum(values) / len(values)
 
 

@@ -150,7 +150,7 @@ def _identity(entry: Entry, folder: Path) -> str:
         return ""
     file = absolute(folder, entry.text())
     if not file.is_file():
-        entry.wrong(f"there is no file {file}; name that of a private key")
+        entry.wrong(f"file {file} not found; name the file of a private key")
     return str(file)
 
 

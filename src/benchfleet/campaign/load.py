@@ -119,7 +119,7 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
         if file.is_dir():
             problem = f"is a folder; name the {kind} in it"
         elif not file.exists():
-            problem = "there is no such file"
+            problem = "file not found"
         elif reader is None:
             problem = f"unknown suffix for this {kind}; use {', '.join(readers)}"
         elif not file.is_file():

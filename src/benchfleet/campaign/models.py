@@ -199,7 +199,7 @@ def _python(entry: Entry, folder: Path) -> str:
 
     interpreter = str(absolute(folder, text)) if "/" in text else shutil.which(text)
     if interpreter is None or shutil.which(interpreter) is None:
-        entry.wrong(f"there is no interpreter {interpreter or text}; create its environment first")
+        entry.wrong(f"interpreter {interpreter or text} not found; create its environment first")
     return interpreter or ""
 
 

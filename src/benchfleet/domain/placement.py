@@ -98,7 +98,7 @@ class Placement:
         if not (missing and self.machines and any(map(self._placed, cells))):
             return []
         names = ", ".join(sorted(filter(None, self.machines)))
-        others = f"there are reports of {names}" if names else "there is no report at all"
+        others = f"the reports are of {names}" if names else "no machine has a report"
         return [
             f"no report of {host or self.local_host or 'this machine'}: no rule keeps a cell off "
             f"it, and no plan gives it one; {others}. {_remedy(host)}"

@@ -71,7 +71,7 @@ def diagnosis(code: int, stderr: str, *, jump: str = "") -> Diagnosis:
     if code == LOST or code < 0:
         return _of_ssh(stderr, lines, last, jump)
     if code in (126, 127) or "no such file or directory" in stderr.lower():
-        message = f"there is no such Python ({last}); run `benchfleet hosts bootstrap`"
+        message = f"Python not found ({last}); run `benchfleet hosts bootstrap`"
         return Diagnosis(stage="python", message=message, hopeless=True)
     if re.search(r"No module named '?benchfleet", stderr):
         message = "its Python has no benchfleet; run `benchfleet hosts bootstrap`"

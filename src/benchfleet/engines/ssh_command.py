@@ -72,7 +72,7 @@ def ask(
                 start_new_session=started is not None,
             )
         except FileNotFoundError:
-            message = "there is no ssh on this machine; install the OpenSSH client"
+            message = "ssh not found on this machine; install the OpenSSH client"
             raise BenchfleetError(message) from None
         except OSError as error:
             raise BenchfleetError(f"ssh cannot be started here: {error}") from error

@@ -168,7 +168,7 @@ def _gpus() -> Iterator[Check]:
 
 def _shared_memory(folder: Path) -> Check:
     if not folder.is_dir():
-        return judged("shared memory", f"there is no {folder} on this system", "")
+        return judged("shared memory", f"{folder} is missing on this system", "")
     disk = shutil.disk_usage(folder)
     finding = f"{folder}: {sized(disk.free)} free of {sized(disk.total)}"
     fix = "give it more: docker run --shm-size 2g, or mount -o remount,size=2g /dev/shm"

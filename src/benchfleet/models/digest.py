@@ -216,7 +216,7 @@ def _snapshot(source: str, environ: Mapping[str, str]) -> Path:
     if "/" in reference or not folder.is_dir():
         option = f" --revision {revision}" if revision else ""
         raise ValueError(
-            f"there is no folder {source}, and {source} is not in the Hugging Face cache {cache};"
+            f"folder {source} not found, and {source} is not in the Hugging Face cache {cache};"
             f" download it first: hf download {name}{option}"
         )
     return folder

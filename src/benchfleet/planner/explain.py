@@ -89,7 +89,7 @@ def find(
     hint = (
         f"did you mean {' or '.join(close)}?" if close else "see the list: benchfleet plan --cells"
     )
-    raise _unknown(key, word, f"there is no such cell; {hint}")
+    raise _unknown(key, word, f"no such cell; {hint}")
 
 
 def _unknown(key: str, word: str, message: str) -> CampaignError:

@@ -22,7 +22,8 @@ _LETTER_PX = 6.2  # pixels of a cell's text
 _MAX_COLUMN_PX = 120  # pixels of a column
 _MAX_LABEL_PX = 220  # pixels; the pointer shows the whole name
 _SLANTED = {"labelAngle": -40, "labelAlign": "left"}
-_MAX_LEVEL_CHARS = 8  # letters of a config whose name is not slanted
+_MAX_LEVEL_CHARS = 16  # letters of a config whose name is not slanted
+_MAX_LEVEL_PX = 560  # pixels of all columns, if their names are not slanted
 _TOOLTIP_FIELDS = ("score", "samples", "difference", "interval", "density", "speed")
 
 
@@ -69,7 +70,10 @@ def _heat_map(
     import altair as alt
 
     text = f"{value}_text"
-    level = max(map(len, columns)) <= _MAX_LEVEL_CHARS
+    longest_name = max(map(len, columns))
+    level = longest_name <= _MAX_LEVEL_CHARS and (
+        len(columns) * _column_px(longest_name) <= _MAX_LEVEL_PX
+    )
     written = [entry[text] for entry in figure.entries if text in entry]
     longest = max(map(len, [*written, *(columns if level else ())]))
     base = alt.Chart(alt.NamedData(name=DATA)).encode(
@@ -100,7 +104,7 @@ def _heat_map(
     chart = (
         alt.layer(*layers)
         .properties(
-            width=alt.Step(min(_MAX_COLUMN_PX, round(14 + _LETTER_PX * longest))),
+            width=alt.Step(_column_px(longest)),
             height=alt.Step(_ROW_PX),
         )
         .configure(font="system-ui, sans-serif", background="transparent")
@@ -114,3 +118,8 @@ def _heat_map(
         )
     )
     return dict(chart.to_dict())
+
+
+def _column_px(letters: int) -> int:
+    """The width of a column with a text of so many letters."""
+    return min(_MAX_COLUMN_PX, round(14 + _LETTER_PX * letters))

@@ -56,25 +56,32 @@ def page_tables(comparison: Comparison) -> dict[str, Grid | None]:
 
 def overview(comparison: Comparison) -> Grid | None:
     """Per model × config the mean over the benchmarks where all its configs have a result, and
-    how many of these the config leads; None for a report that is short without it."""
+    how many benchmarks the config leads; None for a report that is short without it. Benchmarks
+    with scores outside 0 to 1 have another scale, so no mean includes them."""
     if len(comparison.benchmarks) < OVERVIEW_MIN_BENCHMARKS:
         return None
     leads = Counter((one.model, one.config) for one in comparison.winners if not one.ties)
+    other_scale = {
+        one.benchmark
+        for one in comparison.entries
+        if one.mean is not None and not 0.0 <= one.mean <= 1.0
+    }
     groups = []
     for model in comparison.models:
         entries = [one for one in comparison.entries if one.model == model]
-        without = {one.benchmark for one in entries if one.mean is None}
-        means: dict[str, list[float]] = {}
+        without = other_scale | {one.benchmark for one in entries if one.mean is None}
+        means: dict[str, list[float]] = {one.config: [] for one in entries}
         for one in entries:
             if one.mean is not None and one.benchmark not in without:
-                means.setdefault(one.config, []).append(one.mean)
+                means[one.config].append(one.mean)
         rows = {
             config: [
-                Cell(text=wording.number(mean(values), 3)),
+                Cell(text=wording.number(mean(values), 3) if values else wording.UNMEASURED),
                 Cell(text=str(len(values))),
                 Cell(text=str(leads[model, config])),
             ]
             for config, values in means.items()
+            if values or leads[model, config]
         }
         if rows:
             groups.append(Group(model=model, rows=rows))

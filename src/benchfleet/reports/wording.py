@@ -226,8 +226,8 @@ METHOD = (
 
 
 OVERVIEW = (
-    "The mean is over the benchmarks where all configs of a model have a result. Leads: benchmarks "
-    "where the config has the highest mean, significant or not."
+    "The mean is over the benchmarks with scores from 0 to 1 where all configs of a model have a "
+    "result. Leads: benchmarks where the config has the highest mean, significant or not."
 )
 
 

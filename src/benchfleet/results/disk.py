@@ -218,7 +218,7 @@ def make_folders(folder: Path) -> list[Path]:
 
 
 def _no_plain_file(file: Path | str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "there is no plain file", str(file))
+    return FileNotFoundError(errno.ENOENT, "not a regular file", str(file))
 
 
 def make_folder(folder: Path) -> None:

@@ -75,7 +75,7 @@ def _sources(
         return
     folder = _summarized_folder(source) if source.is_file() else source
     if not folder.is_dir():
-        raise ResultsError(f"there is no results folder {source} to resume from")
+        raise ResultsError(f"results folder {source} not found; name the folder to resume from")
     roots = [root for root in (folder, folder / campaign) if root.is_dir()]
     if any(root.resolve() == layout.root.resolve() for root in roots):
         raise ResultsError(

@@ -116,12 +116,12 @@ def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
     large = write(tmp_path, b"#" * 10_000_001, "large.yaml")
     files = {
-        tmp_path / "missing.yaml": "there is no such file",
+        tmp_path / "missing.yaml": "file not found",
         tmp_path / "folder.yaml": "is a folder; name the campaign file in it",
         write(tmp_path, GOOD, "study.txt"): "unknown suffix for this campaign file; use .yaml",
         write(tmp_path, GOOD, "study"): "unknown suffix for this campaign file; use .yaml",
-        write(tmp_path, GOOD, "a.yaml") / "b.yaml": "there is no such file",
-        tmp_path / "nul\0.yaml": "there is no such file",
+        write(tmp_path, GOOD, "a.yaml") / "b.yaml": "file not found",
+        tmp_path / "nul\0.yaml": "file not found",
         tmp_path / "pipe.yaml": "is not a regular file",
         large: "is larger than 10 MB",
     }

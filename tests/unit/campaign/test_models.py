@@ -120,7 +120,7 @@ def test_stated_memory_alone_asks_for_one_gpu() -> None:
         ("{name: m, needs: {vram: 22XB}}", "[0].needs.vram", "'22XB' is not a size; write 22GB"),
         ("{name: m, needs: {gpu: 1}}", "[0].needs.gpu", "no key 'gpu' here; did you mean 'gpus'?"),
         ("{name: m, priority: high}", "[0].priority", "must be a whole number"),
-        ("{name: m, python: env/bin/python}", "[0].python", "there is no interpreter /study/env"),
+        ("{name: m, python: env/bin/python}", "[0].python", "interpreter /study/env"),
         ("{name: m, modelkwargs: {}}", "[0].modelkwargs", "no key 'modelkwargs' here; did you"),
     ],
 )

@@ -149,3 +149,14 @@ def test_a_long_report_begins_with_means_over_all_benchmarks(study):
     assert "| tiny | dense | 0.500 | 10 |" in text
     assert "| tiny | window | 0.875 | 10 | 10 |" in text
     assert text.index("## Overview") < text.index("## What won")
+
+
+def test_the_mean_of_an_overview_leaves_out_benchmarks_of_another_scale(study):
+    for number in range(9):
+        study.done("dense", [1.0, 0.0], subset=str(number))
+        study.done("window", [1.0, 1.0], subset=str(number))
+    study.done("dense", [40.0, 60.0], subset="percent")
+    study.done("window", [0.5, 0.5], subset="percent")
+    text = markdown.render(study.compared(), title="t")
+    assert "| tiny | dense | 0.500 | 9 | 1 |" in text
+    assert "| tiny | window | 1.000 | 9 | 9 |" in text

@@ -63,7 +63,7 @@ def read_tasks(file_name: str, study: Study, *, stays: bool) -> Tasks:
             return replace(tasks, known_plans=names)
     if plan is None:
         raise BenchfleetError(
-            f"there is no {name}, and the ledger holds no plan; run `benchfleet assign` first, or "
+            f"{name} not found, and the ledger has no plan; run `benchfleet assign` first, or "
             "name the file"
         )
     if study.host not in (plan.hosts or {}) and not stays:

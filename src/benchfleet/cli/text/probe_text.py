@@ -58,7 +58,7 @@ def summary(document: Mapping[str, Any]) -> Iterator[str]:
     models = [
         f"{one['name']} ({gigabytes(one['size'])})" for one in (*llm["hub"], *ollama["models"])
     ]
-    yield f"models    {', '.join(models) or 'none lie here'}"
+    yield f"models    {', '.join(models) or 'none found'}"
     links = [
         f"{name} {_rate(link['speed']) if link['speed'] else 'of unknown speed'}"
         for name, link in results["network"]["links"].items()

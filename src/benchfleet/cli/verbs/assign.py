@@ -152,7 +152,7 @@ def _machines(
     )
     if not machines:
         raise BenchfleetError(
-            "there is no capability report: run `benchfleet probe` on each machine, and name the "
+            "no capability report: run `benchfleet probe` on each machine, and name the "
             "files with --reports, or record them with `probe CAMPAIGN --ledger URL`"
         )
     names = {machine.hostname for machine in machines}

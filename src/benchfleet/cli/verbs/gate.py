@@ -51,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise BenchfleetError(f"{study.campaign.name} has no phases, so it has no gates")
     if arguments.phase and arguments.phase not in names:
         instead = hint(arguments.phase, names)
-        raise wrong_option("PHASE", f"there is no phase {arguments.phase!r}; {instead}")
+        raise wrong_option("PHASE", f"unknown phase {arguments.phase!r}; {instead}")
     for option, act in (("again", "check"), ("reason", "override")):
         if getattr(arguments, option) and arguments.act != act:
             raise wrong_option(f"--{option}", f"belongs to `{act}`")

@@ -69,7 +69,7 @@ def _installation(arguments: argparse.Namespace) -> EnvironmentSpec:
     if arguments.wheels is not None:
         wheels = tuple(sorted(arguments.wheels.glob("*.whl")))
         if not wheels:
-            message = "there is no wheel (*.whl) in it; name a folder that pip download filled"
+            message = "no wheel (*.whl) in it; name a folder that pip download filled"
             mistakes.append(Mistake(key=f"--wheels {arguments.wheels}", message=message))
     pins = ""
     if arguments.constraints is not None:
