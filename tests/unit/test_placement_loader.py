@@ -100,9 +100,7 @@ def test_a_machine_that_no_report_speaks_of_is_named_where_rules_bind_its_cells(
     assert output.startswith(
         "no report of lab1: no rule keeps a cell off it, and no plan gives it one"
     )
-    assert (
-        "the reports are of lab1.lan. Is it one of these, call it so in the inventory" in output
-    )
+    assert "the reports are of lab1.lan. Is it one of these, call it so in the inventory" in output
     (output,) = placement.unreported([LARGE], [""])
     assert output.startswith("no report of laptop: ")
     assert "say so by BENCHFLEET_HOST" in output
