@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.campaign.base import Campaign
+from benchfleet.domain.cell import Cell, Workload
 from benchfleet.domain.eligibility import PROBED, default_eligibility
 from benchfleet.domain.placement import Placement, Reported
 from benchfleet.domain.plan import ASSIGNED, forms, newest, plans
-from benchfleet.errors import BenchfleetError
+from benchfleet.errors import BenchfleetError, PluginError
 from benchfleet.ledger.base import Ledger
 
 KINDS = frozenset({ASSIGNED, PROBED})  # of events that tell it
 
 
 def load_placement(
-    campaign: Campaign, ledger: Ledger | None, *, local_host: str | None = None
+    campaign: Campaign,
+    ledger: Ledger | None,
+    *,
+    local_host: str | None = None,
+    missing_data: Mapping[str, str] = {},
 ) -> Placement:
     """The placement by the ledger's reports and plans; the runner calls its own host ``""``.
 
     `local_host` is what others call that host, ``""`` where it runs no cells, None to leave it out.
+    `missing_data` is that of `missing_data_of`.
+
     Without any report, the rules that the campaign states bind it by its facts of now.
 
     A report that cannot be read binds nothing, and is named in the notes.
@@ -50,9 +58,31 @@ def load_placement(
         machines=machines,
         variants=frozenset(campaign.variants),
         planned_hosts=planned_hosts,
+        missing_data=missing_data,
         local_host=local_host or "",
         notes=notes,
     )
+
+
+def missing_data_of(cells: Iterable[Cell]) -> dict[str, str]:
+    """Why this host cannot have the data of these cells, by fingerprint; asks the network once."""
+    reasons: dict[str, str] = {}
+    by_workload: dict[str, str] = {}
+    for cell in cells:
+        work = cell.workload
+        if (why := by_workload.get(work.canonical)) is None:
+            why = by_workload[work.canonical] = _missing_data(work)
+        if why:
+            reasons[cell.fingerprint] = why
+    return reasons
+
+
+def _missing_data(workload: Workload) -> str:
+    try:
+        benchmark = benchmark_class(workload.benchmark)({**workload.params, **workload.outside})
+    except (PluginError, ValueError):
+        return ""  # a cell of another host, whose plugin is not here
+    return benchmark.missing_data(workload.subset)
 
 
 def _reported(reports: Sequence[tuple[Any, str]]) -> tuple[dict[str, Reported], tuple[str, ...]]:

@@ -29,7 +29,7 @@ from benchfleet.machines.devices import (
 from benchfleet.machines.free_memory import free_memory
 from benchfleet.machines.provenance import provenance
 from benchfleet.maintenance.rescore import Rescored, Rescorer
-from benchfleet.placement_loader import load_placement
+from benchfleet.placement_loader import load_placement, missing_data_of
 from benchfleet.results.disk import make_folder
 from benchfleet.results.publish import publish_all
 from benchfleet.results.transfer.upload import Uploader
@@ -112,6 +112,7 @@ def run_cells(
                         study.campaign,
                         ledger,
                         local_host=study.host if fleet.pool else "",
+                        missing_data=missing_data_of(cells) if fleet.pool else {},
                     ),
                     options=options,
                 ),

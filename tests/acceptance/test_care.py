@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -246,3 +247,26 @@ def test_what_a_verb_says_to_run_next_names_no_more_than_it_was_asked_about(user
     assert again == ["m2/dense/_hostile"]
     again = user.json("retry", "study.yaml", "--failed")["pending_again"]
     assert again == ["m1/dense/_hostile"]
+
+
+FAILING_SCRIPT = """\
+print("starting")
+raise ValueError("no column 'answer'")
+"""
+
+
+def test_a_failed_script_shows_its_own_error_first_and_a_changed_one_is_run(user: User) -> None:
+    user.write(FAILING_SCRIPT, "own.py")
+    command = f"{{command: {{name: own, argv: [{sys.executable}, own.py]}}}}"
+    user.write(MOCK.replace("mock_benchmark", command).replace("    - {name: m2", "    # "))
+    user.run("run", "study.yaml", code=1)
+    output = failures(user)
+    assert "benchmark: error (ValueError: no column 'answer' (" in output
+    (group,) = json.loads(failures(user, "--json"))["groups"]
+    assert (user.folder / group["folder"]).is_dir()
+    assert group["command"] == "benchfleet run study.yaml"
+    assert f"all of it is in {group['folder']}" in output
+    user.write("print('{\"score\": 1}')", "own.py")
+    retried = user.run("retry", "study.yaml").stdout
+    assert retried == "nothing to retry; 1 cell waits to run: benchfleet run study.yaml\n"
+    user.run("run", "study.yaml")

@@ -204,3 +204,32 @@ def test_a_campaign_in_toml_and_in_python_runs_as_one_in_yaml(user: User) -> Non
     for name in ("s.toml", "s.py"):
         assert user.json("plan", name)["counts"]["reused"] == 2
         assert "all cells are done" in user.run("run", name).stdout
+
+
+def test_cells_whose_data_set_is_out_of_reach_wait_and_are_named_once(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lm_eval")
+    user.write(
+        f"""\
+campaign: study
+matrix:
+  models: [{{name: tiny, path: {MODEL}}}]
+  configs: {{dense: null, local: {{attention: {{local: 8}}}}}}
+  benchmarks: [mock_benchmark, {{lm_eval: {{tasks: [gsm8k], limit: 1}}}}]
+"""
+    )
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(user.folder / "no-data"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    plan = user.json("plan", "study.yaml")
+    reasons = {cell["impossible"] for cell in plan["cells"] if "gsm8k" in cell["cell"]}
+    (reason,) = reasons
+    assert reason.startswith("the data set openai/gsm8k (config main) is not in this host's cache")
+    assert "127.0.0.1 cannot be reached" in reason
+    output = user.run("run", "study.yaml", "--cpu-slots", "1", code=1).stdout
+    assert output.count("is not in this host's cache") == 2  # as the run begins, and at its end
+    assert "cannot run here: tiny/dense/lm_eval_gsm8k+limit1 and 1 more: the data set" in output
+    assert len(user.published()) == 2
+    assert "2 pending" in user.run("status", "study.yaml").stdout

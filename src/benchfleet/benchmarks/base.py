@@ -203,6 +203,11 @@ class Benchmark(registry.Plugin, ABC):
         """The user's own files that it reads, and the folders that must exist."""
         return ()
 
+    def missing_data(self, subset: str | None) -> str:
+        """Why its data are neither on this host nor in reach, or ``""``. Asked once before a run,
+        and may use the network for some seconds."""
+        return ""
+
     def longest_prompt(self, subset: str | None) -> int | None:
         """The longest prompt in characters, or None if only the data tell. The planner estimates
         memory from it, or else from the longest text that the model takes."""

@@ -22,6 +22,7 @@ from benchfleet.errors import CellFailure
 GRACE_S = 5.0  # seconds between being asked to end and being killed
 _POLL_S = 0.1  # seconds between looks at the time and at what asks it to stop
 _READ_BYTES = 2**16  # bytes read at once
+_MAX_LINE_CHARS = 300  # of stderr, in a message
 _MAX_OUTPUT_BYTES = 2**20  # bytes of its output, the last ones
 
 
@@ -65,7 +66,10 @@ def run_process(
     if process.returncode:
         code, (_, errors) = process.returncode, tails
         kind = _exit_kind(code, errors, was_oom=_oom_kills() > oom_kills)
-        raise _failed(kind, f"{argv[0]} {_ended(code)}", again=kind in RETRYABLE_KINDS)
+        message = f"{argv[0]} {_ended(code)}"
+        if code > 0 and (own := _last_line(errors)):
+            message = f"{own} ({argv[0]} ended with exit code {code})"
+        raise _failed(kind, message, again=kind in RETRYABLE_KINDS)
     return tails[0]
 
 
@@ -103,8 +107,14 @@ def _exit_kind(code: int, errors: bytes, *, was_oom: bool) -> Kind:
     kind = kind_of_exit(code)
     if kind == "killed" and code in (-signal.SIGKILL, 128 + signal.SIGKILL) and was_oom:
         return "oom"
-    last = errors.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
-    return "connection" if kind == "error" and is_connection_failure(last) else kind
+    failed = kind == "error" and is_connection_failure(_last_line(errors))
+    return "connection" if failed else kind
+
+
+def _last_line(errors: bytes) -> str:
+    """The last line of stderr: the error itself in a traceback."""
+    line = errors.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
+    return line[:_MAX_LINE_CHARS]
 
 
 def _oom_kills() -> int:

@@ -57,19 +57,26 @@ class Placement:
     planned_hosts: Mapping[str, str] = field(
         default_factory=dict
     )  # fingerprint → machine of the plan
+    missing_data: Mapping[str, str] = field(
+        default_factory=dict
+    )  # fingerprint → why the runner's own host cannot have the cell's data
     local_host: str = ""  # what the runner's own machine is called by others
     notes: tuple[str, ...] = ()  # reports that could not be used
     _reasons: dict[tuple[str, str], tuple[frozenset[str], Mapping[str, str]]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
+    _with_missing: dict[tuple[str, str, str], tuple[frozenset[str], Mapping[str, str]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
     @property
     def binds(self) -> bool:
         """Whether it tells machines apart at all."""
-        return bool(self.planned_hosts or (self.rules and self.machines))
+        return bool(self.planned_hosts or self.missing_data or (self.rules and self.machines))
 
     def barred(self, cell: Cell) -> frozenset[str]:
-        """The machines that may not have the cell; equal sets are one object."""
+        """The machines that may not have the cell."""
         return self._of(cell)[0]
 
     def why_not(self, cell: Cell) -> Mapping[str, str]:
@@ -82,7 +89,7 @@ class Placement:
         """What of these cells these machines (None: all) may not have."""
         counts: Counter[tuple[str, str]] = Counter()
         models: dict[tuple[str, str], dict[str, None]] = {}
-        for cell in cells if self.rules and self.machines else ():
+        for cell in cells if self.missing_data or (self.rules and self.machines) else ():
             for key in self.why_not(cell).items():
                 if hosts is None or key[0] in hosts:
                     counts[key] += 1
@@ -113,6 +120,15 @@ class Placement:
         )
 
     def _of(self, cell: Cell) -> tuple[frozenset[str], Mapping[str, str]]:
+        hosts, reasons = self._by_rules(cell)
+        if (missing := self.missing_data.get(cell.fingerprint)) is None:
+            return hosts, reasons
+        key = cell.phase, cell.model.name, missing
+        if (cached := self._with_missing.get(key)) is None:
+            cached = self._with_missing[key] = hosts | {""}, {**reasons, "": missing}
+        return cached
+
+    def _by_rules(self, cell: Cell) -> tuple[frozenset[str], Mapping[str, str]]:
         if self.rules is None or not self.machines:
             return ANYWHERE, _NO_REASONS
         phase, model = cell.phase, cell.model.name

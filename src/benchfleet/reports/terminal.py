@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchfleet.domain.humanize import counted
@@ -32,6 +33,7 @@ class ComparisonView:
 
     comparison: Comparison
     title: str  # the campaign's name
+    results: Path = Path()  # the campaign's folder, as paths below it are shown
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.text import Text
@@ -49,7 +51,7 @@ class ComparisonView:
             sentences = wording.verdicts(comparison, wording.one_line)
             yield from _section("What won", ((2, sentence) for sentence in sentences))
         if comparison.failures:
-            yield from _section("Failures", _failures(comparison))
+            yield from _section("Failures", _failures(comparison, self.results))
         time = wording.time_spent(comparison, wording.one_line)
         if time:
             yield from _section("Where the time went", [(2, time)])
@@ -156,7 +158,7 @@ def _section(heading: str, lines: Iterable[tuple[int, str]]) -> Iterator[Rendera
         yield Padding(Text(line, overflow="fold"), (0, 0, 0, indent))
 
 
-def _failures(comparison: Comparison) -> Iterator[tuple[int, str]]:
+def _failures(comparison: Comparison, results: Path) -> Iterator[tuple[int, str]]:
     for group in comparison.failures:
         what = f"{wording.one_line(group.stage)}: {wording.one_line(group.kind)}"
         message = wording.one_line(group.message, _MAX_MESSAGE_CHARS)
@@ -165,4 +167,4 @@ def _failures(comparison: Comparison) -> Iterator[tuple[int, str]]:
         yield 2, f"{what} ({counted(len(group.cells), 'cell')}): {message}"
         yield 4, group.way_out
         yield 4, f"cells: {named}{f' and {more} more' if more > 0 else ''}"
-        yield 4, f"left in {group.folder}"
+        yield 4, f"left in {results / group.folder}"

@@ -59,8 +59,8 @@ def test_data_are_lacking_offline_alone_and_where_the_cache_has_nothing_of_them(
     alone = {"HF_DATASETS_CACHE": str(tmp_path), "HF_DATASETS_OFFLINE": "1"}
     assert found.missing_message({**alone, "HF_DATASETS_OFFLINE": ""}) == ""
     output = found.missing_message(alone)
-    assert output.startswith(f"the data set Org/SomeRows is not in this host's cache, {tmp_path}")
-    assert "HF_DATASETS_OFFLINE is set" in output
+    assert output.startswith("the data set Org/SomeRows is not in this host's cache, and HF_DATASE")
+    assert len(output) < 160
     (tmp_path / kept).mkdir()
     assert found.missing_message(alone) == ""
     elsewhere = data("Org/Others", cache_dir="/mnt")

@@ -113,6 +113,14 @@ class LmEval(Benchmark):
         except ValueError as error:
             return str(error)
 
+    def missing_data(self, subset: str | None) -> str:
+        """Whether its data set is neither in the cache nor in reach of the network."""
+        try:
+            remote = remote_data_of(subset or "", self._own(subset or ""))
+        except ValueError:
+            return ""
+        return remote.unreachable_message(os.environ) if remote else ""
+
     def data_digest(self, subset: str | None) -> str:
         if subset is None:
             raise ValueError("names no task; write tasks: [gsm8k], one cell for each")

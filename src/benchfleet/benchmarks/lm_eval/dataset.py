@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from benchfleet.domain.canonical import content_digest
@@ -15,6 +16,7 @@ from benchfleet.environment import datasets_cache, hub_cache, offline
 from benchfleet.host_lock import lock_file, locked
 
 _SECRET = ("token", "use_auth_token")
+_CONNECT_TIMEOUT_S = 5.0
 _WHICH = ("revision", "data_dir", "data_files")  # what may name other data of the same repository
 
 
@@ -47,25 +49,32 @@ class RemoteData:
 
         Known without `datasets`, and so only where it has nothing of the repository at all.
         """
-        variable = offline(environ, datasets=True)
-        if not variable or self.reader or "cache_dir" in self.kwargs:
+        if not (variable := offline(environ, datasets=True)) or self._may_be_cached(environ):
             return ""
-        cache = datasets_cache(environ)
+        return self.way_out(f"{variable} is set")
+
+    def unreachable_message(self, environ: Mapping[str, str]) -> str:
+        """What to do, where the data are not here and the hub cannot be reached; ``""``
+        otherwise."""
+        if offline(environ, datasets=True) or self._may_be_cached(environ):
+            return ""
+        host = unreachable_hub(environ)
+        return self.way_out(f"{host} cannot be reached") if host else ""
+
+    def _may_be_cached(self, environ: Mapping[str, str]) -> bool:
+        if self.reader or "cache_dir" in self.kwargs:
+            return True
         expected = _plain(self.path.replace("/", "___"))
         try:
-            is_cached = any(_plain(name) == expected for name in os.listdir(cache))
+            return any(_plain(name) == expected for name in os.listdir(datasets_cache(environ)))
         except OSError:
-            is_cached = False
-        return "" if is_cached else self.way_out(environ)
+            return False
 
-    def way_out(self, environ: Mapping[str, str]) -> str:
-        """The sentence that says what is missing and what to do."""
-        variable = offline(environ, datasets=True)
-        why = f", and {variable} is set" if variable else " and cannot be fetched"
+    def way_out(self, why: str) -> str:
+        """The sentence that says what is missing, why, and what to do."""
         return (
-            f"the data set {self} is not in this host's cache, {datasets_cache(environ)}{why}; "
-            f"where the network can be reached, fetch it by {self.command()} and bring that folder "
-            "here, or let a task of your own read local files (dataset_kwargs: {data_files: …})"
+            f"the data set {self} is not in this host's cache, and {why}: fetch it where there is "
+            "a network (docs/lm-eval.md)"
         )
 
     def lock_name(self, environ: Mapping[str, str]) -> str:
@@ -89,6 +98,31 @@ def remote_data(
     return RemoteData(
         path=path, config=None if config is None else str(config), kwargs=arguments, reader=reader
     )
+
+
+def unreachable_hub(environ: Mapping[str, str]) -> str:
+    """The hub's host where no connection to it can be made; ``""`` where one can, or behind a
+    proxy."""
+    from urllib.parse import urlsplit  # these take longer than reading a campaign
+    from urllib.request import getproxies
+
+    address = urlsplit(environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    if not address.hostname or getproxies():
+        return ""
+    port = address.port or (80 if address.scheme == "http" else 443)
+    return "" if _accepts(address.hostname, port) else address.hostname
+
+
+@cache
+def _accepts(host: str, port: int) -> bool:
+    """Whether the host accepts connections; asked once in a process."""
+    import socket
+
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -51,8 +51,11 @@ def build_task(
     # Tasks that make their data for a tokenizer, as RULER's do, look for it under `pretrained`.
     metadata = {"pretrained": loan.model.name_or_path, **(settings["metadata"] or {})}
     remote = remote_data_of(name, own)
-    if remote and (missing_message := remote.missing_message(os.environ)):
-        raise _failure("dataset_missing", f"{name}: {missing_message}")
+    if remote and (
+        missing := remote.missing_message(os.environ) or remote.unreachable_message(os.environ)
+    ):
+        print(f"to fetch it where there is a network: {remote.command()}")
+        raise _failure("dataset_missing", missing)
     with (
         alone_on_this_host(remote),
         _named_failures(name, remote),
@@ -191,7 +194,8 @@ def _named_failures(name: str, remote: RemoteData | None) -> Iterator[None]:
             )
             raise _failure("dataset_missing", message) from error
         if isinstance(error, (ConnectionError, ValueError)):
-            message = f"{name}: {remote.way_out(os.environ)} ({detail})"
+            print(f"to fetch it where there is a network: {remote.command()}\n{detail}")
+            message = remote.way_out("cannot be fetched")
             raise _failure("dataset_missing", message) from error
         message = f"fetching the data set {remote} of {name} broke off: {detail}"
         raise _failure("dataset_missing", message, retryable=True) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from benchfleet.domain.placement import KeptOff, Placement
 from benchfleet.placement_loader import load_placement
@@ -11,12 +12,12 @@ from benchfleet.study import Study
 _MAX_LISTED_HOSTS = 10  # lines
 
 
-def placement_rules(study: Study, *, host: str = "") -> Placement:
+def placement_rules(
+    study: Study, *, host: str = "", missing_data: Mapping[str, str] = {}
+) -> Placement:
     """What the ledger's reports and plans say, where there is a ledger; see `load_placement`."""
-    return study.query(
-        lambda ledger: load_placement(study.campaign, ledger, local_host=host),
-        default=load_placement(study.campaign, None, local_host=host),
-    )
+    load = partial(load_placement, study.campaign, local_host=host, missing_data=missing_data)
+    return study.query(load, default=load(None))
 
 
 def lines(kept_off: Sequence[KeptOff], notes: Iterable[str] = ()) -> list[str]:

@@ -54,7 +54,7 @@ def _sample_scores(study: Study, record: CellRecord) -> dict[str, float]:
     return sample_scores(study.layout.published(record.path))
 
 
-def show(comparison: Comparison, title: str, stream: TextIO | None = None) -> None:
+def show(study: Study, comparison: Comparison, stream: TextIO | None = None) -> None:
     """Print the comparison; a pipe gets 100 columns."""
     from rich.console import Console
 
@@ -63,7 +63,11 @@ def show(comparison: Comparison, title: str, stream: TextIO | None = None) -> No
     stream = stream or sys.stdout
     width = None if stream.isatty() else 100
     Console(file=stream, width=width, highlight=False).print(
-        ComparisonView(comparison=comparison, title=title)
+        ComparisonView(
+            comparison=comparison,
+            title=study.campaign.name,
+            results=display_path(study.layout.root),
+        )
     )
 
 
@@ -156,7 +160,7 @@ def show_end(
     """Print what a run ended with; a person who reads only this knows what to do next."""
     counts = comparison.counts
     print()
-    show(comparison, study.campaign.name)
+    show(study, comparison)
     print()
     for why, cells in sorted(Counter(why for _, why in end.impossible).items()):
         first = next(cell.id for cell, reason in end.impossible if reason == why)

@@ -14,6 +14,7 @@ from benchfleet.errors import DeviceError
 from benchfleet.fleet import choose_pool
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
+from benchfleet.placement_loader import missing_data_of
 from benchfleet.planner.explain import differences, earlier, find
 from benchfleet.planner.preview import as_json, known_records, planned, with_paths
 from benchfleet.study import Study
@@ -45,7 +46,11 @@ def main(arguments: argparse.Namespace) -> int:
         missing = str(error)
     records = known_records(study, cells)
     phases = study.phases(cells, records)
-    placement_rules = placement_text.placement_rules(study, host=study.host)
+    done = {record.fingerprint for record in records if record.state == "success"}
+    missing_data = missing_data_of(cell for cell in cells if cell.fingerprint not in done)
+    placement_rules = placement_text.placement_rules(
+        study, host=study.host, missing_data=missing_data
+    )
     plan = planned(
         cells,
         records,

@@ -54,9 +54,9 @@ def main(arguments: argparse.Namespace) -> int:
     records = missing_ledger.records_of(arguments, study, cells)
     comparison = comparison_of(study, cells, records, arguments.baseline)
     if drawn == "terminal" and output == _STDOUT:
-        show(comparison, study.campaign.name)
+        show(study, comparison)
         return 0
-    text = _drawn(comparison, study.campaign.name, drawn)
+    text = _drawn(study, comparison, drawn)
     if output == _STDOUT:
         sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
         sys.stdout.buffer.flush()
@@ -92,7 +92,8 @@ def _page(study: Study) -> Path:
     return study.layout.report_page
 
 
-def _drawn(comparison: Comparison, title: str, drawn: str) -> str:
+def _drawn(study: Study, comparison: Comparison, drawn: str) -> str:
+    title = study.campaign.name
     if drawn == "html":
         return html.render(comparison, title=title)
     if drawn == "markdown":
@@ -102,7 +103,7 @@ def _drawn(comparison: Comparison, title: str, drawn: str) -> str:
     if drawn == "json":
         return exports.to_json(comparison, title=title)
     text = io.StringIO()
-    show(comparison, title, text)
+    show(study, comparison, text)
     return text.getvalue()
 
 

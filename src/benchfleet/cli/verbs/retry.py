@@ -12,6 +12,7 @@ from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.state import FINAL_STATES
 from benchfleet.result_locations import ResultLocator
 
 _MAX_LISTED_CELLS = 5
@@ -52,8 +53,17 @@ def main(arguments: argparse.Namespace) -> int:
     for path in again:
         say(f"  pending again  {path}")
     go = f"{counted(len(again), 'cell', 'go')} again with: {options.same_choice(arguments, 'run')}"
-    print(printable(go) if again else "nothing to retry")
+    waiting = len(cells) - sum(record.state in FINAL_STATES for record in records)
+    print(printable(go) if again else _nothing(arguments, waiting))
     return 0
+
+
+def _nothing(arguments: argparse.Namespace, waiting: int) -> str:
+    """What to say where no cell failed: a cell whose script changed is a new one, and waits."""
+    if not waiting:
+        return "nothing to retry"
+    run = options.same_choice(arguments, "run")
+    return printable(f"nothing to retry; {counted(waiting, 'cell', 'wait')} to run: {run}")
 
 
 def _agreed(arguments: argparse.Namespace, lost: Sequence[CellRecord]) -> bool:
