@@ -33,7 +33,22 @@ def _devices(machine: Machine) -> tuple[Device, ...]:
     except DeviceError as error:
         if not (machine.gpus and machine.gpus_origin):
             raise
-        raise DeviceError(f"{machine.gpus_origin}: {error}") from None
+        raise DeviceError(f"{machine.gpus_origin}: {_without_option(error)}") from None
+
+
+def gpus_problem(machine: Machine) -> str:
+    """What is wrong with the GPUs that a campaign file names, on this machine; ``""`` if all are
+    here."""
+    try:
+        select_devices(machine.gpus, None)
+    except DeviceError as error:
+        return _without_option(error)
+    return ""
+
+
+def _without_option(error: DeviceError) -> str:
+    """The message for one who named the devices in a campaign file."""
+    return str(error).replace("leave --gpus out", "remove it")
 
 
 def choose_pool(machine: Machine) -> Pool:

@@ -272,3 +272,33 @@ def test_a_damaged_ledger_that_is_named_is_set_aside_like_any_other(user: User, 
     file.write_bytes(content)
     assert "2 results taken in" in user.run("ledger", "rebuild", *where).stdout
     assert (user.folder / "own.db.damaged-1").read_bytes() == content
+
+
+def test_all_mistakes_of_one_entry_and_absent_gpus_are_told_at_once(user: User) -> None:
+    model = Path(__file__).parents[2] / "examples" / "recall" / "model"
+    user.write(
+        f"""\
+campaign: study
+gpus: [4090]
+defaults: {{generation: {{max_new_token: 3}}}}
+matrix:
+  models:
+    - {{name: tiny, path: {model}, needs: {{vram: 22XB, gpus: 500}}}}
+  benchmarks:
+    - recall: {{subsets: [12x], samples: x, generation: {{temprature: 1}}}}
+"""
+    )
+    told = user.run("plan", "study.yaml", code=2).stderr
+    for line, key, part in (
+        (2, "gpus ", "remove it to run on the CPU"),
+        (3, "defaults.generation.max_new_token", "did you mean 'max_new_tokens'?"),
+        (6, "matrix.models[0].needs.vram", "'22XB' is not a size"),
+        (6, "matrix.models[0].needs.gpus", "must be at most 64, not 500"),
+        (8, "matrix.benchmarks[0].recall ", "samples must be a whole number"),
+        (8, "matrix.benchmarks[0].recall.subsets", "not '12x'"),
+        (8, "matrix.benchmarks[0].recall.generation.temprature", "did you mean 'temperature'?"),
+    ):
+        assert any(
+            one.startswith(f"  line {line}  {key}") and part in one for one in told.splitlines()
+        ), (key, told)
+    assert "study.yaml: 7 mistakes, nothing was run" in told

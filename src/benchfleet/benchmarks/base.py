@@ -160,6 +160,7 @@ class Benchmark(registry.Plugin, ABC):
     borrows: ClassVar[bool] = False  # True: uses `Adapter.lend`; the adapter's `lends` must be True
     reads_generation: ClassVar[bool] = False  # True: skips `Adapter.check_generation`
     takes_folder: ClassVar[bool] = False  # True: the parameter `folder` is the campaign's folder
+    reports: ClassVar[frozenset[str] | None] = None  # numbers of `Score.summary`; None: unknown yet
     subsets_key: ClassVar[str] = "subsets"  # the campaign key of its subsets, such as "tasks"
     name: str = ""  # name in results and rules, if one class runs many benchmarks; "": the plugin's
 

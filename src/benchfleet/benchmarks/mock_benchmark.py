@@ -58,6 +58,7 @@ class MockBenchmark(SampleBenchmark):
     spacing count in neither.
     """
 
+    reports: ClassVar[frozenset[str] | None] = frozenset()
     default_generation: ClassVar[Mapping[str, Any]] = {"max_new_tokens": 16, "temperature": 0}
 
     def __init__(self, params: Mapping[str, Any]) -> None:

@@ -42,6 +42,7 @@ class Recall(SampleBenchmark):
     Run whole, without a subset, it asks the lengths that `subsets` names, one after another.
     """
 
+    reports: ClassVar[frozenset[str] | None] = frozenset({"chance"})
     default_generation: ClassVar[Mapping[str, Any]] = {"max_new_tokens": 1, "temperature": 0}
 
     def __init__(self, params: Mapping[str, Any]) -> None:

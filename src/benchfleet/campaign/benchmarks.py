@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -59,6 +60,7 @@ class DeclaredWorkload:
     base: Mapping[str, Any]  # generation kwargs beneath the model's
     own: Mapping[str, Any]  # generation kwargs above the model's
     workload: Workload | None
+    kind: type[Benchmark] | None = None  # its class, also where something in it is wrong
     critical: Entry | None = None  # where it says that its failure closes the gate of its phase
 
 
@@ -108,10 +110,15 @@ def _workloads(
     limit, critical = settings.inside("limit"), settings.inside("critical")
     limited = None if limit.absent else limit.whole(1)
     is_critical = critical if critical.truth(False) else None
-    benchmark = _benchmark(benchmark_type, params, entry, folder) if benchmark_type else None
-    shared, base = None, {}
+    benchmark, refused = (
+        _benchmark(benchmark_type, params, entry, folder) if benchmark_type else (None, [])
+    )
+    shared, base = None, dict(defaults.generation)
     if benchmark is not None:
-        base = {**benchmark.default_generation, **defaults.generation}
+        base = {**benchmark.default_generation, **base}
+    if benchmark is not None and set(refused) & benchmark.outside().keys():
+        benchmark = None  # what was refused may be where its subsets come from
+    if benchmark is not None and not refused:
         shared = Workload(
             benchmark=name,
             version=benchmark.version,
@@ -131,6 +138,7 @@ def _workloads(
             base=base,
             own=own,
             workload=_of_subset(shared, benchmark, subset, item, subsets),
+            kind=benchmark_type,
             critical=is_critical,
         )
         for subset, item in _subsets(subsets, entry, benchmark)
@@ -166,19 +174,35 @@ def _parts(name: str, benchmark: Benchmark | None) -> Sequence[str]:
 
 def _benchmark(
     benchmark_type: type[Benchmark], params: dict[str, Any], entry: Entry, folder: Path
-) -> Benchmark | None:
-    """The benchmark made from its parameters, or None with the mistake noted."""
+) -> tuple[Benchmark | None, list[str]]:
+    """The benchmark made from those of its parameters that are right, with a mistake noted for
+    each other, and the names of these; None where one mistake leaves none to speak of."""
     if benchmark_type.takes_folder:
         if "folder" in params:
             entry.inside("folder").wrong("relative paths start at the campaign's folder; remove it")
         params = {**params, "folder": str(folder)}
-    try:
-        return benchmark_type(params)
-    except ValueError as error:
-        near = [get_close_matches(key, KEYS, n=1, cutoff=0.75) for key in params]
-        suggestions = [f" (or is it {word!r} that you mean?)" for words in near for word in words]
-        entry.wrong(str(error) + "".join(suggestions))
-        return None
+    refused: list[str] = []
+    while True:
+        try:
+            return benchmark_type(params), refused
+        except ValueError as error:
+            message = str(error)
+            if _named_in(message, refused):  # it is lacking now
+                return None, refused
+            name = _named_in(message, params)
+            near = get_close_matches(name or "", KEYS, n=1, cutoff=0.75)
+            entry.wrong(message + "".join(f" (or is it {word!r} that you mean?)" for word in near))
+            if name is None:
+                return None, refused
+            refused.append(name)
+            params = {key: value for key, value in params.items() if key != name}
+
+
+def _named_in(message: str, names: Iterable[str]) -> str | None:
+    """The one of these names that the message speaks of first."""
+    places = {name: re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) for name in names}
+    starts = {match.start(): name for name, match in places.items() if match}
+    return starts[min(starts)] if starts else None
 
 
 def _of_subset(
@@ -189,10 +213,12 @@ def _of_subset(
     listing: Entry,
 ) -> Workload | None:
     """The workload of one subset, or None with the mistake noted."""
-    if shared is None or benchmark is None or not item.right:
+    if benchmark is None or not item.right:
         return None
     if subset is not None and (message := benchmark.check_subset(subset)):
         listing.wrong(message, at=item)
+        return None
+    if shared is None:
         return None
     try:
         return replace(shared, subset=subset, data_digest=benchmark.data_digest(subset))

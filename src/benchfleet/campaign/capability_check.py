@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from benchfleet.benchmarks.base import Benchmark, benchmark_class
+from benchfleet.benchmarks.base import Benchmark
 from benchfleet.domain.cell import Config
-from benchfleet.domain.matrix import Matrix, ModelEntry
-from benchfleet.models.base import Adapter, adapter_class
+from benchfleet.domain.matrix import Matrix
+from benchfleet.models.base import Adapter
 
 from .benchmarks import DeclaredWorkload
 from .configs import DeclaredConfig
@@ -40,16 +40,13 @@ def check_pairs(
     setting that some cell asks of it. `defaults` is what stands in the file under that key."""
     refusals: dict[tuple[KeyPath, str], _Refusal] = {}
     for declared in models:
-        if declared.model is None:
-            _check_generation(declared, configs, workloads, defaults)
+        if (adapter := declared.adapter) is None:
             continue
-        adapter = adapter_class(declared.model.model.adapter)
-        if message := adapter.check(declared.model.model, DENSE):
+        if declared.opened and (message := adapter.check(declared.opened, DENSE)):
             declared.entry.wrong(message)
-            continue
         for one in (
-            *_configs(matrix, declared.model, adapter, configs),
-            *_benchmarks(matrix, declared, declared.model, adapter, workloads, defaults),
+            *_configs(matrix, declared, adapter, configs),
+            *_benchmarks(matrix, declared, adapter, workloads, defaults),
         ):
             refusal = refusals.setdefault((one.entry.path, one.message), one)
             refusal.models[repr(declared.name)] = None
@@ -76,20 +73,24 @@ def leaves_cells(matrix: Matrix) -> bool:
 
 def _configs(
     matrix: Matrix,
-    entry: ModelEntry,
+    declared_model: DeclaredModel,
     adapter: type[Adapter],
     configs: Sequence[DeclaredConfig],
 ) -> Iterator[_Refusal]:
+    entry, opened = declared_model.model, declared_model.opened
     for declared in configs:
-        if declared.config is None:
-            continue
-        model = declared.overrides.apply_to_model(entry.model)
-        message = adapter.check(model, declared.config)
+        message = None
+        if opened and declared.config and not adapter.check(opened, DENSE):
+            model = declared.overrides.apply_to_model(opened)
+            message = adapter.check(model, declared.config)
         problems = adapter.check_generation(declared.overrides.generation)
         if not (message or problems):
             continue
-        if not leaves_cells(replace(matrix, models=(entry,), configs=(declared.config,))):
-            continue
+        # Which cells the rules leave is known only where model and config are right.
+        if entry and declared.config:
+            part = replace(matrix, models=(entry,), configs=(declared.config,))
+            if not leaves_cells(part):
+                continue
         if message:
             yield _Refusal(entry=declared.entry, message=message, pair=True)
         generation = declared.entry.inside("generation")
@@ -97,52 +98,30 @@ def _configs(
             yield _Refusal(entry=generation.inside(name), message=problem, pair=False)
 
 
-def _check_generation(
-    declared: DeclaredModel,
-    configs: Sequence[DeclaredConfig],
-    workloads: Sequence[DeclaredWorkload],
-    defaults: Entry,
-) -> None:
-    """Refuse generation settings of a model that is wrong otherwise, so that one reading of the
-    file finds both."""
-    benchmarks = [benchmark_class(one.workload.benchmark) for one in workloads if one.workload]
-    if declared.adapter is None or not any(
-        one.needs_model and not one.reads_generation for one in benchmarks
-    ):
-        return
-    generation = {**defaults.inside("generation").kwargs(), **declared.generation}
-    for name, message in declared.adapter.check_generation(generation).items():
-        (_where(name, (declared.entry, defaults)) or declared.entry).wrong(message)
-    for config in configs:
-        for name, message in declared.adapter.check_generation(config.overrides.generation).items():
-            config.entry.inside("generation").inside(name).wrong(message)
-
-
 def _benchmarks(
     matrix: Matrix,
     declared: DeclaredModel,
-    entry: ModelEntry,
     adapter: type[Adapter],
     workloads: Sequence[DeclaredWorkload],
     defaults: Entry,
 ) -> Iterator[_Refusal]:
+    entry, opened = declared.model, declared.opened
     for one in workloads:
-        if one.workload is None:
-            continue
-        benchmark = benchmark_class(one.workload.benchmark)
-        if not benchmark.needs_model:
+        if (benchmark := one.kind) is None or not benchmark.needs_model:
             continue
         refusals = []
-        if message := _unserved(benchmark, one.benchmark, adapter, entry.model.adapter):
+        if opened and (message := _unserved(benchmark, one.benchmark, adapter, opened.adapter)):
             refusals.append(_Refusal(entry=one.entry, message=message, pair=True))
         elif not benchmark.reads_generation:
             generation = {**one.base, **declared.generation, **one.own}
             for name, message in adapter.check_generation(generation).items():
                 origin = _where(name, (one.settings, declared.entry, defaults)) or one.entry
                 refusals.append(_Refusal(entry=origin, message=message, pair=False))
-        own = replace(entry, workloads=(one.workload,))
-        if refusals and leaves_cells(replace(matrix, models=(own,))):
-            yield from refusals
+        if refusals and entry and one.workload:
+            own = replace(entry, workloads=(one.workload,))
+            if not leaves_cells(replace(matrix, models=(own,))):
+                continue
+        yield from refusals
 
 
 def _unserved(

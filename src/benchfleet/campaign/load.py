@@ -83,16 +83,26 @@ _READERS: Mapping[str, Reader] = {
 }
 
 
-def load_campaign(path: str | Path) -> Campaign:
-    """The campaign in the file. Raises `CampaignError` with every mistake in it at once."""
+def load_campaign(
+    path: str | Path, *, check_machine: Callable[[Machine], str] = lambda _: ""
+) -> Campaign:
+    """The campaign in the file. Raises `CampaignError` with every mistake in it at once.
+
+    `check_machine` says what is wrong with the devices that the file asks for; it is called for a
+    file with other mistakes, since devices may be absent where a campaign is only read.
+    """
     file = Path(os.path.abspath(path))
-    return read_campaign(
-        read_source(file, _READERS, "campaign file"), file=file, file_label=str(path)
-    )
+    source = read_source(file, _READERS, "campaign file")
+    return read_campaign(source, file=file, file_label=str(path), check_machine=check_machine)
 
 
 def read_campaign(
-    source: Source, *, file: Path, file_label: str, results: Path | None = None
+    source: Source,
+    *,
+    file: Path,
+    file_label: str,
+    results: Path | None = None,
+    check_machine: Callable[[Machine], str] = lambda _: "",
 ) -> Campaign:
     """The campaign that plain data say, wherever they come from.
 
@@ -108,6 +118,7 @@ def read_campaign(
     if campaign is None:
         root.pairs("a mapping that begins with 'campaign: NAME'")
     if campaign is None or mistakes.listed():
+        _check_machine(root, check_machine)
         raise CampaignError(file_label, mistakes.listed())
     return campaign if results is None else replace(campaign, results=results)
 
@@ -181,6 +192,15 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
             variants=variants,
         ),
     )
+
+
+def _check_machine(root: Entry, check: Callable[[Machine], str]) -> None:
+    """Note what is wrong with the GPUs that the file asks for."""
+    entries = [root.inside(key) for key in MACHINE]
+    gpus = root.inside("gpus")
+    readable = not gpus.absent and all(entry.right for entry in entries)
+    if readable and (message := check(read_machine(*entries))):
+        gpus.wrong(message)
 
 
 def read_machine(

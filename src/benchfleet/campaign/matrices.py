@@ -106,9 +106,11 @@ class MatrixReader:
         every = [one for declared in models for one in (declared, *declared.variants)]
         check_names(every, configs, workloads)
         check_contents(every, configs)
-        if fields["exclude"].right and fields["include"].right:
-            with_variants = [one for declared in models for one in (declared, *_as_asked(declared))]
-            check_pairs(matrix, with_variants, configs, workloads, self._defaults)
+        with_variants = [one for declared in models for one in (declared, *_as_asked(declared))]
+        if not (fields["exclude"].right and fields["include"].right):
+            # Which pairs the rules leave is not known: only settings of generation are checked.
+            with_variants = [replace(one, model=None, opened=None) for one in with_variants]
+        check_pairs(matrix, with_variants, configs, workloads, self._defaults)
 
 
 def _with_variants(

@@ -31,7 +31,7 @@ from .schema_types import (
     whole,
 )
 
-_GPUS = 1_024  # at most, for one cell
+_GPUS = 64  # no host holds more, and one cell is bound to one host
 
 NEEDS: Mapping[str, Shape] = {
     "gpus": doc(whole(0, _GPUS), "GPUs that one cell is bound to (1 with vram, else 0)"),
@@ -75,6 +75,7 @@ class DeclaredModel:
     entry: Entry
     generation: Mapping[str, Any]  # its own, over the defaults
     model: ModelEntry | None
+    opened: Model | None = None  # what the adapter is to open, also where its entry is wrong
     adapter: type[Adapter] | None = None
     variants: tuple[DeclaredModel, ...] = ()
 
@@ -137,6 +138,7 @@ def _read(
         entry=entry,
         generation=generation,
         model=model if digest and entry.right else None,
+        opened=model.model if digest else None,
         adapter=opened,
         variants=tuple(_read(item, defaults, folder, _OWN) for item in variants),
     )

@@ -12,6 +12,7 @@ from benchfleet.domain.phase import Phase
 from benchfleet.hints import hint
 
 from .entry import Entry
+from .gate_check import check_gate_metrics
 from .matrices import BELONG, MATRIX, DeclaredMatrix, MatrixReader
 from .rules import EXCLUDE_KEYS, read_exclude
 from .schema_types import NAME, TEXT, TRUTH, Shape, doc, either, listing, mapping, one_or_list
@@ -97,8 +98,11 @@ def _read(
         only=only,
         without=exclude,
     )
-    if entry.right and not part.expand():
+    axes_right = all(shared[axis].right for axis in _AXES)
+    if axes_right and entry.right and not (cells := part.expand()):
         entry.wrong("has no cell: its rules leave nothing to run")
+    elif axes_right and gate_text.strip() and entry.right:
+        check_gate_metrics(fields["gate"], cells)
     phase = Phase(
         name=name,
         gate=gate_text.strip(),

@@ -33,7 +33,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-_TRUTHS = {"true": True, "True": True, "false": False, "False": False}
+TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _MAX_CHARACTERS = 2000
 _MAX_NODES = 400  # of the tree; this bounds its depth, too
 _SIZE = re.compile(
@@ -132,7 +132,7 @@ def _check(node: ast.expr, vocabulary: Vocabulary) -> Kind:
 def _check_name(name: str, vocabulary: Vocabulary) -> Kind:
     if name in vocabulary.names:
         return vocabulary.names[name]
-    if name in _TRUTHS:
+    if name in TRUTHS:
         return "truth"
     if vocabulary.any_name:
         return "metric"
@@ -239,7 +239,7 @@ class Evaluator:
         if isinstance(node, ast.Call):
             return self.call(node, cast(ast.Name, node.func).id)
         if isinstance(node, ast.Name):
-            return _TRUTHS[node.id] if node.id in _TRUTHS else self.name(node.id)
+            return TRUTHS[node.id] if node.id in TRUTHS else self.name(node.id)
         return cast(Value, cast(ast.Constant, node).value)
 
     def _comparison(self, node: ast.Compare) -> Value | PerCell:

@@ -21,6 +21,10 @@ from . import expression
 from .expression import Evaluator, NoValue, PerCell, Value, Vocabulary
 from .matrix import AXES, matches
 
+# Of every benchmark; see `summarise` of the results.
+STANDARD_METRICS = frozenset(
+    ("score", "overall_score", "samples", "stderr", "prompt_tokens", "completion_tokens", "seconds")
+)
 _SHARES = ("completeness", "complete")  # of cells that succeeded
 _MAX_LISTED_CELLS = 3
 
@@ -97,6 +101,15 @@ def check_gate(text: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def gate_metrics(text: str) -> set[str]:
+    """The metrics that a condition speaks of. Raises ValueError for one that `check_gate`
+    refuses."""
+    nodes = list(ast.walk(expression.parse(text, _VOCABULARY)))
+    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    names = {one.id for one in nodes if isinstance(one, ast.Name) and id(one) not in functions}
+    return names - {*_SHARES, *expression.TRUTHS}
 
 
 def evaluate_gate(text: str, cells: Sequence[CellReport]) -> GateResult:

@@ -83,6 +83,7 @@ class Adapter(registry.Plugin, ABC):
     outside: ClassVar[tuple[str, ...]] = ()  # names of kwargs outside the identity: address, …
     opens: ClassVar[bool] = True  # False: opens no model; only for benchmarks that need none
     lends: ClassVar[bool] = False  # True: `lend` works
+    measures: ClassVar[frozenset[str] | None] = None  # names in `Answer.measures`; None: unknown
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from benchfleet.domain.cell import Config, Model
 from benchfleet.models.base import Adapter, Answer, Prompt
@@ -14,6 +14,8 @@ _DEFAULTS: dict[str, Any] = {"answer": "mock", "seconds": 0.0, "load_seconds": 0
 
 class MockAdapter(Adapter):
     """Answers every prompt with `answer`, after `seconds`; loading takes `load_seconds`."""
+
+    measures: ClassVar[frozenset[str] | None] = frozenset()
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)

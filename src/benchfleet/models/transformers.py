@@ -63,6 +63,9 @@ class TransformersAdapter(Adapter):
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     extra: ClassVar[str] = "hf"
     lends: ClassVar[bool] = True
+    measures: ClassVar[frozenset[str] | None] = frozenset(
+        {"truncated", "density", "attention_error"}
+    )
     # Where the weights lie; what was effective is in the provenance.
     outside: ClassVar[tuple[str, ...]] = (
         "device_map",

@@ -123,3 +123,12 @@ def test_names_of_an_unknown_benchmark_are_kept_for_the_rules() -> None:
         ("recal", "128", None),
         ("recal", "512", None),
     ]
+
+
+def test_every_wrong_parameter_and_a_wrong_subset_of_one_benchmark_are_told() -> None:
+    top = read("[{recall: {subsets: [12x, 128], samples: x, bogus: 3, depths: [2]}}]")
+    read_benchmarks(top, mock_defaults())
+    messages = [mistake.message for mistake in top.mistakes.listed()]
+    assert len(messages) == 4
+    for part in ("no parameter 'bogus'", "samples must be", "each of depths", "not '12x'"):
+        assert any(part in message for message in messages), (part, messages)

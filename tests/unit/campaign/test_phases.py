@@ -117,7 +117,7 @@ def test_critical_cells_are_all_or_chosen_or_named_by_their_benchmark() -> None:
 def test_phases_survive_the_way_to_those_without_the_file() -> None:
     campaign = read("""\
         phases:
-          - {name: e0, only: {models: a}, critical: {subsets: [128, "256"]}, gate: passed == true}
+          - {name: e0, only: {models: a}, critical: {subsets: [128, "256"]}, gate: min(score) > 0}
           - {name: e1, only: {models: b}}
         """)
     for phase in campaign.phases:
@@ -180,3 +180,31 @@ def test_a_critical_benchmark_of_no_phase_closes_nothing() -> None:
     axes = AXES.replace("mock_benchmark,", "mock_benchmark: {critical: true},")
     found = mistakes("", axes)
     assert found["matrix.benchmarks[0].mock_benchmark.critical"][0] == 5
+
+
+def test_a_gate_on_a_metric_that_no_cell_reports_is_a_mistake() -> None:
+    found = mistakes("""\
+        phases:
+          - {name: e0, only: {models: a}, gate: "min(accurcy) > 0.5 and chance == 0.1 or true"}
+          - {name: e1, only: {models: b}, gate: mean(density) < 1}
+        """)
+    (_, message) = found["phases[0].gate"]
+    assert message.startswith("no cell of this phase reports 'accurcy'; there are chance, ")
+    assert set(found) == {"phases[0].gate", "phases[1].gate"}  # the mock adapter measures nothing
+
+
+def test_a_gate_on_what_a_script_reports_is_known_after_a_run_alone() -> None:
+    campaign = read("""\
+        phases:
+          - name: e0
+            matrix: {benchmarks: [{command: {name: own, argv: [echo], cwd: /}}, mock_benchmark]}
+            gate: min(whatever) > 0.5
+        """)
+    assert campaign.phases[0].gate == "min(whatever) > 0.5"
+
+
+def test_a_phase_of_wrong_cells_is_no_mistake_of_its_own() -> None:
+    axes = AXES.replace("name: a,", "name: a, needs: {vram: 22XB},")
+    assert axes != AXES
+    found = mistakes("phases: [{name: e0, only: {models: a}}]", axes)
+    assert list(found) == ["matrix.models[0].needs.vram"]

@@ -61,6 +61,7 @@ class LmEval(Benchmark):
     extra: ClassVar[str] = "lm-eval"
     takes_folder: ClassVar[bool] = True
     borrows: ClassVar[bool] = True
+    reports: ClassVar[frozenset[str] | None] = frozenset({"num_fewshot", "task_version"})
     subsets_key: ClassVar[str] = "tasks"
 
     def __init__(

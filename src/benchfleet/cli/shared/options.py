@@ -17,6 +17,7 @@ from benchfleet.cli.shared.option_types import count
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
 from benchfleet.errors import wrong_option
+from benchfleet.fleet import gpus_problem
 from benchfleet.ledger.addresses import display_url
 from benchfleet.study import Study, open_study
 
@@ -276,7 +277,10 @@ def opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
             raise wrong_option("CAMPAIGN", message)
         campaign = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
     else:
-        campaign = load_campaign(arguments.campaign).with_results(arguments.results)
+        runs_here = [getattr(arguments, name, "") for name in ("gpus", "cpu_slots")] == [None, None]
+        check = gpus_problem if runs_here else lambda machine: ""
+        campaign = load_campaign(arguments.campaign, check_machine=check)
+        campaign = campaign.with_results(arguments.results)
         if named := getattr(arguments, "named", ""):
             message = f"is for campaigns without a file; drop it, since {campaign.file} is given"
             raise wrong_option(f"--campaign {named}", message)
