@@ -274,7 +274,7 @@ def test_a_damaged_ledger_that_is_named_is_set_aside_like_any_other(user: User, 
     assert (user.folder / "own.db.damaged-1").read_bytes() == content
 
 
-def test_all_mistakes_of_one_entry_and_absent_gpus_are_told_at_once(user: User) -> None:
+def test_all_mistakes_of_one_entry_and_absent_gpus_are_reported_together(user: User) -> None:
     model = Path(__file__).parents[2] / "examples" / "recall" / "model"
     user.write(
         f"""\
@@ -288,7 +288,7 @@ matrix:
     - recall: {{subsets: [12x], samples: x, generation: {{temprature: 1}}}}
 """
     )
-    told = user.run("plan", "study.yaml", code=2).stderr
+    errors = user.run("plan", "study.yaml", code=2).stderr
     for line, key, part in (
         (2, "gpus ", "remove it to run on the CPU"),
         (3, "defaults.generation.max_new_token", "did you mean 'max_new_tokens'?"),
@@ -299,6 +299,6 @@ matrix:
         (8, "matrix.benchmarks[0].recall.generation.temprature", "did you mean 'temperature'?"),
     ):
         assert any(
-            one.startswith(f"  line {line}  {key}") and part in one for one in told.splitlines()
-        ), (key, told)
-    assert "study.yaml: 7 mistakes, nothing was run" in told
+            one.startswith(f"  line {line}  {key}") and part in one for one in errors.splitlines()
+        ), (key, errors)
+    assert "study.yaml: 7 mistakes, nothing was run" in errors

@@ -200,8 +200,8 @@ def _benchmark(
 
 def _named_in(message: str, names: Iterable[str]) -> str | None:
     """The one of these names that the message speaks of first."""
-    places = {name: re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) for name in names}
-    starts = {match.start(): name for name, match in places.items() if match}
+    matches = {name: re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) for name in names}
+    starts = {match.start(): name for name, match in matches.items() if match}
     return starts[min(starts)] if starts else None
 
 

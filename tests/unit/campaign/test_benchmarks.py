@@ -125,7 +125,7 @@ def test_names_of_an_unknown_benchmark_are_kept_for_the_rules() -> None:
     ]
 
 
-def test_every_wrong_parameter_and_a_wrong_subset_of_one_benchmark_are_told() -> None:
+def test_every_wrong_parameter_and_a_wrong_subset_of_one_benchmark_are_reported() -> None:
     top = read("[{recall: {subsets: [12x, 128], samples: x, bogus: 3, depths: [2]}}]")
     read_benchmarks(top, mock_defaults())
     messages = [mistake.message for mistake in top.mistakes.listed()]
