@@ -47,9 +47,8 @@ class Status:
     holders: Sequence[Holder]
     share: float  # the completed share of all cells, from 0 to 1; running ones by their samples
     eta: float | None  # seconds that the runs should still take; None where none runs or knows
-    kept_samples: Mapping[
-        str, int
-    ]  # path of a pending cell → samples of its earlier attempts, here
+    # path of a pending cell → samples of its earlier attempts, here
+    kept_samples: Mapping[str, int]
     used: UsageTotal
     failed: Sequence[CellRecord]  # failed or partial
     elsewhere: Mapping[str, str]  # path of a cell → the host or store that has its result

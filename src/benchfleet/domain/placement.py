@@ -54,12 +54,10 @@ class Placement:
     rules: Eligibility | None = None
     machines: Mapping[str, Reported] = field(default_factory=dict)
     variants: Collection[str] = ()  # names of the models that stand in for others
-    planned_hosts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # fingerprint → machine of the plan
-    missing_data: Mapping[str, str] = field(
-        default_factory=dict
-    )  # fingerprint → why the runner's own host cannot have the cell's data
+    # fingerprint → machine of the plan
+    planned_hosts: Mapping[str, str] = field(default_factory=dict)
+    # fingerprint → why the runner's own host cannot have the cell's data
+    missing_data: Mapping[str, str] = field(default_factory=dict)
     local_host: str = ""  # what the runner's own machine is called by others
     notes: tuple[str, ...] = ()  # reports that could not be used
     _reasons: dict[tuple[str, str], tuple[frozenset[str], Mapping[str, str]]] = field(

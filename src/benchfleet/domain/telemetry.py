@@ -10,9 +10,8 @@ from .resource import CPU, MemoryState
 
 READING_INTERVAL_S = 1.0  # seconds between readings
 _MAX_READING_GAP_S = 3 * READING_INTERVAL_S  # seconds between two readings of power at most
-_CPU_WINDOW_S = (
-    READING_INTERVAL_S / 2
-)  # seconds; over less the CPU's clock is too coarse for a peak
+# seconds; over less the CPU's clock is too coarse for a peak
+_CPU_WINDOW_S = READING_INTERVAL_S / 2
 
 
 @dataclass(frozen=True, kw_only=True)

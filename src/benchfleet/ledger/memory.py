@@ -61,9 +61,8 @@ class MemoryLedger(Ledger):
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         cells = list(cells)
         with self._lock:
-            paths_after = (
-                self._paths.copy()
-            )  # so that an enrolment that fails leaves nothing behind
+            # so that an enrolment that fails leaves nothing behind
+            paths_after = self._paths.copy()
             fresh: dict[str, _Entry] = {}
             for cell in cells:
                 if cell.fingerprint not in self._entries and cell.fingerprint not in fresh:

@@ -178,9 +178,8 @@ class _FinishedRecord(CellRecord):
     @classmethod
     def with_outcome(cls, finished: str, fields: Mapping[str, Any]) -> CellRecord:
         """The record; `finished` is the event that has its outcome, as JSON."""
-        return build_frozen(
-            cls, {**fields, "finished": finished}
-        )  # __init__ would want the outcome now
+        # __init__ would want the outcome now
+        return build_frozen(cls, {**fields, "finished": finished})
 
     @cached_property
     def outcome(self) -> Outcome:

@@ -80,11 +80,9 @@ class Rescorer:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._runner, self._ledger, self._engine = context.runner, context.ledger, context.engine
-        self._inbox, self._layout, self._heartbeat = (
-            context.inbox,
-            context.layout,
-            context.heartbeat,
-        )
+        self._inbox = context.inbox
+        self._layout = context.layout
+        self._heartbeat = context.heartbeat
         self._attempts, self._threads, self._pause = AttemptRecorder(context), threads, pause
         self._slot: SlotSpec | None = None
 

@@ -21,9 +21,8 @@ class VettedCells:
     """The cells of a ledger, sorted by whether this host runs them."""
 
     cells: tuple[Cell, ...]
-    rejected: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # the reason → ids of cells
+    # the reason → ids of cells
+    rejected: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

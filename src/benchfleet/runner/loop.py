@@ -52,17 +52,13 @@ class Runner:
     """
 
     def __init__(self, parts: RunnerComponents) -> None:
-        context, self._enrolled, self._options = (
-            parts.context,
-            parts.request.cells,
-            parts.request.options,
-        )
+        context = parts.context
+        self._enrolled = parts.request.cells
+        self._options = parts.request.options
         self._runner, self._ledger, self._engine = context.runner, context.ledger, context.engine
-        self._inbox, self._layout, self._heartbeat = (
-            context.inbox,
-            context.layout,
-            context.heartbeat,
-        )
+        self._inbox = context.inbox
+        self._layout = context.layout
+        self._heartbeat = context.heartbeat
         self._random, self._publish_all = context.random, parts.publish_all
         self._serving = parts.serving
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
@@ -70,11 +66,9 @@ class Runner:
         self._host_lifecycle, self._commands = parts.host_lifecycle, parts.commands
         self._autoscaler = parts.autoscaler
         self._handlers = EventHandlers(parts)
-        self._termination, self._worker_time, self._publisher = (
-            parts.termination,
-            parts.worker_time,
-            parts.publisher,
-        )
+        self._termination = parts.termination
+        self._worker_time = parts.worker_time
+        self._publisher = parts.publisher
         self._heartbeat.progress = lambda: self._state.progress.snapshot(
             self._runner, self._inbox.now()
         )
@@ -93,9 +87,8 @@ class Runner:
             if self._options.stays or self._gates.begin(began) or self._unfinished():
                 self._scheduler.load_state()
                 self._report_exclusions()
-                self._scheduler.cells_enrolled = (
-                    self._options.follows
-                )  # perhaps since it was looked at
+                # perhaps since it was looked at
+                self._scheduler.cells_enrolled = self._options.follows
                 self._scheduler.gates_decided = True
                 self._heartbeat.start()
                 self._commands.begin()

@@ -143,9 +143,8 @@ def follow(
     follower = Follower(record)
     follower.begin(observer, earlier=earlier)
     while True:
-        over = (
-            not follower.record.is_running
-        )  # seen before the last look, so that this misses nothing
+        # seen before the last look, so that this misses nothing
+        over = not follower.record.is_running
         follower.look(observer)
         yield follower.record
         if over:

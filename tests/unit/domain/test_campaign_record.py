@@ -15,10 +15,8 @@ from benchfleet.domain.event import Event
 
 
 def test_the_newest_word_counts() -> None:
-    first, second = (
-        CampaignRecord(name="study"),
-        CampaignRecord(name="study", results="s3://lab", placement="fifo"),
-    )
+    first = CampaignRecord(name="study")
+    second = CampaignRecord(name="study", results="s3://lab", placement="fifo")
     assert newest_record([]) is None
     assert newest_record([Event(kind="enrolled")]) is None
     assert newest_record([first.event(), Event(kind="enrolled"), second.event()]) == second

@@ -93,10 +93,8 @@ def test_a_condition_that_cannot_be_judged_is_taken_to_be_possible() -> None:
 
 
 def test_a_condition_behind_others_that_take_all_of_it_is_found() -> None:
-    weak, strong = (
-        parse_condition("ram >= 5GB", KINDS),
-        parse_condition("ram >= 12GB and disk > 1GB", KINDS),
-    )
+    weak = parse_condition("ram >= 5GB", KINDS)
+    strong = parse_condition("ram >= 12GB and disk > 1GB", KINDS)
     assert not strong.is_possible(weak)
     assert weak.is_possible(strong)
     assert not parse_condition("ram >= 5GB", KINDS).is_possible(

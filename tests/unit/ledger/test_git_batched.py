@@ -167,9 +167,8 @@ def test_a_finish_returns_when_the_remote_has_it() -> None:
     first = Shared(FakeClock(0.0), {}, 0)
     first.enroll([sample_cell(0)])
     (claim,) = claim_any(first, RunnerId("me"))
-    ledger = BatchedLedger(
-        cast(GitLedger, first), clock=lambda: 100.0 * time.monotonic()
-    )  # time flies
+    # time flies
+    ledger = BatchedLedger(cast(GitLedger, first), clock=lambda: 100.0 * time.monotonic())
     ledger.finish(claim.lease, SUCCESS)
     assert [record.state for record in first.cells()] == ["success"]
     with pytest.raises(ClaimLost):

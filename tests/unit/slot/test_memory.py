@@ -43,10 +43,8 @@ def collections() -> Iterator[list[str]]:
 
 
 def test_memory_that_came_back_is_known_by_each_count() -> None:
-    free, full = (
-        held(ram=GIB, gpu=None, device=GIB),
-        held(ram=2 * GIB, gpu=40 * GIB, device=41 * GIB),
-    )
+    free = held(ram=GIB, gpu=None, device=GIB)
+    full = held(ram=2 * GIB, gpu=40 * GIB, device=41 * GIB)
     assert came_back(free, full, held(ram=GIB, gpu=GIB // 2, device=2 * GIB))
 
 

@@ -44,9 +44,8 @@ class Answers:
         self._remaining: dict[int, int] = {}  # answers that a document still waits for
         self._earlier_answers: dict[_Position, list[Any]] = {}  # the answers of an earlier attempt
         self._fresh: list[tuple[_Position, Any]] = []  # of documents that still wait, not kept yet
-        self._numbers: dict[
-            _Position, int
-        ] = {}  # that of the next answer among all that are to come
+        # that of the next answer among all that are to come
+        self._numbers: dict[_Position, int] = {}
         self._measured: Mapping[str, float] = {}
         self._earlier = {record.index: record for record in session.recorded}
         self._parts: dict[str, list[Record]] = defaultdict(list)

@@ -52,9 +52,8 @@ def _one(host: Host, ssh: OpenSsh, campaign: Campaign | None, quick: bool) -> Pr
     if answer.code != 0:
         return Probed(host=host.name, problem=answer.last or f"exit code {answer.code}")
     try:
-        document = json.loads(
-            answer.out[answer.out.index("{") :]
-        )  # a login script may say something
+        # a login script may say something
+        document = json.loads(answer.out[answer.out.index("{") :])
         return Probed(host=host.name, document=_by_our_rules(host, document["results"], campaign))
     except (ValueError, LookupError, TypeError, BenchfleetError) as error:
         return Probed(host=host.name, problem=f"it sent no capability report: {error}")

@@ -58,9 +58,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 class _Replanned:
     """What became of the cells that the plan gave to failed machines."""
 
-    remaining: Sequence[
-        str
-    ]  # what is neither done nor under way elsewhere, by fingerprint as declared
+    # what is neither done nor under way elsewhere, by fingerprint as declared
+    remaining: Sequence[str]
     plan: Assignment | None = None
     files: Mapping[str, Path]
     why_not: str = ""  # why nothing was planned again

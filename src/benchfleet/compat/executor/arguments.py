@@ -39,9 +39,8 @@ class Arguments:
     models: dict[str, str] = field(default_factory=dict)  # name in the results → as it was given
     configs: dict[str, Any] = field(default_factory=dict)  # name → what was given for it
     keys: dict[str, str] = field(default_factory=dict)  # the campaign's key → the argument's
-    item_keys: list[str] = field(
-        default_factory=list
-    )  # arguments' items that are a line of their own
+    # arguments' items that are a line of their own
+    item_keys: list[str] = field(default_factory=list)
     lines: dict[KeyPath, int] = field(default_factory=dict)  # where each of those stands, from 1
 
     def campaign(self, results: Path) -> Campaign:

@@ -37,9 +37,8 @@ create index if not exists claim_pointed on claim (fingerprint) where object <> 
 """
 
 
-ExecuteMany = Callable[
-    [str, Iterable[Mapping[str, Any]]], None
-]  # one statement for each of many rows
+# one statement for each of many rows
+ExecuteMany = Callable[[str, Iterable[Mapping[str, Any]]], None]
 
 
 @dataclass(frozen=True)

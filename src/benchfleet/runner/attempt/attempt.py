@@ -34,9 +34,8 @@ class Attempt:
     before: int = 0  # of these, that earlier attempts had answered
     had: AttemptMemory = field(default_factory=AttemptMemory)  # when it ended
     cancelled_at: float | None = None  # on the inbox's clock
-    rate: Rate = field(
-        default_factory=Rate
-    )  # what its slot holds of its machine, and what that costs
+    # what its slot holds of its machine, and what that costs
+    rate: Rate = field(default_factory=Rate)
     took: float = 0.0  # seconds, when it ended
     telemetry: Telemetry = field(default_factory=Telemetry)
     rescored: bool = False  # what earlier attempts answered was scored, and nothing was asked

@@ -36,16 +36,12 @@ class AttemptRecorder:
     public path."""
 
     def __init__(self, context: RunnerContext, storage: ResultStorage = ResultStorage()) -> None:  # noqa: B008 - frozen
-        self._ledger, self._layout, self._heartbeat = (
-            context.ledger,
-            context.layout,
-            context.heartbeat,
-        )
-        self._folder, self._seal_all, self._publish_all = (
-            storage.folder,
-            storage.seal_all,
-            storage.publish_all,
-        )
+        self._ledger = context.ledger
+        self._layout = context.layout
+        self._heartbeat = context.heartbeat
+        self._folder = storage.folder
+        self._seal_all = storage.seal_all
+        self._publish_all = storage.publish_all
         self._provenance, self._random = context.local_host.provenance, context.random
 
     def begin(

@@ -53,11 +53,9 @@ class AttemptLifecycle:
         recorder: AttemptRecorder,
         publisher: Publisher,
     ) -> None:
-        self._ledger, self._inbox, self._heartbeat = (
-            context.ledger,
-            context.inbox,
-            context.heartbeat,
-        )
+        self._ledger = context.ledger
+        self._inbox = context.inbox
+        self._heartbeat = context.heartbeat
         self._state, self._slots, self._hosts, self._scheduler = state, slots, hosts, scheduler
         self._recorder, self._publisher = recorder, publisher
         self._gpu_sharing = GpuSharing()

@@ -13,9 +13,8 @@ from benchfleet.runner.resources.shapes import Pool, impossible, with_device, wi
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 
-Requirement = tuple[
-    Need, frozenset[str]
-]  # what a cell needs, and the machines that may not have it
+# what a cell needs, and the machines that may not have it
+Requirement = tuple[Need, frozenset[str]]
 MAX_BAD_STARTS = 3  # slots in a row that never said hello before their devices are left out
 
 
@@ -97,9 +96,8 @@ class Devices:
             ]
             able = frozenset((*local_cells, *remote_cells))
             self.able = able.difference(self._no_time, self._held_back)
-            self.for_hosts = self.able.difference(
-                local_cells
-            )  # a machine which is away may take these
+            # a machine which is away may take these
+            self.for_hosts = self.able.difference(local_cells)
         self._unmet = self._hosts.unmet
         self._changed()
 

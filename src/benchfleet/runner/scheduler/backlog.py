@@ -52,9 +52,8 @@ class Backlog:
         self._later: list[tuple[float, str]] = []  # ends of back-offs
         self._back_offs: dict[str, float] = {}
         self._held_back: frozenset[str] = frozenset()
-        self.running_elsewhere: dict[
-            str, float
-        ] = {}  # what other runners run: when they began, or before
+        # what other runners run: when they began, or before
+        self.running_elsewhere: dict[str, float] = {}
         self.estimates = DurationIndex(cells, policy, device_type, _rerank)
 
     def add_cells(self, cells: Mapping[str, Cell]) -> None:

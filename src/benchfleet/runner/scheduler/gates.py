@@ -49,10 +49,8 @@ class Gates:
     ) -> None:
         self._ledger, self._say = ledger, say
         self._phases, self._judge = gate_config.phases, gate_config.judge
-        self._whole, self._again = (
-            cells_by_phase(gate_config.cells, gate_config.phases),
-            gate_config.again,
-        )
+        self._whole = cells_by_phase(gate_config.cells, gate_config.phases)
+        self._again = gate_config.again
         self._yielded: Collection[str] = ()
         self._cells = {str(cell.fingerprint): cell for cell in cells}
         self._decided: dict[str, GateDecision] = {}

@@ -59,12 +59,10 @@ def slot(name: str, *devices: Device) -> Slot:
 
 
 def test_slots_at_work_on_the_same_gpu_are_counted() -> None:
-    one, two, wide, far = (
-        slot("1", GPUS[0]),
-        slot("2", GPUS[0]),
-        slot("3", GPUS[0], GPUS[1]),
-        slot("4", replace(GPUS[0], host="lab")),
-    )
+    one = slot("1", GPUS[0])
+    two = slot("2", GPUS[0])
+    wide = slot("3", GPUS[0], GPUS[1])
+    far = slot("4", replace(GPUS[0], host="lab"))
     sharing = GpuSharing()
     for each in (one, two, wide, far):
         each.attempt = object()  # type: ignore[assignment]
