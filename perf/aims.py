@@ -52,7 +52,7 @@ def main() -> None:
         )
         rows = [line for line in done.stdout.splitlines() if line.startswith("aim | ")]
         for row in rows:
-            print(f"|{row.removeprefix('aim')[1:]} |", flush=True)
+            print(f"{row.removeprefix('aim ')} |", flush=True)
         if done.returncode != 0 or not rows:
             print(f"| {script} ended with {done.returncode}, without figures | | | |", flush=True)
 

@@ -58,6 +58,7 @@ print("the hog starts", flush=True)
 time.sleep(600)
 """
 WELL = {"index": 0, "name": "H100", "uuid": "GPU-0", "memory": 80 * 10**9, "free": 79 * 10**9}
+IN_USE = {**WELL, "processes": [{"pid": 7, "name": "python3", "user": "ada"}]}
 
 
 class Place:
@@ -254,11 +255,7 @@ def test_a_slot_on_a_gpu_that_is_well_starts(
     [
         ({"index": 0, "lost": "GPU is lost"}, "does not answer (NVML: GPU is lost)", False),
         ({**WELL, "uncorrected": 4}, "4 uncorrectable ECC errors", False),
-        (
-            {**WELL, "processes": [{"pid": 7, "name": "python3", "user": "ada"}]},
-            "gpu:0 is in use: ada: python3 (7)",
-            True,
-        ),
+        (IN_USE, "gpu:0 is in use: ada: python3 (7)", True),
         ({**WELL, "free": 10**9}, "79.0 GB of 80.0 GB taken", True),
     ],
 )
@@ -280,7 +277,7 @@ def test_a_slot_on_a_gpu_that_is_unfit_ends_with_the_reason(
 def test_a_gpu_that_others_use_is_shared_where_that_was_asked_for(
     local: Callable[..., Place], recording: Callable[..., None]
 ) -> None:
-    recording({**WELL, "processes": [{"pid": 7, "name": "python3", "user": "ada"}]})
+    recording(IN_USE)
     place = local(share=True)
     place.open(gpus=(0,))
     place.until(SlotReady)

@@ -17,7 +17,7 @@ select fingerprint from cell where ordinal = :ordinal;
 -- name: id_of
 select id from cell where fingerprint = :fingerprint;
 
--- name: extend_lease
+-- name: extend
 update cell set expires = :expires where fingerprint = :fingerprint and state = 'running';
 
 -- name: log_tips

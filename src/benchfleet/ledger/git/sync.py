@@ -273,9 +273,7 @@ class Sync:
                 if not base or beats[oid].get(fingerprint) != base:
                     mismatched[fingerprint], oid = oid, UNSURE
                 else:
-                    execute(
-                        "extend_lease", fingerprint=fingerprint, expires=now + self._store.lease
-                    )
+                    execute("extend", fingerprint=fingerprint, expires=now + self._store.lease)
             execute("set_claim_ref", fingerprint=fingerprint, turn=turn, base=base, object=oid)
         for fingerprint in before:
             if fingerprint not in claims:  # removed by a compaction
