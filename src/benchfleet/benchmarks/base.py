@@ -161,6 +161,7 @@ class Benchmark(registry.Plugin, ABC):
     reads_generation: ClassVar[bool] = False  # True: skips `Adapter.check_generation`
     takes_folder: ClassVar[bool] = False  # True: the parameter `folder` is the campaign's folder
     reports: ClassVar[frozenset[str] | None] = None  # numbers of `Score.summary`; None: unknown yet
+    takes_identity: ClassVar[bool] = False  # True: its parameter `identity` replaces the digest
     subsets_key: ClassVar[str] = "subsets"  # the campaign key of its subsets, such as "tasks"
     name: str = ""  # name in results and rules, if one class runs many benchmarks; "": the plugin's
 

@@ -13,7 +13,14 @@ from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Benchmark, Score, Session
 from benchfleet.benchmarks.output_files import rename_reserved_files
-from benchfleet.benchmarks.parameters import seconds, text, text_or_number, texts, with_defaults
+from benchfleet.benchmarks.parameters import (
+    optional_text,
+    seconds,
+    text,
+    text_or_number,
+    texts,
+    with_defaults,
+)
 from benchfleet.benchmarks.process import run_process
 from benchfleet.benchmarks.reported_scores import METRICS, bad_result, read_file, read_report
 from benchfleet.benchmarks.source_files import matching_files, source_digest
@@ -30,6 +37,7 @@ _DEFAULTS: dict[str, Any] = {
     "files": (),
     "inputs": None,
     "outputs": (),
+    "identity": None,
     "folder": ".",
     "experiment": None,
     "config": None,
@@ -43,14 +51,16 @@ class Command(Benchmark):
     Parameters: `name` (how results call it), `argv`, `environment`, `cwd` (from the campaign's
     folder), `metric` (the headline's name), `timeout`, and `files`: patterns of further source
     files, whose content is part of the identity beside that of the files named in `argv`. The
-    patterns in `inputs` replace the files named in `argv`; `outputs` never count. As task
-    files of experiments have them: `experiment` (another word for `name`), `config` (a file that
-    `{config}` then stands for, at the end after ``--config`` where `argv` does not name it) and
-    `output` (a file of the campaign's folder that the report is left in too).
+    patterns in `inputs` replace the files named in `argv`; `outputs` never count, and the text
+    `identity` stands for the content of all. As task files of experiments have them: `experiment`
+    (another word for `name`), `config` (a file that `{config}` then stands for, at the end after
+    ``--config`` where `argv` does not name it) and `output` (a file of the campaign's folder that
+    the report is left in too).
     """
 
     needs_model: ClassVar[bool] = False
     takes_folder: ClassVar[bool] = True
+    takes_identity: ClassVar[bool] = True
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         values = with_defaults(params, _DEFAULTS)
@@ -63,15 +73,16 @@ class Command(Benchmark):
             raise ValueError("argv must begin with a command, such as python")
         self._environment = _environment(values["environment"])
         self._cwd = text("cwd", values["cwd"])
-        self._metric = None if values["metric"] is None else text("metric", values["metric"])
+        self._metric = optional_text("metric", values["metric"])
         self._declared_timeout = values["timeout"]
         self._timeout = None if values["timeout"] is None else seconds("timeout", values["timeout"])
         self._files = texts("files", values["files"])
         self._inputs = None if values["inputs"] is None else texts("inputs", values["inputs"])
         self._outputs = texts("outputs", values["outputs"])
+        self._identity = optional_text("identity", values["identity"])
         self._folder = Path(values["folder"]).absolute()
-        self._config = None if values["config"] is None else text("config", values["config"])
-        self._output = None if values["output"] is None else text("output", values["output"])
+        self._config = optional_text("config", values["config"])
+        self._output = optional_text("output", values["output"])
         if self._config and not any("{config}" in part for part in self._argv):
             self._argv = [*self._argv, "--config", "{config}"]
         if self._output and (Path(self._output).is_absolute() or ".." in Path(self._output).parts):
@@ -101,6 +112,7 @@ class Command(Benchmark):
             "files": self._files,
             **({} if self._inputs is None else {"inputs": self._inputs}),
             **({"outputs": self._outputs} if self._outputs else {}),
+            **({"identity": self._identity} if self._identity else {}),
             **({"output": self._output} if self._output else {}),
         }
 
@@ -108,7 +120,7 @@ class Command(Benchmark):
         return None  # the script alone knows which there are
 
     def data_digest(self, subset: str | None) -> str:
-        """The digest of the files named in `files` and in `argv`.
+        """The digest of the files named in `files` and in `argv`, or the declared identity.
 
         Raises ValueError where one, or the command itself, is not there.
         """
@@ -117,7 +129,7 @@ class Command(Benchmark):
         self._check_command()
         if self._config and not (self._working_folder / self._config).is_file():
             raise ValueError(f"config: file {self._working_folder / self._config} not found")
-        return source_digest(self._folder, self._own_files())
+        return self._identity or source_digest(self._folder, self._own_files())
 
     def files(self, subset: str | None) -> Sequence[Path]:
         """The files that the digest is made of, and the folder that the command runs in."""

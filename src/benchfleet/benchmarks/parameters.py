@@ -52,6 +52,11 @@ def text(name: str, value: Any) -> str:
     raise ValueError(f"{name} must be text, not {value!r}")
 
 
+def optional_text(name: str, value: Any) -> str | None:
+    """None as it is, and otherwise text that is not empty, or ValueError."""
+    return None if value is None else text(name, value)
+
+
 def texts(name: str, value: Any) -> list[str]:
     """`value` where it is a list of texts; numbers among them become text. Or ValueError."""
     if not isinstance(value, (list, tuple)):

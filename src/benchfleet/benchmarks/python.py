@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from benchfleet.benchmarks.base import Benchmark, Score, Session
 from benchfleet.benchmarks.model_client import ModelClient
 from benchfleet.benchmarks.output_files import rename_reserved_files
-from benchfleet.benchmarks.parameters import text, texts, with_defaults
+from benchfleet.benchmarks.parameters import optional_text, text, texts, with_defaults
 from benchfleet.benchmarks.reported_scores import METRICS, bad_result, plain, read_file, read_report
 from benchfleet.benchmarks.source_files import is_source, matching_files, source_digest
 from benchfleet.domain.canonical import content_digest
@@ -31,6 +31,7 @@ _DEFAULTS: dict[str, Any] = {
     "params": {},
     "metric": None,
     "files": (),
+    "identity": None,
     "folder": ".",
 }
 _CALL = re.compile(
@@ -50,10 +51,12 @@ class Python(Benchmark):
 
     Parameters: `name` (how results call it), `call`, `path` (the folder of the module, from the
     campaign's), `params`, `metric` (the headline's name), and `files`: patterns of further source
-    files, whose content is part of the identity beside the module's or its whole package's.
+    files, whose content is part of the identity beside the module's or its whole package's. The
+    text `identity` stands for the content of all.
     """
 
     takes_folder: ClassVar[bool] = True
+    takes_identity: ClassVar[bool] = True
     reads_generation: ClassVar[bool] = True
 
     def __init__(self, params: Mapping[str, Any]) -> None:
@@ -69,8 +72,9 @@ class Python(Benchmark):
         if not isinstance(values["params"], Mapping):
             raise ValueError("params must be a mapping of the callable's arguments to values")
         self._params = dict(values["params"])
-        self._metric = None if values["metric"] is None else text("metric", values["metric"])
+        self._metric = optional_text("metric", values["metric"])
         self._files = texts("files", values["files"])
+        self._identity = optional_text("identity", values["identity"])
         self._folder = Path(values["folder"]).absolute()
 
     @classmethod
@@ -91,20 +95,21 @@ class Python(Benchmark):
             "folder": str(self._folder),
             "path": self._declared_path,
             "files": self._files,
+            **({"identity": self._identity} if self._identity else {}),
         }
 
     def check_subset(self, subset: str) -> str | None:
         return None  # the callable alone knows which there are
 
     def data_digest(self, subset: str | None) -> str:
-        """The digest of the module, or of the package that it is in, and of `files`.
+        """The digest of the module or its package and of `files`, or the declared identity.
 
         Raises ValueError where there is no such module, or nothing of that name in it.
         """
         self._check_name()
         # By their names under `path`: wherever it lies, the same code is the same benchmark.
         own, others = source_digest(self._path, self._own_files()), self._other_files()
-        return content_digest([own, source_digest(self._folder, others)])
+        return self._identity or content_digest([own, source_digest(self._folder, others)])
 
     def files(self, subset: str | None) -> Sequence[Path]:
         """The files that the digest is made of, and the folder that the code runs in."""

@@ -1,9 +1,9 @@
 """What a user's own script or callable reported, as a `Score` and the records of its samples.
 
 A report is a number, or a mapping. In a mapping the headline is what `metric` names (dots go
-into nested mappings), else ``overall_score``, ``accuracy`` or ``score``, else the first number,
-else the mean of the samples' scores, else ``passed`` as 1 or 0. ``task_scores`` holds the scores
-of parts, and ``samples`` a list of mappings with ``id``, ``score`` and whatever else they have.
+into nested mappings), else the first of `HEADLINES`, else the first number, else the mean of the
+samples' scores, else ``passed`` as 1 or 0. ``task_scores`` holds the scores of parts, and
+``samples`` a list of mappings with ``id``, ``score`` and whatever else they have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchfleet.benchmarks.scoring import mean
 from benchfleet.errors import CellFailure
 
 METRICS = "metrics.json"
-_HEADLINES = ("overall_score", "accuracy", "score")
+HEADLINES = ("overall_score", "success_rate", "accuracy", "score")
 _MAX_TEXT_CHARS = 200  # characters; longer text is no summary
 _MEASURED_KEYS = {"prompt_tokens", "completion_tokens", "seconds"}
 _SAMPLE_KEYS = {"id", "score", "predicted_answer", *_MEASURED_KEYS}
@@ -83,7 +83,7 @@ def bad_result(message: str) -> CellFailure:
 def _headline(value: Mapping[str, Any], metric: str | None, scores: Sequence[float]) -> float:
     if metric is not None:
         return _finite(metric, _at(value, metric))
-    for name in _HEADLINES:
+    for name in HEADLINES:
         if name in value:
             return _finite(name, value[name])
     for name, item in value.items():

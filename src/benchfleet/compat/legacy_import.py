@@ -81,6 +81,8 @@ def _sealed(folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, sourc
             log = read_plain(entry.raw)
     folder.log.write_bytes(log)
     numbers = {n: v for n, value in content.items() if (v := number(value)) is not None}
+    if entry.score is not None:  # short results call it otherwise
+        numbers.setdefault("success_rate", entry.score)
     verdict = Verdict(
         score={"overall": entry.score, "per_sample": [], "tasks": {}, "summary": numbers},
         seconds=_stage_seconds(numbers),
@@ -151,8 +153,10 @@ def campaign_draft(repository: Repository) -> str:
     lines += ["from benchfleet import PhaseDefinition", "", "PHASES = ["]
     listed: set[Any] = set()  # a cell is of the first phase that has it
     for phase in [*repository.phases, ""]:
-        of = [e.parts for e in repository.entries if e.parts and (phase in e.phases or not phase)]
-        if not phase:  # what no list has, as far as no phase would have it anyway
+        if phase:
+            of = [e.parts for e in repository.entries if e.parts and phase in e.phases]
+        else:  # results that no list has, as far as no phase would have them anyway
+            of = [e.parts for e in repository.entries if e.parts and e.content is not None]
             of = [parts for parts in of if parts not in listed]
         if not of:
             continue

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchfleet.benchmarks.reported_scores import HEADLINES
 from benchfleet.results.disk import read_plain
 
 _ROOTS = ("", "data", "results")
 _MAX_RESULT_BYTES = 50_000_000
 _MAX_LISTED_LINES = 3  # of those that could not be read
-_SCORES = ("success_rate", "accuracy", "score", "overall_score")
 _RERUN = re.compile(r"_(\d+)\.json$")
 
 
@@ -114,6 +114,14 @@ def read_repository(folder: Path) -> Repository | None:
     )
 
 
+def finished_names(folder: Path) -> set[str]:
+    """The names of the results that the repository has, also those that `merge` brought."""
+    repository = read_repository(folder)
+    entries = repository.entries if repository else ()
+    merged = {file.name for file in folder.glob("runs/*/*.json")}
+    return merged | {entry.name for entry in entries if entry.done}
+
+
 def _entries(drafts: Mapping[str, _Draft]) -> Iterator[Entry]:
     declared = {
         name: parts
@@ -189,10 +197,10 @@ def _outcome(content: Mapping[str, Any] | None) -> tuple[str, float | None]:
             return f"{key}: {content[key]!s:.200}", None
     if str(content.get("status", "")).lower() in ("error", "failed", "failure"):
         return f"status: {content['status']}", None
-    for key in _SCORES:
+    for key in HEADLINES:
         if (value := number(content.get(key))) is not None:
             return "", float(value)
-    return f"it has none of {', '.join(_SCORES)}", None
+    return f"it has none of {', '.join(HEADLINES)}", None
 
 
 def number(value: Any) -> float | None:

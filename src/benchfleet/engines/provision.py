@@ -68,12 +68,14 @@ def files_bundle(cell: Cell) -> Bundle | None:
         return None
     try:
         paths = benchmark_class(work.benchmark)({**work.params, **work.outside}).files(work.subset)
+        files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in paths))  # each once
+        # A declared identity stays the same when the files change; their state does not.
+        state = [_state(file) for file in files] if "identity" in work.outside else []
     except (ValueError, OSError) as error:
         raise ProvisionFailed(f"{work.name}: {error}", kind="user_error") from error
-    files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in paths))  # each once
     if not files:
         return None
-    name = content_digest([work.data_digest, [str(file) for file in files]])
+    name = content_digest([work.data_digest, [str(file) for file in files], *state])
     return Bundle(name=f"files/{short_digest(name)}", files=files)
 
 
@@ -278,6 +280,12 @@ def _pack(bundle: Bundle, stream: IO[bytes]) -> None:
         for file in bundle.files:
             archive.add(file, arcname=str(file).lstrip("/"), recursive=False)
         archive.addfile(tarfile.TarInfo(END))
+
+
+def _state(file: Path) -> list[int]:
+    """Changes whenever the file is written."""
+    seen = file.stat()
+    return [] if file.is_dir() else [seen.st_mtime_ns, seen.st_size]
 
 
 def _under(root: str, value: object) -> object:

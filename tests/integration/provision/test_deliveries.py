@@ -220,6 +220,24 @@ def test_the_files_of_a_benchmark_arrive_under_their_whole_path(
     assert delivered.fingerprint == cell.fingerprint
 
 
+def test_changed_files_are_sent_again_though_the_identity_is_declared(tmp_path: Path) -> None:
+    script = tmp_path / "measure.py"
+    script.write_text("print(1)")
+    outside = {"folder": str(tmp_path), "identity": "v1"}
+    plain = sample_cell(benchmark="command", outside=outside)
+    params = {"name": "own", "argv": ["python3", "measure.py"]}
+    digest = Command({**params, **outside}).data_digest(None)
+    cell = replace(plain, workload=replace(plain.workload, params=params, data_digest=digest))
+    before = files_bundle(cell)
+    assert files_bundle(cell) == before
+    script.write_text("print(22)")
+    after = files_bundle(cell)
+    assert digest == "v1"
+    assert before is not None
+    assert after is not None
+    assert before.name != after.name
+
+
 def test_a_connection_that_cannot_be_had_is_not_the_cells_fault(
     own_sshd: Sshd, ssh: OpenSsh, model: Path
 ) -> None:

@@ -22,6 +22,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.machines.probe import report
 from benchfleet.machines.probe.report import Capability
 from benchfleet.planner.assignment import Assignment, PlannedCell
+from benchfleet.planner.reruns import find_reruns
 from benchfleet.study import Study, open_study
 
 _MAX_LISTED_REASONS = 12  # reasons in the text output
@@ -95,6 +96,7 @@ def main(arguments: argparse.Namespace) -> int:
             "effort": arguments.effort,
             "without": _without(arguments),
         }
+        reruns = find_reruns(study, cells)
         plan, tasks = assignment_plan.make_plan(study, ledger, machines, cells, settings)
         files: dict[str, Path] = {}
         if not arguments.dry_run:
@@ -106,8 +108,10 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.gantt:
         arguments.gantt.write_text(svg(plan, title=study.campaign.name), "utf-8")
     if arguments.json:
-        print_json({**as_json(study, plan, files), "left_out": failed})
+        more = {"left_out": failed, "reruns": [one.to_dict() for one in reruns]}
+        print_json({**as_json(study, plan, files), **more})
     else:
+        say(*map(str, reruns))
         for line in (*lines(study, plan, files), *_remarks(arguments, plan, failed)):
             say(line.rstrip())
     return 1 if plan.unplaceable and not files else 0

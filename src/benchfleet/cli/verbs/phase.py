@@ -12,7 +12,9 @@ from pathlib import Path
 from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
+from benchfleet.compat.legacy_repository import finished_names
 from benchfleet.compat.phase_lists import by_result_name, lists
+from benchfleet.domain.humanize import counted
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.git.branch import Branch, Read, find_repository
 from benchfleet.study import Study
@@ -67,20 +69,24 @@ def _generate(arguments: argparse.Namespace) -> int:
         with closing(study.open_ledger()) as ledger:
             study.record_campaign(ledger)
             ledger.enroll(cells)
-    records = study.records(cells)
-    done = {str(record.fingerprint) for record in records if record.state == "success"}
-    if not records:
-        where = f"{study.ledger_text} records no cell of {study.campaign.name}"
-        say(f"benchfleet: {where}, so all are listed; name its ledger by --ledger", to=sys.stderr)
-    try:
-        unknown = _UnknownLines(by_result_name(study.cells()))
-        listed = lists(cells, done, rest=study.campaign.name)
-    except ValueError as error:
-        raise BenchfleetError(str(error)) from error
     root = _root(arguments)
     folder = Path(os.path.abspath(arguments.repo or "."))
     if not folder.is_dir():
         raise wrong_option("--repo", f"no folder {folder}")
+    records = study.records(cells)
+    done = {str(record.fingerprint) for record in records if record.state == "success"}
+    try:
+        cells_by_name = by_result_name(study.cells())
+        unknown = _UnknownLines(cells_by_name)
+        if not records:
+            names = finished_names(folder) & cells_by_name.keys()
+            done = {str(cells_by_name[name].fingerprint) for name in names}
+            where = f"{study.ledger_text} records no cell of {study.campaign.name}"
+            count = f"{counted(len(done), 'result')} in {display_path(folder)} count as done"
+            say(f"benchfleet: {where}; {count}; name its ledger by --ledger", to=sys.stderr)
+        listed = lists(cells, done, rest=study.campaign.name)
+    except ValueError as error:
+        raise BenchfleetError(str(error)) from error
     repository = find_repository(folder)
     if arguments.dry_run:
         where, commit = "nothing is written (--dry-run)", ""

@@ -17,6 +17,7 @@ from benchfleet.machines.memory import available_memory
 from benchfleet.placement_loader import missing_data_of
 from benchfleet.planner.explain import differences, earlier, find
 from benchfleet.planner.preview import as_json, known_records, planned, with_paths
+from benchfleet.planner.reruns import find_reruns
 from benchfleet.study import Study
 
 
@@ -62,9 +63,11 @@ def main(arguments: argparse.Namespace) -> int:
     )
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept_off = [one for one in placement_rules.kept_off(open_) if one.host not in ("", study.host)]
+    reruns = find_reruns(study, cells)
     if arguments.json:
         plan_text = {
             **as_json(study, plan),
+            "reruns": [one.to_dict() for one in reruns],
             "phases": [one.to_dict() for one in phases],
             "kept_off": [one.to_dict() for one in kept_off],
         }
@@ -72,7 +75,8 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         notes = (*placement_rules.notes, *placement_rules.unreported(open_, [""] if pool else []))
         extra_lines = (*gate_text.lines(phases), *placement_text.lines(kept_off, notes))
-        _print(overview(study, plan, extra_lines, every_cell=arguments.cells))
+        lines = overview(study, plan, extra_lines, every_cell=arguments.cells)
+        _print([*map(str, reruns), *lines])
     return 0
 
 

@@ -86,6 +86,10 @@ def begin(
     worker_options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
 ) -> int:
     """Run these cells, here or in the background."""
+    if arguments.campaign is not None:
+        from benchfleet.planner.reruns import find_reruns  # not of a run with nothing to do
+
+        say(*map(str, find_reruns(study, cells)), to=beside(arguments))
     if arguments.detach:
         from benchfleet.cli.shared.detach import detach
 

@@ -163,6 +163,7 @@ def summary(content: Mapping[str, Any], outcome: Outcome, campaign: str) -> dict
         "fingerprint": content["fingerprint"],
         "result": result_path(campaign, content["path"]),
         "digest": outcome.digest,
+        "success_rate": content["metrics"]["overall_score"],
         "metrics": content["metrics"],
         **{f"{name}_time_s": value for name, value in outcome.seconds.items()},
     }
