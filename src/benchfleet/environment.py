@@ -20,6 +20,7 @@ HOST = "BENCHFLEET_HOST"
 HOST_FILE = "runner_hostname.txt"
 _MIN_LEASE_S, _MAX_LEASE_S = 2.0, 86400.0  # seconds
 _MAX_NAME_CHARACTERS = 100  # characters of a host's name, which stands in names of files
+_HIDDEN: set[str] = set()  # keys of servers that this process uses
 _MIN_SECRET_CHARACTERS = 8  # characters of a secret; taking out less would tear words apart
 
 
@@ -108,11 +109,17 @@ def host_name(folder: Path | None = None, environ: Mapping[str, str] | None = No
     return name
 
 
+def hide_secret(secret: str) -> None:
+    """Take this secret out of messages too, from now on."""
+    _HIDDEN.add(secret)
+
+
 def without_token(text: str, environ: Mapping[str, str] | None = None) -> str:
     """`text` with the user's token taken out, also where it stands as Python quotes it: libraries
     tell a header that cannot be sent."""
     environ = os.environ if environ is None else environ
     tokens = {environ.get(name, "").strip() for name in _TOKENS} | {hub_token(environ)}
+    tokens |= _HIDDEN
     for secret in sorted(tokens, key=len, reverse=True):
         if len(secret) >= _MIN_SECRET_CHARACTERS:
             for form in (secret, repr(secret)[1:-1], repr(secret.encode(errors="replace"))[2:-1]):

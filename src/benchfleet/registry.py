@@ -16,6 +16,8 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
         "mock": "benchfleet.models.mock:MockAdapter",
         "none": "benchfleet.models.none:NoAdapter",
+        "ollama": "benchfleet.models.served.ollama:OllamaAdapter",
+        "openai": "benchfleet.models.served.openai:OpenAIAdapter",
         "transformers": "benchfleet.models.transformers:TransformersAdapter",
     },
     "benchmarks": {

@@ -65,11 +65,12 @@ class Record:
     measures: Mapping[str, float] = field(default_factory=dict)
     resume: Mapping[str, Any] = field(default_factory=dict)  # JSON that the next attempt needs
     withdrawn: bool = False  # True: removes the earlier record of this index
+    finish: str = ""  # why the answer ended, as `Answer.finish`
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; `resume` and `withdrawn` only where set."""
+        """As JSON; `resume`, `withdrawn` and `finish` only where set."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("resume", "withdrawn"):
+        for name in ("resume", "withdrawn", "finish"):
             if not values[name]:
                 del values[name]
         return values
@@ -276,6 +277,7 @@ class SampleBenchmark(Benchmark):
                     completion_tokens=answer.completion_tokens,
                     seconds=answer.seconds,
                     measures=answer.measures,
+                    finish=answer.finish,
                 )
                 records[sample.index] = record
                 session.record(record)

@@ -96,7 +96,9 @@ class ModelClient:
 
 def _digest(prompt: Prompt, generation: Mapping[str, Any]) -> str:
     """Of the question's whole content, so that no answer is given to another one."""
-    requests = [prompt.context, prompt.question, dict(generation)]
+    requests: list[Any] = [prompt.context, prompt.question, dict(generation)]
+    if prompt.messages:
+        requests.append(prompt.messages)
     return hashlib.sha256(json.dumps(requests, sort_keys=True, default=repr).encode()).hexdigest()
 
 
@@ -110,6 +112,7 @@ def _record(index: int, id: str, answer: Answer) -> Record:
         completion_tokens=answer.completion_tokens,
         seconds=answer.seconds,
         measures=answer.measures,
+        finish=answer.finish,
     )
 
 
@@ -120,4 +123,5 @@ def _answer(record: Record) -> Answer:
         completion_tokens=record.completion_tokens,
         seconds=record.seconds,
         measures=record.measures,
+        finish=record.finish,
     )

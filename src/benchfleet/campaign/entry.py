@@ -183,6 +183,10 @@ class Entry:
         """What an hour costs; None by default."""
         return self._parsed(units.price, None)
 
+    def money(self) -> tuple[float, str] | None:
+        """An amount and its currency; None by default."""
+        return self._parsed(units.money, None)
+
     def _parsed(self, parse: Callable[[Any], T], default: T) -> T:
         if self.absent:
             return default

@@ -17,11 +17,14 @@ from .defaults import ADAPTER, CELL_LIMITS, Defaults, read_limits
 from .entry import MAX_COUNT, Entry
 from .plugins import plugin as opened_plugin
 from .schema_types import (
+    ARGUMENT,
     LABEL,
     MAPPING,
+    MONEY,
     NAME,
     SIZE,
     TEXT,
+    TIME,
     Shape,
     doc,
     either,
@@ -37,6 +40,15 @@ NEEDS: Mapping[str, Shape] = {
     "gpus": doc(whole(0, _GPUS), "GPUs that one cell is bound to (1 with vram, else 0)"),
     "vram": doc(SIZE, "memory on each of them"),
 }
+TOKEN_PRICES: Mapping[str, Shape] = {
+    "in": doc(MONEY, "of the prompt's, such as 0.15 USD"),
+    "out": doc(MONEY, "of the answer's"),
+}
+SERVER: Mapping[str, Shape] = {
+    "args": doc(listing(ARGUMENT), "further arguments of its command line"),
+    "env": doc(MAPPING, "variables of its environment"),
+    "start_timeout": doc(TIME, "until it is ready (10m)"),
+}
 KEYS: Mapping[str, Shape] = {
     "name": doc(NAME, "how results, rules and reports call it (as 'model')"),
     "adapter": doc(plugin("models"), "what opens it (defaults.adapter)"),
@@ -48,10 +60,19 @@ KEYS: Mapping[str, Shape] = {
     "tokenizer_kwargs": doc(MAPPING, "over those of the defaults"),
     "generation": doc(MAPPING, "over that of the defaults"),
     "needs": doc(mapping(NEEDS), "what one cell asks of a machine"),
+    "url": doc(TEXT, "of a model's server (from the environment)"),
+    "key": doc(TEXT, "for that server, as env:NAME or file:PATH (none)"),
+    "requests_at_once": doc(whole(1), "to that server, at most (8)"),
+    "timeout": doc(TIME, "of one request to it, with its retries (10m)"),
+    "price": doc(mapping(TOKEN_PRICES), "of a million tokens"),
+    "api": doc(TEXT, "chat, or completions: the prompt without the model's template (chat)"),
+    "system": doc(TEXT, "the system message of each chat (none)"),
+    "server": doc(mapping(SERVER), "of a server that benchfleet starts"),
     "size": doc(SIZE, "of its weights, for plans, where they cannot be read here"),
     "limits": doc(mapping(CELL_LIMITS), "over those of the defaults"),
     "priority": doc(whole(-MAX_COUNT), "larger goes first (0)"),
 }
+SERVED = ("url", "key", "requests_at_once", "timeout", "price", "api", "system", "server")
 VARIANTS = "variants"
 _OWN = {key: shape for key, shape in KEYS.items() if key != "priority"}
 WITH_VARIANTS: Mapping[str, Shape] = {
@@ -113,8 +134,9 @@ def _read(
     priority = fields["priority"].whole(0, least=-MAX_COUNT) if "priority" in fields else 0
     limits = read_limits(fields["limits"], CELL_LIMITS, defaults.limits)
     opened: type[Adapter] | None = opened_plugin("models", adapter, adapter_entry)
+    kwargs |= _served(fields, opened, adapter)
     outside = opened.outside if opened else ()
-    digest = _digest(opened, source, origin) if opened and origin.right else ""
+    digest = _digest(opened, source, kwargs, origin) if opened and origin.right else ""
     model = ModelEntry(
         model=Model(
             name=name,
@@ -184,9 +206,32 @@ def _adapter(entry: Entry, own: Entry, defaults: Defaults) -> tuple[str, Entry]:
     return defaults.adapter.text(ADAPTER), entry if defaults.adapter.absent else defaults.adapter
 
 
-def _digest(adapter: type[Adapter], source: str, origin: Entry) -> str:
+def _served(
+    fields: Mapping[str, Entry], opened: type[Adapter] | None, adapter: str
+) -> dict[str, Any]:
+    """The keys of a model behind a server, which its adapter takes as kwargs."""
+    prices = fields["price"].fields(TOKEN_PRICES).values()
+    currencies = {money[1] for price in prices if (money := price.money())}
+    if len(currencies) > 1:
+        fields["price"].wrong("has two currencies; write one")
+    server = fields["server"].fields(SERVER)
+    server["args"].items()
+    server["env"].kwargs()
+    server["start_timeout"].duration(None)
+    kwargs = {}
+    for key in SERVED:
+        if fields[key].absent or opened is None:
+            continue
+        if key in opened.keys:
+            kwargs[key] = fields[key].value
+        else:
+            fields[key].wrong(f"the adapter {adapter} takes no {key!r}; remove it")
+    return kwargs
+
+
+def _digest(adapter: type[Adapter], source: str, kwargs: Mapping[str, Any], origin: Entry) -> str:
     try:
-        return adapter.digest(source)
+        return adapter.identify(source, kwargs)
     except (ValueError, OSError) as error:
         origin.wrong(str(error))
         return ""

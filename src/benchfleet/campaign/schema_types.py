@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from benchfleet.domain.units import PRICE_PATTERN, SIZE_PATTERN, TIME_PATTERN
+from benchfleet.domain.units import MONEY_PATTERN, PRICE_PATTERN, SIZE_PATTERN, TIME_PATTERN
 
 from .entry import MAX_COUNT
 
@@ -29,6 +29,8 @@ PRICE: Shape = {
     ],
     "examples": ["0.39 EUR/h", "$1.20/gpu/h"],
 }
+MONEY: Shape = {"type": "string", "pattern": f"^{MONEY_PATTERN}$", "examples": ["0.15 USD"]}
+ARGUMENT: Shape = {"type": ["string", "number"]}
 REPEATS = 10_000  # at most
 
 

@@ -82,6 +82,9 @@ RETRYABLE_KINDS: frozenset[Kind] = frozenset(
         "crash",
         "killed",
         "connection",
+        "rate_limited",
+        "server_unavailable",
+        "server_died",
         "try_again",
     }
 )  # kinds that may be gone the next time

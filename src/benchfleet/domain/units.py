@@ -20,6 +20,8 @@ PRICE_PATTERN = (
     rf"(?:({_CURRENCY}) ?)?({_NUMBER})(?: ?({_CURRENCY}))?(?: ?/ ?([gG][pP][uU]))? ?/ ?h"
 )
 _PRICE = re.compile(PRICE_PATTERN)
+MONEY_PATTERN = rf"({_CURRENCY})? ?({_NUMBER}) ?({_CURRENCY})?"
+_MONEY = re.compile(MONEY_PATTERN)
 _PERCENT = re.compile(rf"({_NUMBER}) ?%")
 
 
@@ -61,6 +63,14 @@ def price(value: Any) -> Price:
     raise ValueError(
         f"{value!r} is not a price; write {number} EUR/h for the machine, or {number} EUR/gpu/h"
     )
+
+
+def money(value: Any) -> tuple[float, str]:
+    """Amount and currency of ``20 USD`` or ``$0.15``. Raises ValueError."""
+    match = _MONEY.fullmatch(value) if isinstance(value, str) else None
+    if match and bool(match[1]) != bool(match[3]):
+        return float(match[2]), match[1] or match[3]
+    raise ValueError(f"{value!r} is not an amount of money; write {_leading(value, '20')} USD")
 
 
 def with_fractions(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _MAX_CURRENCY_LETTERS = 8  # of a currency
@@ -45,6 +45,12 @@ class Usage:
         """The use of a slot at this rate."""
         cost = None if rate.cost is None else rate.cost * seconds / 3600
         return cls(seconds=seconds, gpus=rate.gpus, cost=cost, currency=rate.currency, **measured)
+
+    def plus(self, cost: float, currency: str) -> Usage:
+        """The use with what else it cost, such as tokens. A price of the machine in another
+        currency is left out: one use has one currency."""
+        own = self.cost if self.currency == currency else None
+        return replace(self, cost=(own or 0.0) + cost, currency=currency)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what is not known is left out."""

@@ -49,10 +49,18 @@ from benchfleet.errors import CellFailure
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
     """One text to continue: `context`, then `question`. An adapter may prefill a context once for
-    all prompts that share it."""
+    all prompts that share it. Adapters of chat servers take `messages` with roles too."""
 
-    context: str
+    context: str = ""
     question: str = ""
+    messages: tuple[tuple[str, str], ...] = ()  # (role, text), in place of both; for chat alone
+
+    @property
+    def text(self) -> str:
+        """All of it as one text."""
+        if self.messages:
+            return "\n".join(text for _, text in self.messages)
+        return self.context + self.question
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +72,7 @@ class Answer:
     completion_tokens: int = 0
     seconds: float = 0.0  # of this prompt; a batch's time is shared out evenly
     measures: Mapping[str, float] = field(default_factory=dict)  # density, …
+    finish: str = ""  # why it ended: stop, length, …; "" if the adapter does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +90,19 @@ class Adapter(registry.Plugin, ABC):
 
     version: ClassVar[int] = 1  # raised when the same model and settings give other answers
     outside: ClassVar[tuple[str, ...]] = ()  # names of kwargs outside the identity: address, …
+    keys: ClassVar[tuple[str, ...]] = ()  # kwargs that are keys of a model in the campaign, too
     opens: ClassVar[bool] = True  # False: opens no model; only for benchmarks that need none
     lends: ClassVar[bool] = False  # True: `lend` works
     measures: ClassVar[frozenset[str] | None] = None  # names in `Answer.measures`; None: unknown
 
     def __init__(self, model: Model) -> None:
         self.model = model
+
+    @property
+    def requests_at_once(self) -> int:
+        """The prompts that it answers at the same time, if more than a batch; 1: none. Only for
+        adapters whose answers do not depend on a prompt's neighbours."""
+        return 1
 
     @classmethod
     @abstractmethod
@@ -95,6 +111,11 @@ class Adapter(registry.Plugin, ABC):
 
         Raises ValueError, saying what to do, if there is no such model here.
         """
+
+    @classmethod
+    def identify(cls, source: str, kwargs: Mapping[str, Any]) -> str:
+        """The digest of a model, where its kwargs are needed to find it. Raises as `digest`."""
+        return cls.digest(source)
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:

@@ -43,6 +43,8 @@ class Encoder:
         for the model and its answer, the context loses its middle. Where there is no question,
         the context's last token stands for it. Raises ValueError where nothing is left to encode.
         """
+        if prompt.messages:
+            raise ValueError("messages with roles need a chat server; give this model one text")
         context, question = self._ids(prompt.context), self._ids(prompt.question)
         first = context or question
         if first[: len(self._lead)] != self._lead:

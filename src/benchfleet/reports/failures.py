@@ -25,6 +25,14 @@ WAYS_OUT: Mapping[str, str] = {
     "killed": "A signal from outside ended the process: the system's own log may say who sent it.",
     "connection": "A server that it needs refused the connection or answered HTTP 5xx: start or "
     "repair it, then `benchfleet retry`.",
+    "rate_limited": "The server answers fewer requests than were sent: set a smaller "
+    "requests_at_once, or wait for the time that the message names; then `benchfleet retry`.",
+    "server_unavailable": "The model's server is away or overloaded: start or repair it, then "
+    "`benchfleet retry`.",
+    "server_died": "The server that benchfleet started ended or stopped answering: the message "
+    "has the end of its log. Correct its 'server: args', or give it more memory.",
+    "wrong_key": "Set the variable or the file that the model's 'key' names to a valid key.",
+    "bad_request": "The server refuses the request: correct the setting that its message names.",
     "try_again": "The script ended with exit code 75 (try again) each time: its log says what it "
     "waits for.",
     "host_lost": "Bring the host back or go on without it: its cells are run again elsewhere and "

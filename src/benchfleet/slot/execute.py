@@ -163,13 +163,16 @@ class Executor:
     def _session(self, request: Frame, cell: Cell, adapter: Adapter | None) -> SlotSession:
         lines = (line for piece in request.attached for line in piece.splitlines())
         recorded = [Record.from_dict(json.loads(line)) for line in lines]
+        batch_size = request.fields.get("batch_size") or cell.workload.batch_size
+        if adapter:
+            batch_size = max(batch_size, adapter.requests_at_once)
         return SlotSession(
             channel=self._channel,
             attempt=request.fields["attempt"],
             adapter=adapter,
             rescores=request.fields.get("rescore", False),
             cell=cell,
-            batch_size=request.fields.get("batch_size") or cell.workload.batch_size,
+            batch_size=batch_size,
             recorded=recorded,
             scratch_folder=Path(request.fields["scratch"]).expanduser(),
         )

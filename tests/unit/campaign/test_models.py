@@ -180,3 +180,34 @@ def test_a_wrong_variant_size_or_limit_is_a_mistake(text: str, key: str, message
     entry = read(f"- {{name: a, {text}}}")
     read_models(entry, mock_defaults(), FOLDER)
     assert message in mistakes_of(entry)[key]
+
+
+SERVED = "- {name: m, adapter: openai, model: gpt, url: 'http://%s/v1', key: 'env:K', api: %s}"
+
+
+def test_address_and_key_of_a_served_model_are_outside_its_identity() -> None:
+    models = [
+        _read(SERVED % (host, api))[0][1].model
+        for host, api in (("a", "chat"), ("b", "chat"), ("a", "completions"))
+    ]
+    one, moved, other = (model.identity() for model in models)
+    assert one == moved != other
+    assert models[0].outside == {"url": "http://a/v1", "key": "env:K"}
+
+
+def test_keys_of_a_served_model_are_checked() -> None:
+    entry = read(
+        """\
+        - {name: a, adapter: mock, url: "http://x"}
+        - {name: b, adapter: openai, price: {in: 1 USD, out: 2 EUR}}
+        - {name: c, adapter: openai, price: {in: free}}
+        - {name: d, adapter: openai, server: {args: []}}
+        """
+    )
+    read_models(entry, mock_defaults(), FOLDER)
+    assert mistakes_of(entry) == {
+        "[0].url": "the adapter mock takes no 'url'; remove it",
+        "[1].price": "has two currencies; write one",
+        "[2].price.in": "'free' is not an amount of money; write 20 USD",
+        "[3].server": "the adapter openai takes no 'server'; remove it",
+    }

@@ -9,6 +9,7 @@ from typing import Any
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.failure import Failure, Stage
 from benchfleet.domain.telemetry import Telemetry
+from benchfleet.domain.token_price import TokenPrice
 from benchfleet.domain.usage import Rate, Usage
 from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.results.write import AttemptFolder
@@ -37,6 +38,7 @@ class Attempt:
     # what its slot holds of its machine, and what that costs
     rate: Rate = field(default_factory=Rate)
     took: float = 0.0  # seconds, when it ended
+    tokens: tuple[int, int] = (0, 0)  # of prompts and answers that it recorded
     telemetry: Telemetry = field(default_factory=Telemetry)
     rescored: bool = False  # what earlier attempts answered was scored, and nothing was asked
 
@@ -51,7 +53,9 @@ class Attempt:
         """What it used up."""
         telemetry = self.telemetry
         peaks = {"ram": telemetry.ram, "gpu_memory": telemetry.gpu_memory}
-        return Usage.at(self.rate, self.took, joules=telemetry.joules, **peaks)
+        usage = Usage.at(self.rate, self.took, joules=telemetry.joules, **peaks)
+        price = TokenPrice.of(self.claim.cell.model.outside)
+        return usage if price is None else usage.plus(price.cost(*self.tokens), price.currency)
 
 
 @dataclass(frozen=True, kw_only=True)

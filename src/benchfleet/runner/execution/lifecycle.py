@@ -169,6 +169,7 @@ class AttemptLifecycle:
         attempt.done = slot.display.done = event.done
         slot.display.total = event.total
         prompt, generated = event.tokens
+        attempt.tokens = attempt.tokens[0] + prompt, attempt.tokens[1] + generated
         slot.display.generated += generated
         self._state.progress.tokens.update(prompt=prompt, completion=generated)
         self._state.notify("cell_progress", cell=attempt.claim.path, slot=slot.id)

@@ -1,0 +1,1 @@
+"""Models behind a server: protocols, the client, and the adapters over them."""

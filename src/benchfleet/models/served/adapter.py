@@ -1,0 +1,136 @@
+"""What the adapters of served models share: they ask an endpoint in one protocol."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchfleet.domain.cell import Config, Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Adapter, Answer, Prompt
+from benchfleet.models.generation import Generation
+from benchfleet.models.served import endpoint as endpoints
+from benchfleet.models.served.endpoint import Endpoint
+from benchfleet.models.served.protocol import API, Protocol, Reply
+
+if TYPE_CHECKING:
+    from benchfleet.models.served.client import Client
+
+ABILITIES = ("usage", "logprobs")
+_INSIDE = ("api", "system", "logprobs", "body")  # settings that are part of the identity
+
+
+class ServedAdapter(Adapter):
+    """A model behind a server. `load` asks it once for one token, and so checks address, key and
+    model, and what the server offers."""
+
+    requires: ClassVar[tuple[str, ...]] = ("aiohttp",)
+    extra: ClassVar[str] = "serving"
+    outside: ClassVar[tuple[str, ...]] = endpoints.OUTSIDE
+    keys: ClassVar[tuple[str, ...]] = (*endpoints.OUTSIDE, "api", "system")
+    inside: ClassVar[tuple[str, ...]] = _INSIDE
+    protocol: ClassVar[type[Protocol]]
+    adapts: ClassVar[bool] = True
+
+    def __init__(self, model: Model, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        super().__init__(model)
+        self._clock = clock
+        self._client: Client | None = None
+        self._endpoint: Endpoint | None = None
+        self._wire = self.protocol(self.model_name(), self.settings())
+        self._abilities: dict[str, bool] = {}
+
+    def settings(self) -> Mapping[str, Any]:
+        """The model's kwargs, with defaults."""
+        return self.model.kwargs
+
+    def model_name(self) -> str:
+        """How requests name the model."""
+        return self.model.source
+
+    def open_endpoint(self) -> Endpoint:
+        """Where the model is asked; called once, by `load`. Raises CellFailure."""
+        raise NotImplementedError
+
+    def check_model(self, client: Client) -> None:
+        """Raise CellFailure if the server says that it does not have the model."""
+
+    @property
+    def requests_at_once(self) -> int:
+        return int(self.model.kwargs.get("requests_at_once", endpoints.DEFAULT_AT_ONCE))
+
+    @classmethod
+    def check(cls, model: Model, config: Config) -> str | None:
+        if any(step.name != "dense" for step in config.attention):
+            return "a served model takes no attention configs; leave this one out"
+        settings = (*cls.outside, *cls.inside)
+        if unknown := sorted(set(model.kwargs) - set(settings)):
+            return f"no setting {', '.join(map(repr, unknown))}; it takes {', '.join(settings)}"
+        if model.kwargs.get("api", "chat") not in API:
+            return f"api must be {' or '.join(API)}, not {model.kwargs['api']!r}"
+        return endpoints.problem(model.kwargs)
+
+    @classmethod
+    def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
+        return Generation.problems(generation)
+
+    def load(self) -> None:
+        from benchfleet.models.served.client import Client
+
+        try:
+            self._endpoint = self.open_endpoint()
+            self._client = Client(self._endpoint, adapts=self.adapts)
+            self.check_model(self._client)
+            reply = self._ask([Prompt(context="Hello")], {"max_new_tokens": 1})[0]
+        except CellFailure as error:
+            raise self.explain(error, "load") from error
+        self._abilities = {"usage": reply.counted, "logprobs": reply.logprob is not None}
+
+    def configure(self, config: Config) -> None:
+        """All configs ask the same server."""
+
+    def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
+        begun = self._clock()
+        try:
+            replies = self._ask(prompts, generation)
+        except CellFailure as error:
+            raise self.explain(error, "benchmark") from error
+        seconds = (self._clock() - begun) / max(1, len(prompts))
+        return [
+            Answer(
+                text=reply.text,
+                prompt_tokens=reply.prompt_tokens,
+                completion_tokens=reply.completion_tokens,
+                seconds=seconds,
+                finish=reply.finish,
+                measures={} if reply.logprob is None else {"logprob": reply.logprob},
+            )
+            for reply in replies
+        ]
+
+    def unload(self) -> None:
+        client, self._client = self._client, None
+        if client:
+            client.close()
+
+    def provenance(self) -> Mapping[str, Any]:
+        url = self._endpoint.url if self._endpoint else ""
+        return {"adapter": self.model.adapter, "url": url, "abilities": dict(self._abilities)}
+
+    def explain(self, failure: CellFailure, stage: str) -> CellFailure:
+        """The failure as it is reported: of that stage."""
+        return CellFailure(
+            stage=stage, kind=failure.kind, message=str(failure), retryable=failure.is_retryable
+        )
+
+    def _ask(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Reply]:
+        if self._client is None:
+            raise RuntimeError("the model is not loaded")
+        bodies = [self._wire.body(prompt, generation) for prompt in prompts]
+        values = self._client.post_all(self._wire.path, bodies)
+        try:
+            return [self._wire.reply(value) for value in values]
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            message = f"the server's reply lacks {error}; is it a server of this protocol?"
+            raise CellFailure(stage="benchmark", kind="bad_request", message=message) from error

@@ -1,0 +1,150 @@
+"""The client: many requests to one endpoint, each retried while its failure may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+
+from benchfleet.errors import CellFailure
+from benchfleet.models.served.endpoint import Endpoint
+from benchfleet.models.served.limit import AdaptiveLimit
+from benchfleet.models.served.refusals import RETRIED_STATUSES, is_quota_spent, refusal
+from benchfleet.models.served.refusals import retry_after_s as parse_retry_after
+
+MAX_TRIES = 5  # of one request
+MAX_RETRY_AFTER_S = 60.0  # a server that asks for more ends the cell
+FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
+_ONCE = 500  # a status that is retried once
+
+
+class Client:
+    """Asks one endpoint, in the calling thread; `close` ends its connections."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        adapts: bool = True,  # False: all `requests_at_once` from the beginning
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._endpoint, self._uniform = endpoint, uniform
+        self.limit = AdaptiveLimit(endpoint.requests_at_once, adapts=adapts)
+        self._loop = asyncio.new_event_loop()
+        self._session = self._loop.run_until_complete(self._open())
+
+    async def _open(self) -> aiohttp.ClientSession:
+        key = self._endpoint.key
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=aiohttp.ClientTimeout(total=None),  # each request has one of its own
+            trust_env=not self._endpoint.is_local,
+        )
+
+    def close(self) -> None:
+        """End all connections."""
+        self._loop.run_until_complete(self._session.close())
+        self._loop.close()
+
+    def post_all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """The JSON of each reply, in order. Raises CellFailure if one cannot be had."""
+        return self._loop.run_until_complete(self._all(path, bodies))
+
+    def get(self, path: str) -> Any:
+        """The JSON at a path; None if the server has no such page."""
+        return self._loop.run_until_complete(self._get(path))
+
+    async def _get(self, path: str) -> Any:
+        timeout = aiohttp.ClientTimeout(total=min(60.0, self._endpoint.timeout_s))
+        try:
+            async with self._session.get(self._endpoint.url + path, timeout=timeout) as reply:
+                if reply.status in (401, 403):
+                    raise refusal(reply.status, await reply.text(), where=self._endpoint.url)
+                return await reply.json(content_type=None) if reply.status == 200 else None
+        except (aiohttp.ClientError, ValueError):
+            return None
+        except asyncio.TimeoutError:
+            return None
+
+    async def _all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        tasks = [asyncio.ensure_future(self._post(path, body)) for body in bodies]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        async with self.limit.one() as cuts:
+            try:
+                return await asyncio.wait_for(
+                    self._tried(path, body, cuts), self._endpoint.timeout_s
+                )
+            except asyncio.TimeoutError:
+                seconds = self._endpoint.timeout_s
+                raise CellFailure(
+                    stage="benchmark",
+                    kind="timeout",
+                    message=f"{self._endpoint.url} did not answer a request in {seconds:g} s; "
+                    "raise the model's timeout",
+                    retryable=True,
+                ) from None
+
+    async def _tried(self, path: str, body: Mapping[str, Any], cuts: int) -> Any:
+        statuses: list[int] = []
+        while True:
+            delay, failure = None, None
+            try:
+                async with self._session.post(self._endpoint.url + path, json=body) as reply:
+                    if reply.status == 200:
+                        value = await reply.json(content_type=None)
+                        self.limit.succeeded()
+                        return value
+                    text = await reply.text()
+                    failure = refusal(reply.status, text, where=self._endpoint.url)
+                    statuses.append(reply.status)
+                    if reply.status == 429:
+                        self.limit.limited(cuts)
+                    if not self._may_retry(statuses, text):
+                        raise failure
+                    delay = parse_retry_after(reply.headers.get("Retry-After"))
+            except (aiohttp.ClientError, OSError) as error:
+                statuses.append(0)
+                failure = self._broken(error)
+                if len(statuses) >= MAX_TRIES:
+                    raise failure from error
+            except ValueError as error:
+                message = f"{self._endpoint.url} answered what is not JSON"
+                raise CellFailure(stage="benchmark", kind="bad_request", message=message) from error
+            if delay is not None and delay > MAX_RETRY_AFTER_S:
+                raise CellFailure(
+                    stage="benchmark",
+                    kind=failure.kind,
+                    message=f"{failure}; it asks to come back in {delay:.0f} s",
+                    retryable=True,
+                )
+            await asyncio.sleep(self._delay(len(statuses)) if delay is None else delay)
+
+    def _may_retry(self, statuses: Sequence[int], body: str) -> bool:
+        status = statuses[-1]
+        if status not in RETRIED_STATUSES or is_quota_spent(body):
+            return False
+        return len(statuses) < (2 if status == _ONCE else MAX_TRIES)
+
+    def _delay(self, tries: int) -> float:
+        """Full jitter below a limit that doubles with each try."""
+        return self._uniform(0.0, min(MAX_DELAY_S, FIRST_DELAY_S * 2.0**tries))
+
+    def _broken(self, error: Exception) -> CellFailure:
+        detail = str(error) or type(error).__name__
+        return CellFailure(
+            stage="benchmark",
+            kind="server_unavailable",
+            message=f"no answer from {self._endpoint.url}: {detail}",
+            retryable=True,
+        )

@@ -1,0 +1,149 @@
+"""The two wire formats: a prompt to the body of a request, and the reply to an answer."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from benchfleet.models.base import Prompt
+
+API = ("chat", "completions")  # with the model's chat template, or the prompt as it is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """What a server answered to one request."""
+
+    text: str
+    finish: str = ""  # stop, length, …; "" if the server does not say
+    prompt_tokens: int = 0  # of the server's own count; 0 without one
+    completion_tokens: int = 0
+    logprob: float | None = None  # the mean of the answer's tokens; None if not offered
+    counted: bool = False  # whether the server counted tokens
+
+
+class Protocol(ABC):
+    """One wire format, for one model of a server."""
+
+    paths: ClassVar[Mapping[str, str]]  # by API, below the endpoint's URL
+
+    def __init__(self, model: str, settings: Mapping[str, Any]) -> None:
+        self._model, self._settings = model, settings
+        self.api = str(settings.get("api", "chat"))
+
+    @property
+    def path(self) -> str:
+        """Where requests go, below the endpoint's URL."""
+        return self.paths[self.api]
+
+    @abstractmethod
+    def body(
+        self, prompt: Prompt, generation: Mapping[str, Any], *, stream: bool = False
+    ) -> dict[str, Any]:
+        """The JSON of one request. `generation` is as the campaign has it, without defaults."""
+
+    @abstractmethod
+    def reply(self, value: Mapping[str, Any]) -> Reply:
+        """The answer in a whole reply. Raises KeyError, IndexError, TypeError or ValueError for
+        another object."""
+
+    def messages(self, prompt: Prompt) -> list[dict[str, str]]:
+        """The prompt as messages: its own, or all of its text as the user's."""
+        system = self._settings.get("system")
+        first = [{"role": "system", "content": str(system)}] if system else []
+        own = [{"role": role, "content": text} for role, text in prompt.messages]
+        return first + (own or [{"role": "user", "content": prompt.text}])
+
+
+class OpenAI(Protocol):
+    """The protocol of OpenAI, which most servers speak."""
+
+    paths: ClassVar[Mapping[str, str]] = {
+        "chat": "/chat/completions",
+        "completions": "/completions",
+    }
+
+    def body(
+        self, prompt: Prompt, generation: Mapping[str, Any], *, stream: bool = False
+    ) -> dict[str, Any]:
+        remaining = dict(generation)
+        body: dict[str, Any] = {
+            "model": self._model,
+            "max_tokens": remaining.pop("max_new_tokens", 128),
+            "temperature": remaining.pop("temperature", 0.0),
+            "stream": stream,
+        }
+        if self.api == "chat":
+            body["messages"] = self.messages(prompt)
+        else:
+            body["prompt"] = prompt.text
+        if stream:
+            body["stream_options"] = {"include_usage": True}
+        if self._settings.get("logprobs"):
+            body["logprobs"] = True if self.api == "chat" else 1
+        body |= {name: value for name, value in remaining.items() if value not in (None, (), [], 0)}
+        if "seed" in generation:
+            body["seed"] = generation["seed"]
+        return {**body, **self._settings.get("body", {})}
+
+    def reply(self, value: Mapping[str, Any]) -> Reply:
+        choice, usage = value["choices"][0], value.get("usage") or {}
+        text = choice["message"]["content"] if self.api == "chat" else choice["text"]
+        return Reply(
+            text=str(text or ""),
+            finish=str(choice.get("finish_reason") or ""),
+            prompt_tokens=int(usage.get("prompt_tokens") or 0),
+            completion_tokens=int(usage.get("completion_tokens") or 0),
+            logprob=_mean_logprob(choice.get("logprobs")),
+            counted="completion_tokens" in usage,
+        )
+
+
+class Ollama(Protocol):
+    """Ollama's own protocol; ``completions`` asks without the model's template."""
+
+    paths: ClassVar[Mapping[str, str]] = {"chat": "/api/chat", "completions": "/api/generate"}
+    _OPTIONS: ClassVar[Mapping[str, str]] = {
+        "max_new_tokens": "num_predict",
+        "repetition_penalty": "repeat_penalty",
+    }
+
+    def body(
+        self, prompt: Prompt, generation: Mapping[str, Any], *, stream: bool = False
+    ) -> dict[str, Any]:
+        options = {"num_ctx": self._settings["num_ctx"], "num_predict": 128, "temperature": 0.0}
+        for name, value in generation.items():
+            if value is not None:
+                options[self._OPTIONS.get(name, name)] = value
+        if isinstance(options.get("stop"), str):
+            options["stop"] = [options["stop"]]
+        # Without these two a long prompt is cut without a word.
+        body = {"model": self._model, "stream": stream, "truncate": False, "shift": False}
+        if self.api == "chat":
+            body["messages"] = self.messages(prompt)
+        else:
+            body |= {"prompt": prompt.text, "raw": True}
+        return {**body, "options": options, **self._settings.get("body", {})}
+
+    def reply(self, value: Mapping[str, Any]) -> Reply:
+        if not value["done"]:
+            raise ValueError("the reply is not whole")
+        text = value["message"]["content"] if self.api == "chat" else value["response"]
+        return Reply(
+            text=str(text),
+            finish=str(value.get("done_reason", "")),
+            prompt_tokens=int(value.get("prompt_eval_count", 0)),
+            completion_tokens=int(value.get("eval_count", 0)),
+            counted="eval_count" in value,
+        )
+
+
+def _mean_logprob(value: Mapping[str, Any] | None) -> float | None:
+    """Of both forms in which OpenAI's protocol has them."""
+    value = value or {}
+    numbers = [one["logprob"] for one in value.get("content") or ()]
+    numbers = numbers or [one for one in value.get("token_logprobs") or () if one is not None]
+    return math.fsum(numbers) / len(numbers) if numbers else None

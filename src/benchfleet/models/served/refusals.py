@@ -1,0 +1,66 @@
+"""What a server's refusal means: an HTTP status and a body to a named failure."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from benchfleet.domain.failure import Kind
+from benchfleet.errors import CellFailure
+
+RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+MAX_BODY_CHARACTERS = 300  # of a server's message
+_KINDS: Mapping[int, Kind] = {401: "wrong_key", 403: "wrong_key", 404: "model_not_found"}
+_NO_QUOTA = "insufficient_quota"
+
+
+def refusal(status: int, body: str, *, where: str) -> CellFailure:
+    """The failure of a request that the server at `where` refused."""
+    message, code = _message(body)
+    spent = code == _NO_QUOTA
+    again = status in RETRIED_STATUSES and not spent
+    kind = _KINDS.get(status, "bad_request")
+    if status == 429:
+        kind = "rate_limited"
+    elif again:
+        kind = "server_unavailable"
+    detail = f"{where} answered HTTP {status}" + (f": {message}" if message else "")
+    return CellFailure(stage="benchmark", kind=kind, message=detail, retryable=again)
+
+
+def is_quota_spent(body: str) -> bool:
+    """Whether no later request will be answered either."""
+    return _message(body)[1] == _NO_QUOTA
+
+
+def retry_after_s(header: str | None) -> float | None:
+    """The seconds that a Retry-After header asks for; None without a valid one."""
+    if not header:
+        return None
+    try:
+        return max(0.0, float(header))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None
+
+
+def _message(body: str) -> tuple[str, str]:
+    """The message and the code of an error, in any of the forms that servers use."""
+    try:
+        value: Any = json.loads(body)
+    except ValueError:
+        value = body
+    code = ""
+    if isinstance(value, dict):
+        value = value.get("error") or value.get("detail") or value.get("message") or body
+    if isinstance(value, dict):
+        code = str(value.get("code") or value.get("type") or "")
+        value = value.get("message") or json.dumps(value)
+    text = value if isinstance(value, str) else json.dumps(value)
+    return " ".join(text.split())[:MAX_BODY_CHARACTERS], code

@@ -1,0 +1,178 @@
+"""The adapters of served models, against the simulated server."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from benchfleet.domain.cell import Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Adapter, Prompt
+from benchfleet.models.served.client import Client
+from benchfleet.models.served.endpoint import Endpoint
+from benchfleet.models.served.ollama import OllamaAdapter
+from benchfleet.models.served.openai import OpenAIAdapter
+from benchfleet.testing.simulated_answers import answer_tokens
+from benchfleet.testing.simulated_server import DIGEST, Behaviour, SimulatedServer
+
+GREEDY = {"max_new_tokens": 4, "seed": 1}
+PROMPTS = [Prompt(context=f"text {n} ", question="why?") for n in range(20)]
+
+
+@contextmanager
+def loaded(kind: type[Adapter], server: SimulatedServer, **settings: Any) -> Iterator[Adapter]:
+    url = server.url + ("/v1" if kind is OpenAIAdapter else "")
+    kwargs = {"url": url, **settings}
+    model = Model(
+        name="m",
+        adapter="openai",
+        source=server.model,
+        digest=kind.identify(server.model, kwargs),
+        model_kwargs=kwargs,
+    )
+    adapter = kind(model)
+    try:
+        adapter.load()
+        yield adapter
+    finally:
+        adapter.unload()
+
+
+@pytest.mark.parametrize("kind", [OpenAIAdapter, OllamaAdapter])
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_answers_come_in_order_with_finish_and_counts(kind: type[Adapter], api: str) -> None:
+    with SimulatedServer() as server, loaded(kind, server, api=api) as adapter:
+        answers = adapter.answer(PROMPTS, GREEDY)
+    for prompt, answer in zip(PROMPTS, answers, strict=True):
+        text = prompt.text if api == "completions" else f"user: {prompt.text}"
+        assert answer.text == "".join(answer_tokens(text, 4))
+        assert (answer.finish, answer.completion_tokens) == ("length", 4)
+    assert adapter.provenance()["abilities"] == {"usage": True, "logprobs": False}
+
+
+def test_requests_are_answered_beside_each_other_up_to_the_limit() -> None:
+    behaviour = Behaviour(first_s=0.05)
+    with (
+        SimulatedServer(otherwise=behaviour) as server,
+        loaded(OpenAIAdapter, server, requests_at_once=3) as adapter,
+    ):
+        adapter.answer(PROMPTS[:9], GREEDY)
+    assert server.most_at_once == 3
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Behaviour(status=503),
+        Behaviour(status=502),
+        Behaviour(status=429, retry_after="0"),
+        Behaviour(fault="reset"),
+    ],
+)
+def test_a_request_that_fails_for_a_moment_is_sent_again(trouble: Behaviour) -> None:
+    with SimulatedServer() as server, loaded(OpenAIAdapter, server) as adapter:
+        server.script = deque([trouble, trouble])
+        (answer,) = adapter.answer(PROMPTS[:1], GREEDY)
+    assert answer.text == "".join(answer_tokens(f"user: {PROMPTS[0].text}", 4))
+    assert len(server.requests) == 4  # one as it was loaded, and three
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "requests"),
+    [
+        (Behaviour(status=503), "server_unavailable", 5),
+        (Behaviour(status=500), "server_unavailable", 2),
+        (Behaviour(status=429, retry_after="0"), "rate_limited", 5),
+        (Behaviour(status=429, code="insufficient_quota"), "rate_limited", 1),
+        (Behaviour(status=429, retry_after="3600"), "rate_limited", 1),
+        (Behaviour(status=400), "bad_request", 1),
+    ],
+)
+def test_retries_are_bounded_and_the_failure_is_named(
+    trouble: Behaviour, kind: str, requests: int
+) -> None:
+    with SimulatedServer(otherwise=trouble) as server:
+        endpoint = Endpoint(url=server.url + "/v1")
+        client = Client(endpoint, uniform=lambda low, high: 0.0)
+        with pytest.raises(CellFailure) as caught:
+            client.post_all("/chat/completions", [{"model": server.model, "messages": []}])
+        client.close()
+    assert caught.value.kind == kind
+    assert len(server.requests) == requests
+
+
+def test_429s_leave_fewer_requests_at_a_time() -> None:
+    with SimulatedServer() as server:
+        server.script = deque([Behaviour(status=429, retry_after="0")])
+        client = Client(Endpoint(url=server.url + "/v1", requests_at_once=8))
+        client.post_all("/chat/completions", [{"model": server.model, "messages": []}])
+        client.close()
+    assert client.limit.now == 4
+
+
+def test_a_server_that_is_away_is_named_at_load() -> None:
+    with SimulatedServer() as server:
+        pass
+    client = Client(Endpoint(url=server.url), uniform=lambda low, high: 0.0)
+    with pytest.raises(CellFailure, match="no answer from") as caught:
+        client.post_all("/chat/completions", [{}])
+    client.close()
+    assert caught.value.kind == "server_unavailable"
+    assert caught.value.is_retryable
+
+
+def test_a_request_that_takes_too_long_is_a_timeout() -> None:
+    with SimulatedServer() as server, loaded(OpenAIAdapter, server, timeout="1s") as adapter:
+        server.otherwise = Behaviour(first_s=60)
+        with pytest.raises(CellFailure, match="in 1 s") as caught:
+            adapter.answer(PROMPTS[:1], GREEDY)
+    assert caught.value.kind == "timeout"
+
+
+def test_the_key_comes_from_the_environment_and_a_wrong_one_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SIMULATED_KEY", "right-key-of-a-test")
+    with SimulatedServer(key="right-key-of-a-test") as server:
+        with loaded(OpenAIAdapter, server, key="env:SIMULATED_KEY"):
+            pass
+        assert server.requests[-1].key == "right-key-of-a-test"
+        monkeypatch.setenv("SIMULATED_KEY", "wrong")
+        with (
+            pytest.raises(CellFailure) as caught,
+            loaded(OpenAIAdapter, server, key="env:SIMULATED_KEY"),
+        ):
+            pass
+        assert (caught.value.stage, caught.value.kind) == ("load", "wrong_key")
+        monkeypatch.delenv("SIMULATED_KEY")
+        with (
+            pytest.raises(CellFailure, match="SIMULATED_KEY is not set"),
+            loaded(OpenAIAdapter, server, key="env:SIMULATED_KEY"),
+        ):
+            pass
+
+
+def test_a_model_that_the_server_lacks_is_named_with_a_near_one() -> None:
+    with SimulatedServer() as server:
+        url = server.url + "/v1"
+        model = Model(
+            name="m", adapter="openai", source="simulatd", digest="", model_kwargs={"url": url}
+        )
+        adapter = OpenAIAdapter(model)
+        with pytest.raises(CellFailure, match="simulated") as caught:
+            adapter.load()
+        adapter.unload()
+    assert caught.value.kind == "model_not_found"
+
+
+def test_ollama_is_identified_by_the_digest_of_its_server() -> None:
+    with SimulatedServer() as server:
+        assert OllamaAdapter.identify("simulated", {"url": server.url}) == f"ollama:{DIGEST}"
+        with pytest.raises(ValueError, match="ollama pull"):
+            OllamaAdapter.identify("other", {"url": server.url})
+    with pytest.raises(ValueError, match="start it"):
+        OllamaAdapter.identify("simulated", {"url": server.url})

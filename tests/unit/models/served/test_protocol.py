@@ -1,0 +1,76 @@
+"""The bodies of requests, and the answers in replies."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchfleet.models.base import Prompt
+from benchfleet.models.served.protocol import Ollama, OpenAI
+
+PROMPT = Prompt(context="A text. ", question="What?")
+GENERATION = {"max_new_tokens": 5, "temperature": 0.5, "seed": 7, "stop": ["\n"], "top_k": 0}
+
+
+def test_openai_chat_sends_roles_stops_and_seed() -> None:
+    body = OpenAI("m", {"system": "Be brief.", "body": {"user": "x"}}).body(PROMPT, GENERATION)
+    assert body == {
+        "model": "m",
+        "max_tokens": 5,
+        "temperature": 0.5,
+        "seed": 7,
+        "stop": ["\n"],
+        "stream": False,
+        "user": "x",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "A text. What?"},
+        ],
+    }
+
+
+def test_messages_of_a_prompt_keep_their_roles() -> None:
+    prompt = Prompt(messages=(("user", "a"), ("assistant", "b"), ("user", "c")))
+    roles = [one["role"] for one in OpenAI("m", {}).body(prompt, {})["messages"]]
+    assert roles == ["user", "assistant", "user"]
+
+
+def test_openai_completions_send_the_text_as_it_is() -> None:
+    wire = OpenAI("m", {"api": "completions", "logprobs": True})
+    body = wire.body(PROMPT, {}, stream=True)
+    assert wire.path == "/completions"
+    assert body["prompt"] == "A text. What?"
+    assert body["logprobs"] == 1
+    assert body["stream_options"] == {"include_usage": True}
+
+
+def test_ollama_pins_the_context_and_cuts_nothing() -> None:
+    wire = Ollama("m", {"api": "completions", "num_ctx": 512})
+    body = wire.body(PROMPT, {**GENERATION, "stop": "\n", "repetition_penalty": 1.1})
+    assert (body["raw"], body["truncate"], body["shift"]) == (True, False, False)
+    options = {"num_ctx": 512, "num_predict": 5, "temperature": 0.5, "seed": 7, "top_k": 0}
+    assert body["options"] == {**options, "stop": ["\n"], "repeat_penalty": 1.1}
+
+
+def test_a_reply_has_the_finish_the_server_s_counts_and_a_mean_logprob() -> None:
+    reply = OpenAI("m", {}).reply(
+        {
+            "choices": [
+                {
+                    "message": {"content": "yes"},
+                    "finish_reason": "length",
+                    "logprobs": {"content": [{"logprob": -1.0}, {"logprob": -3.0}]},
+                }
+            ],
+            "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+        }
+    )
+    assert (reply.text, reply.finish, reply.logprob) == ("yes", "length", -2.0)
+    assert (reply.prompt_tokens, reply.completion_tokens, reply.counted) == (3, 2, True)
+
+
+def test_a_reply_of_ollama_that_is_not_done_is_refused() -> None:
+    value = {"message": {"content": "yes"}, "done": False}
+    with pytest.raises(ValueError, match="not whole"):
+        Ollama("m", {"num_ctx": 1}).reply(value)
+    reply = Ollama("m", {"num_ctx": 1}).reply({**value, "done": True, "done_reason": "stop"})
+    assert (reply.text, reply.finish, reply.counted) == ("yes", "stop", False)

@@ -1,0 +1,53 @@
+"""HTTP statuses and bodies as named failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchfleet.models.served.refusals import is_quota_spent, refusal, retry_after_s
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "retryable"),
+    [
+        (400, "bad_request", False),
+        (401, "wrong_key", False),
+        (403, "wrong_key", False),
+        (404, "model_not_found", False),
+        (422, "bad_request", False),
+        (429, "rate_limited", True),
+        (500, "server_unavailable", True),
+        (503, "server_unavailable", True),
+        (529, "server_unavailable", True),
+    ],
+)
+def test_each_status_has_a_kind(status: int, kind: str, retryable: bool) -> None:
+    failure = refusal(status, "", where="http://x")
+    assert (failure.kind, failure.is_retryable) == (kind, retryable)
+    assert str(failure) == f"http://x answered HTTP {status}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"error": {"message": "too long"}}',
+        '{"error": "too long"}',
+        '{"detail": "too long"}',
+        "too  long",
+    ],
+)
+def test_every_form_of_message_is_read(body: str) -> None:
+    assert str(refusal(400, body, where="w")) == "w answered HTTP 400: too long"
+
+
+def test_a_spent_quota_is_not_retried() -> None:
+    body = '{"error": {"message": "no money", "code": "insufficient_quota"}}'
+    assert is_quota_spent(body)
+    assert not refusal(429, body, where="w").is_retryable
+
+
+def test_retry_after_is_seconds_or_a_date() -> None:
+    assert retry_after_s("2.5") == 2.5
+    assert retry_after_s("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
+    assert retry_after_s("soon") is None
+    assert retry_after_s(None) is None
