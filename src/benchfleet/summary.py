@@ -1,4 +1,4 @@
-"""``execution_summary.json``: counts, timing, device use, failures and completeness of a run."""
+"""``execution_summary.json`` (cells, counts, timing, device use, failures), and what each host did."""
 
 from __future__ import annotations
 
@@ -24,13 +24,6 @@ def summarised(
     """The summary of a campaign at the end of a run; devices and failures are those of all its
     runs in the ledger."""
     states = counts(records, total=len(cells))
-    devices: dict[str, dict[str, float]] = {}
-    for record in records:
-        if record.outcome is not None and record.state == "success":
-            use = devices.setdefault(f"{record.outcome.host} {record.outcome.device}", {"cells": 0})
-            use["cells"] += 1
-            for stage, seconds in record.outcome.seconds.items():
-                use[f"{stage}_seconds"] = use.get(f"{stage}_seconds", 0.0) + seconds
     return {
         "campaign": study.campaign.name,
         "benchfleet": benchfleet.__version__,
@@ -43,7 +36,8 @@ def summarised(
         "counts": {**states, "reused": end.progress.reused},
         "completeness": states["success"] / states["total"] if states["total"] else 1.0,
         **({"phases": _phases(study, cells, records)} if study.campaign.phases else {}),
-        "devices": devices,
+        "cells": [_cell(record) for record in records],
+        "devices": _devices(records),
         "used": study.bill(cells).to_dict(),
         "unsent": end.unsent,
         "failures": [
@@ -61,6 +55,37 @@ def summarised(
     }
 
 
+def _cell(record: CellRecord) -> dict[str, Any]:
+    """One cell with its headline metric."""
+    outcome = record.outcome
+    entry: dict[str, Any] = {"cell": record.path, "state": record.state}
+    if outcome is None:
+        return entry
+    headline = ("overall_score", "stderr", "samples")
+    metrics = {name: outcome.metrics[name] for name in headline if name in outcome.metrics}
+    took = sum(outcome.seconds.values())
+    return {**entry, **metrics, "seconds": took, "host": outcome.host, "device": outcome.device}
+
+
+def _devices(records: Sequence[CellRecord]) -> dict[str, dict[str, float]]:
+    """The use of each device by the attempts that succeeded: cells, seconds of each stage, and for
+    GPUs hours, energy and the peak of memory."""
+    devices: dict[str, dict[str, float]] = {}
+    for record in records:
+        if (outcome := record.outcome) is None or record.state != "success":
+            continue
+        use = devices.setdefault(f"{outcome.host} {outcome.device}", {"cells": 0})
+        added = {f"{stage}_seconds": seconds for stage, seconds in outcome.seconds.items()}
+        if (usage := outcome.usage) is not None and usage.gpus:
+            added["gpu_hours"] = usage.seconds * usage.gpus / 3600
+            added |= {} if usage.joules is None else {"energy_joules": usage.joules}
+            peak = max(use.get("gpu_memory_bytes", 0), usage.gpu_memory)
+            use |= {"gpu_memory_bytes": peak} if peak else {}
+        for name, amount in {"cells": 1, **added}.items():
+            use[name] = use.get(name, 0) + amount
+    return devices
+
+
 def write_host_summary(study: Study, end: RunEnd) -> None:
     """Write ``<hostname>_summary.json``: what became of the cells that ended on this host."""
     run = {
@@ -73,14 +98,20 @@ def write_host_summary(study: Study, end: RunEnd) -> None:
 
 
 def write_summaries_of_others(study: Study) -> None:
-    """Write the same for every other host, of what the ledger knows."""
-    for host, results in _ended(study).items():
+    """Write the same for every other host, of what the ledger knows, and all hosts together into
+    ``combined_results.json``."""
+    combined = {}
+    for host, results in sorted(_ended(study).items()):
         try:
             name = path_part(host)
         except ValueError:  # any writer of the ledger could choose this name
             continue
         if host != study.host:
             _write_host_summary(study, name, {"results": results})
+        combined[study.layout.host_summary(name).name] = _host_summary(
+            study, name, {"results": results}
+        )
+    write_atomically(study.layout.combined, pretty(combined))
 
 
 def _ended(study: Study) -> dict[str, list[dict[str, Any]]]:
@@ -107,8 +138,12 @@ def _ended(study: Study) -> dict[str, list[dict[str, Any]]]:
 
 
 def _write_host_summary(study: Study, host: str, more: dict[str, Any]) -> None:
+    write_atomically(study.layout.host_summary(host), pretty(_host_summary(study, host, more)))
+
+
+def _host_summary(study: Study, host: str, more: dict[str, Any]) -> dict[str, Any]:
     phases = dict.fromkeys(one["phase"] for one in more["results"] if one["phase"])
-    summary = {
+    return {
         "machine": host,
         "phase": ", ".join(phases),
         "campaign": study.campaign.name,
@@ -116,7 +151,6 @@ def _write_host_summary(study: Study, host: str, more: dict[str, Any]) -> None:
         "benchfleet": benchfleet.__version__,
         **more,
     }
-    write_atomically(study.layout.host_summary(host), pretty(summary))
 
 
 def _phases(

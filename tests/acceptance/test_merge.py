@@ -95,6 +95,8 @@ def test_what_each_other_host_did_is_written_beside_the_results(
     assert sorted(one["result"] for one in output["results"]) == ALL
     assert output["results"] == own["results"]
     assert not (hosts.folder / "all/study/desk_summary.json").exists()
+    combined = json.loads((hosts.folder / "all/study/combined_results.json").read_text())
+    assert combined == {name: output}
 
 
 def test_a_host_of_a_name_that_leads_elsewhere_gets_no_summary(user: User) -> None:
@@ -108,6 +110,8 @@ def test_a_host_of_a_name_that_leads_elsewhere_gets_no_summary(user: User) -> No
     user.run("merge", "study.yaml", *LEDGER)
     found = [file.relative_to(user.folder) for file in user.folder.rglob("*_summary.json")]
     assert [str(file) for file in found] == ["benchmark_results/study/lab_.._.._evil_summary.json"]
+    combined = json.loads((user.results / "combined_results.json").read_text())
+    assert list(combined) == ["lab_.._.._evil_summary.json"]
 
 
 def test_one_host_s_results_that_are_elsewhere_are_not_called_gone(hosts: User) -> None:

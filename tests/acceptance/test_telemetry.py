@@ -59,6 +59,15 @@ def test_a_result_tells_what_its_gpu_did_and_what_it_cost(
     assert cell["usage"]["cost"] == pytest.approx(7.2 / 3600 * cell["usage"]["seconds"])
     assert cell["telemetry"]["ram_bytes"]["peak"] > 10**6
     summary = json.loads((user.results / "execution_summary.json").read_text())
+    (use,) = summary["devices"].values()
+    assert use["energy_joules"] == energy["joules"]
+    assert use["gpu_hours"] == pytest.approx(cell["usage"]["seconds"] / 3600)
+    assert use["gpu_memory_bytes"] == cell["usage"]["gpu_memory"]
+    (listed,) = summary["cells"]
+    (path,) = user.published()
+    metrics = json.loads((user.results / path / "metrics.json").read_text())
+    assert (listed["cell"], listed["state"], listed["device"]) == (path, "success", "gpu:0")
+    assert listed["overall_score"] == metrics["overall_score"]
     assert summary["used"]["cost"] == {"$": pytest.approx(cell["usage"]["cost"])}
     assert "used     1 attempt" in user.run("status", "study.yaml").stdout
     assert user.json("status", "study.yaml")["used"]["energy_joules"] == energy["joules"]

@@ -14,7 +14,9 @@ from .configs import DeclaredConfig
 from .entry import Entry
 from .models import DeclaredModel
 
-_BESIDE_MODELS = frozenset({"report.md", "report.html", "execution_summary.json"})
+_BESIDE_MODELS = frozenset(
+    {"report.md", "report.html", "execution_summary.json", "combined_results.json"}
+)
 
 
 def check_names(

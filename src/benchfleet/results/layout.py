@@ -3,7 +3,8 @@
 ::
 
     <root>/                                     <base_result_dir>/<campaign>
-      execution_summary.json  <hostname>_summary.json  report.md  report.html  ledger.db
+      execution_summary.json  <hostname>_summary.json  combined_results.json
+      report.md  report.html  ledger.db
       slots.txt                                              orders to a run; gone once taken
       <model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   published: complete by construction
       .attempts/<fingerprint>/<attempt>-<token>[.<n>]/       at work, or what a failed one left
@@ -67,6 +68,11 @@ class Layout:
     def host_summary(self, host: str) -> Path:
         """What one host did of the campaign."""
         return self.root / f"{host}_summary.json"
+
+    @property
+    def combined(self) -> Path:
+        """What all hosts did of the campaign, by the name of each host's summary."""
+        return self.root / "combined_results.json"
 
     @property
     def report(self) -> Path:

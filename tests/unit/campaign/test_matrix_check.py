@@ -36,7 +36,11 @@ def test_names_and_contents_apart_are_no_mistake() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ledger.db", "Ledger.db-wal", "report.md", "report.html", "execution_summary.json"]
+    "name",
+    [
+        *("ledger.db", "Ledger.db-wal", "report.md", "report.html"),
+        *("execution_summary.json", "combined_results.json"),
+    ],
 )
 def test_a_model_named_as_a_file_of_the_results_folder_is_refused(name: str) -> None:
     found = _found(models=f"[{{name: {name}}}]")

@@ -14,6 +14,7 @@ from benchfleet.cli.shared import options
 from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.local_runs import command_of
 from benchfleet.cli.shared.options import RequestedDevices
+from benchfleet.cli.text.notices import LEVELS
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.run_summary import comparison_of, conclude, show_counts, write_report
 from benchfleet.cli.text.watch import watch
@@ -65,6 +66,8 @@ def _run(
             stream,
             as_json=arguments.log_json,
             summary_s=arguments.summary_seconds,
+            level=LEVELS[arguments.log_level],
+            log_file=arguments.log_file,
         ) as observer:
             combined = combine(observer, feed)
             if collector is not None:

@@ -17,8 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from benchfleet.cli.text.notices import (
-    SILENT_KINDS,
+    DEBUG,
+    INFO,
     counts_text,
+    level_of,
     memory_text,
     progress_text,
     sentence,
@@ -35,14 +37,14 @@ _GAP_COLUMNS = 2  # columns between two
 _NAME_INDEX = 1  # index of the cell's name in a row
 _MIN_NAME_COLUMNS = 20  # columns that the name has before others are left out
 _DISPENSABLE = (6, 5, 2)  # memory, speed and the bar, in this order
-_TRANSIENT_KINDS = {"cell_done", "host_ready"}  # gone with the view
+_TRANSIENT_KINDS = {"cell_done", "cell_resumed", "host_ready"}  # gone with the view
 
 
 @contextlib.contextmanager
-def live(campaign: str, stream: TextIO) -> Iterator[Observer]:
+def live(campaign: str, stream: TextIO, *, level: int = INFO) -> Iterator[Observer]:
     """Draw the run until the block ends."""
     console = Console(file=stream)
-    view = LiveView(campaign)
+    view = LiveView(campaign, level=level)
     drawn = Live(get_renderable=view.draw, console=console, refresh_per_second=5, transient=True)
     with contextlib.suppress(OSError):  # the terminal may go away at any moment
         drawn.start()
@@ -58,16 +60,16 @@ def live(campaign: str, stream: TextIO) -> Iterator[Observer]:
 class LiveView:
     """What is drawn, from the last state that the runner showed."""
 
-    def __init__(self, campaign: str) -> None:
-        self._campaign = campaign
+    def __init__(self, campaign: str, *, level: int = INFO) -> None:
+        self._campaign, self._level = campaign, level
         self._progress, self._begun = Progress(), False
         self._last: deque[Text] = deque(maxlen=_MAX_RECENT)
         self.troubles: list[Text] = []  # what stays on the screen when the view is gone
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
         self._progress, self._begun = progress, True
-        if notice.kind not in SILENT_KINDS and notice.kind != "run_started":
-            passes = notice.kind in _TRANSIENT_KINDS
+        if (level := level_of(notice)) and level >= self._level:
+            passes = level == DEBUG or notice.kind in _TRANSIENT_KINDS
             line = Text(printable(sentence(notice)), style="dim" if passes else "yellow")
             self._last.append(line)
             if not passes:

@@ -8,8 +8,21 @@ from benchfleet.cli.text.terminal import moment
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.runner.progress import Notice, Progress
 
-# Worth no sentence: the counts show it.
-SILENT_KINDS = {"cell_progress", "slot_opening", "slot_ready", "cell_started", "run_ended"}
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40  # as in `logging`
+LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
+_LEVEL_OF_KIND: Mapping[str, int] = {
+    **dict.fromkeys(("cell_progress", "run_started", "run_ended"), 0),  # no sentence
+    **dict.fromkeys(("cell_started", "slot_opening", "slot_ready"), DEBUG),
+    **dict.fromkeys(("warning", "host_lost", "slot_lost", "claim_lost", "kept_off"), WARNING),
+    **dict.fromkeys(("cell_released", "cell_cancelled", "interrupted"), WARNING),
+}
+
+
+def level_of(notice: Notice) -> int:
+    """How serious a notice is; 0 for one without a sentence of its own."""
+    if notice.kind == "cell_failed":
+        return ERROR if notice.data["retry_in"] is None else WARNING
+    return _LEVEL_OF_KIND.get(notice.kind, INFO)
 
 
 def counts_text(progress: Progress) -> str:
@@ -102,6 +115,9 @@ _SENTENCES: Mapping[str, Callable[[Notice], str]] = {
     "cell_released": lambda n: f"↩ {n.cell}  given back with {_samples(n)} ({n.message})",
     "cell_resumed": lambda n: f"↻ {n.cell}  resumes after {_samples(n)} of an earlier attempt",
     "cell_cancelled": lambda n: f"↩ {n.cell}  cancelled; {_samples(n, 'are')} kept",
+    "cell_started": lambda n: f"▸ {n.cell}  attempt {n.data['attempt']} on slot {n.slot}",
+    "slot_opening": lambda n: f"+ slot {n.slot} starts on {n.data['devices']}",
+    "slot_ready": lambda n: f"+ slot {n.slot} is ready",
     "claim_lost": lambda n: f"↩ {n.cell}  {n.message}",
     "host_ready": _host_ready,
     "host_lost": _host_lost,

@@ -6,31 +6,47 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TextIO
 
-from benchfleet.cli.text.notices import SILENT_KINDS, counts_text, progress_text, sentence
+from benchfleet.cli.text.notices import INFO, LEVELS, counts_text, level_of, progress_text, sentence
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import can_redraw
 from benchfleet.runner.progress import Notice, Observer, Progress
-from benchfleet.runs.live_state import line_of
+from benchfleet.runs.live_state import combine, line_of
 
+_LEVEL_NAMES = {level: name.upper() for name, level in LEVELS.items()}
 SUMMARY_INTERVAL_S = 30.0  # between two summary lines outside of a terminal
 
 
 @contextlib.contextmanager
 def watch(
-    campaign: str, stream: TextIO, *, as_json: bool, summary_s: float = SUMMARY_INTERVAL_S
+    campaign: str,
+    stream: TextIO,
+    *,
+    as_json: bool,
+    summary_s: float = SUMMARY_INTERVAL_S,
+    level: int = INFO,
+    log_file: Path | None = None,
 ) -> Iterator[Observer]:
-    """The observer that suits where the progress goes; it never ends what it watches."""
-    if as_json:
-        yield Unbreakable(JsonLines(stream))
-    elif can_redraw(stream):
-        from benchfleet.cli.text.live_view import live
+    """The observer that suits where the progress goes; it never ends what it watches. Lines of at
+    least `level` are also appended to `log_file`, each with its time. Raises OSError where that
+    cannot be opened."""
+    with contextlib.ExitStack() as opened:
+        log = opened.enter_context(open(log_file, "a", encoding="utf-8")) if log_file else None
+        if as_json:
+            observer: Observer = JsonLines(stream)
+        elif can_redraw(stream):
+            from benchfleet.cli.text.live_view import live
 
-        with live(campaign, stream) as observer:
-            yield Unbreakable(observer)
-    else:
-        yield Unbreakable(PlainLines(campaign, stream, summary_s=summary_s))
+            observer = opened.enter_context(live(campaign, stream, level=level))
+        else:
+            observer = PlainLines(campaign, stream, summary_s=summary_s, level=level)
+        combined: Observer = Unbreakable(observer)
+        if log is not None:
+            lines = PlainLines(campaign, log, summary_s=summary_s, level=level, timed=True)
+            combined = combine(combined, Unbreakable(lines))
+        yield combined
 
 
 class Unbreakable:
@@ -66,23 +82,30 @@ class PlainLines:
         stream: TextIO,
         *,
         summary_s: float = SUMMARY_INTERVAL_S,
+        level: int = INFO,
+        timed: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._campaign, self._stream = campaign, stream
+        self._level, self._timed = level, timed
         self._summary_s, self._now = summary_s, now
         self._printed_at = now()
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
         now = self._now()
-        if notice.kind == "run_started":
-            self._say(f"{self._campaign}: {counts_text(progress)}")
-        elif notice.kind not in SILENT_KINDS:
+        if level := level_of(notice):
             width = len(str(progress.total))
-            self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}")
+            self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}", level)
+        elif notice.kind == "run_started":
+            self._say(f"{self._campaign}: {counts_text(progress)}")
         elif notice.kind == "cell_progress" and now >= self._printed_at + self._summary_s:
             remaining = progress_text(progress.share, progress.seconds_left(now))
             self._say(f"{self._campaign}: {counts_text(progress)} · {remaining}")
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, level: int = INFO) -> None:
+        if level < self._level:
+            return
         self._printed_at = self._now()
+        if self._timed:
+            text = f"{time.strftime('%F %T')} {_LEVEL_NAMES[level]:7} {text}"
         say(text, to=self._stream, flush=True)

@@ -210,6 +210,7 @@ def _print_summary(
     lines += [
         f"results  {display_path(study.layout.root)}",
         f"report   {display_path(study.layout.report)}",
+        f"combined {display_path(study.layout.combined)}",
     ]
     say(*lines)
 

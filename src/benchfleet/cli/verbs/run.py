@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.text.notices import LEVELS
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
@@ -35,6 +36,18 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     options.gpu_checks(parser)
     options.machines(parser)
     parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
+    parser.add_argument(
+        "--log-level",
+        choices=tuple(LEVELS),
+        default="info",
+        help="the least serious events that are shown; debug: also each slot and attempt (info)",
+    )
+    parser.add_argument(
+        "--log-file",
+        metavar="FILE",
+        type=Path,
+        help="also append the events to this file, each with its time and level",
+    )
     parser.add_argument(
         "--summary-seconds",
         metavar="S",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
+from pathlib import Path
 
-from benchfleet.cli.text.watch import PlainLines
+from benchfleet.cli.text.notices import LEVELS
+from benchfleet.cli.text.watch import PlainLines, watch
 from benchfleet.runner.progress import Notice, Progress, Running
 
 
@@ -45,3 +48,46 @@ def test_samples_of_an_earlier_attempt_do_not_shorten_the_eta() -> None:
     assert progress.seconds_left(11.0) == 90.0
     slot.done = 50
     assert progress.seconds_left(11.0) is None
+
+
+def _failure(retry_in: float | None) -> Notice:
+    data = {"retry_in": retry_in, "differently": ""}
+    return Notice(kind="cell_failed", cell="m/dense/b", message="no memory", data=data)
+
+
+def test_a_level_leaves_out_what_is_less_serious() -> None:
+    stream = io.StringIO()
+    lines = PlainLines("study", stream, level=LEVELS["error"])
+    for notice in (
+        Notice(kind="run_started"),
+        Notice(kind="warning", message="it is hot"),
+        _failure(retry_in=3.0),
+        _failure(retry_in=None),
+    ):
+        lines(notice, Progress(total=1))
+    assert stream.getvalue() == "[0/1] ✗ m/dense/b  no memory\n"
+
+
+def test_debug_shows_attempts_and_slots() -> None:
+    stream = io.StringIO()
+    lines = PlainLines("study", stream, level=LEVELS["debug"])
+    lines(Notice(kind="slot_opening", slot="s1", data={"devices": "gpu:0"}), Progress(total=1))
+    started = Notice(kind="cell_started", cell="m/dense/b", slot="s1", data={"attempt": 2})
+    lines(started, Progress(total=1))
+    assert stream.getvalue().splitlines() == [
+        "[0/1] + slot s1 starts on gpu:0",
+        "[0/1] ▸ m/dense/b  attempt 2 on slot s1",
+    ]
+
+
+def test_a_log_file_gets_lines_with_time_and_level_after_what_was_there(tmp_path: Path) -> None:
+    log, shown = tmp_path / "run.log", io.StringIO()
+    log.write_text("earlier\n")
+    with watch("study", shown, as_json=True, log_file=log) as observer:
+        observer(Notice(kind="run_started"), Progress(total=1))
+        observer(_failure(retry_in=None), Progress(total=1))
+    earlier, begin, failed = log.read_text().splitlines()
+    assert earlier == "earlier"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d INFO    study: 1 cell · 0 done", begin)
+    assert failed[20:] == "ERROR   [0/1] ✗ m/dense/b  no memory"
+    assert len(shown.getvalue().splitlines()) == 2
