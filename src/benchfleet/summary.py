@@ -1,4 +1,4 @@
-"""``execution_summary.json`` (cells, counts, timing, device use, failures), and what each host did."""
+"""``execution_summary.json`` (cells, counts, timing, devices, failures); each host's summary."""
 
 from __future__ import annotations
 

@@ -44,6 +44,8 @@ def test_assign_plans_tells_and_writes_the_tasks_of_each_machine(user: User) -> 
         == 1
     )
     assert (user.folder / "plan.svg").read_text().startswith("<svg")
+    assert "warning: fits on no machine" in user.run(*words, "--dry-run").stdout
+    user.run("assign", "study.yaml", *REPORTS, "--dry-run", "--only", "models=huge", code=1)
     plan = user.json(*words)
     assert plan["gap"] == plan["makespan"] / plan["lower_bound"] - 1
     assert plan["sequential"] >= plan["makespan"]

@@ -8,7 +8,9 @@ import socket
 
 import pytest
 
-from .conftest import MOCK, User, until
+from repositories import make_bare
+
+from .conftest import MOCK, User, end_of, until, wait_for_line
 
 SCRIPT = """
     - command: {name: mine, argv: [sh, -c, "echo '{\\"score\\": 1}' > {result}"]}
@@ -121,3 +123,20 @@ def test_a_worker_becomes_a_service_of_systemd(enrolled: User) -> None:
     shown = enrolled.run("service", "--worker", "--ledger", address, code=2).stderr
     assert "contains a password" in shown
     assert "hush-hush" not in shown
+
+
+@pytest.mark.parametrize("address", ["sqlite:shared.db", "git+file:lab.git"])
+def test_one_that_stays_waits_for_a_ledger_that_does_not_exist_yet(
+    user: User, address: str
+) -> None:
+    make_bare(user.folder / "lab.git")
+    user.write(MOCK)
+    absent = user.run("work", "--ledger", address, *CPU, code=3).stderr
+    assert "has no ledger of a campaign; create one with `benchfleet run` or " in absent
+    process = user.start("work", "--ledger", address, *CPU, "--forever", "--results", "there")
+    wait_for_line(process, "waiting: ")
+    user.run("cancel", "study.yaml", "--ledger", address, "--yes")
+    user.run("retry", "study.yaml", "--ledger", address)
+    until(lambda: user.json("status", "study.yaml", "--ledger", address)["success"] == 2)
+    process.send_signal(signal.SIGTERM)
+    end_of(process, code=130)

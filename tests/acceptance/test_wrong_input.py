@@ -224,9 +224,9 @@ def test_an_unknown_option_is_reported_by_its_verb_with_the_near_one(
     with pytest.raises(SystemExit, match="2"):
         main(words)
     output = capsys.readouterr().err
-    assert output.startswith(f"usage: benchfleet {words[0]} ")
-    assert "unrecognized arguments: --resluts" in output
-    assert "did you mean --results?" in output
+    first = output.splitlines()[0]
+    assert first.startswith(f"benchfleet {words[0]}: error: unrecognized arguments: --resluts")
+    assert first.endswith("did you mean --results?")
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def read_yaml(text: str) -> Source:
 
 
 _KINDS = ("null", "bool", "int", "float", "str")
+_UNCLOSED = re.compile(r"flow (?:mapping|sequence).*expected ',' or '([]}])'")
 _LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
@@ -84,6 +85,10 @@ def _flaw(error: Exception, text: str) -> Flaw:
         problem = "a second document begins; a campaign file holds one"
     elif "mapping values are not allowed" in problem:
         problem = "a ':' stands where none can; check the indentation, or quote the text"
+    elif unclosed := _UNCLOSED.search(f"{getattr(error, 'context', '')} {problem}"):
+        closing, mark = unclosed[1], getattr(error, "context_mark", None) or mark
+        opening = {"}": "{", "]": "["}[closing]
+        problem = f"the '{opening}' here is not closed; add '{closing}' or a missing ','"
     return Flaw(message=f"is not YAML: {problem}", line=mark.line + 1 if mark else None)
 
 

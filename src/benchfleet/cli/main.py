@@ -107,12 +107,13 @@ def _tolerate_bad_streams() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Hides the passwords of addresses in its error messages."""
+    """Begins an error with the line that matters, and hides the passwords of addresses in it."""
 
     def error(self, message: str) -> NoReturn:
         from benchfleet.ledger.addresses import redact  # imported for errors only
 
-        super().error(redact(message))
+        text = f"{self.prog}: error: {redact(message)}\n{self.prog} --help shows all options\n"
+        self.exit(2, text)
 
 
 class _VerbParser(_Parser):

@@ -69,7 +69,8 @@ def _secret(option: re.Match[str]) -> bool:
 
 def split_url(url: str) -> tuple[str, str]:
     """``sqlite:///abs/ledger.db``, ``sqlite:rel.db``, a bare path, or ``postgresql://host/db`` as
-    scheme and rest. Raises UnknownName for a scheme that no ledger has, and for an address
+    scheme and rest. A name alone, ``sqlite:///ledger.db``, is in the current folder, as
+    SQLAlchemy has it. Raises UnknownName for a scheme that no ledger has, and for an address
     of PostgreSQL that is not a URL."""
     if _NO_URL.match(url):
         raise UnknownName(
@@ -81,6 +82,8 @@ def split_url(url: str) -> tuple[str, str]:
         return "sqlite", url
     if scheme not in registry.names("ledgers"):
         raise UnknownName(registry.no_such("ledgers", scheme))
+    if scheme == "sqlite" and re.fullmatch(r"///[^/]+", rest):
+        return scheme, rest.removeprefix("///")
     rest = rest.removeprefix("//")
     if scheme == "sqlite" and rest.startswith("//"):  # sqlite:////abs/ledger.db, as others write it
         rest = "/" + rest.lstrip("/")

@@ -40,6 +40,11 @@ class Assignment:
     notes: Sequence[str] = ()
 
     @property
+    def is_usable(self) -> bool:
+        """Whether machines can work by it: some cells fit, or none is left."""
+        return bool(self.cells or self.running or not self.unplaceable)
+
+    @property
     def gap(self) -> float:
         return self.makespan / self.bound - 1 if self.bound else 0.0
 

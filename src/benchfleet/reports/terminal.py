@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+WHOLE_WIDTH = 10_000  # columns; so wide that nothing is folded
 _MAX_NAME_WIDTH = 24
 _COLUMN_PADDING = 3  # of a column, both sides together, and what parts it from the next
 _MAX_CELLS = 4
@@ -73,7 +74,7 @@ def _tables(comparison: Comparison, model: str, width: int) -> Iterator[Table]:
         column = _column(comparison, model, name)
         if column:
             columns[name] = column
-    names = [wording.one_line(config) for config in comparison.configs]
+    names, whole = [wording.one_line(config) for config in comparison.configs], width >= WHOLE_WIDTH
     available = width - min(_MAX_NAME_WIDTH, max(map(cell_len, [*names, "baseline"])))
     room, block = available, list[str]()
     for name, column in columns.items():
@@ -81,11 +82,11 @@ def _tables(comparison: Comparison, model: str, width: int) -> Iterator[Table]:
         heading = min(_MAX_NAME_WIDTH, cell_len(wording.one_line(name)))
         column_width = _COLUMN_PADDING + max(heading, *map(cell_len, lines), 0)
         if block and column_width > room:
-            yield _table(comparison, model, {one: columns[one] for one in block})
+            yield _table(comparison, model, {one: columns[one] for one in block}, whole=whole)
             room, block = available, []
         block.append(name)
         room -= column_width
-    yield _table(comparison, model, {one: columns[one] for one in block})
+    yield _table(comparison, model, {one: columns[one] for one in block}, whole=whole)
 
 
 def _column(comparison: Comparison, model: str, benchmark: str) -> dict[str, list[str]]:
@@ -111,7 +112,11 @@ def _lines(entry: Entry, decimals: int) -> list[str]:
 
 
 def _table(
-    comparison: Comparison, model: str, columns: Mapping[str, Mapping[str, Sequence[str]]]
+    comparison: Comparison,
+    model: str,
+    columns: Mapping[str, Mapping[str, Sequence[str]]],
+    *,
+    whole: bool,
 ) -> Table:
     from rich import box
     from rich.table import Table
@@ -125,7 +130,8 @@ def _table(
         leading=1,
         pad_edge=False,
     )
-    table.add_column(Text("config"), max_width=_MAX_NAME_WIDTH, overflow="fold")
+    width = None if whole else _MAX_NAME_WIDTH
+    table.add_column(Text("config"), max_width=width, overflow="fold")
     for name in columns:
         table.add_column(Text(wording.one_line(name)), overflow="fold")
     for config in comparison.configs:
@@ -155,7 +161,7 @@ def _section(heading: str, lines: Iterable[tuple[int, str]]) -> Iterator[Rendera
 
     yield Text(f"\n{heading}", style="bold")
     for indent, line in lines:
-        yield Padding(Text(line, overflow="fold"), (0, 0, 0, indent))
+        yield Padding(Text(line, overflow="fold"), (0, 0, 0, indent), expand=False)
 
 
 def _failures(comparison: Comparison, results: Path) -> Iterator[tuple[int, str]]:

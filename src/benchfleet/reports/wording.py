@@ -19,7 +19,7 @@ MARKS = (
 )
 UNMEASURED = "–"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that may mislead
-_MAX_LISTED_NAMES = 8  # names in a list before the rest is counted
+_MAX_LISTED_NAMES = 5  # names in a list before the rest is counted
 _STAGES = {"load": "loading", "benchmark": "computing"}
 
 Escape = Callable[[str], str]
@@ -247,16 +247,19 @@ def time_spent(comparison: Comparison, escape: Escape) -> str:
     if not total:
         return ""
     parts = [f"{escape(name)} {duration(value)}" for name, value in total.items()]
-    longest = max(comparison.time, key=_all)
+    longest = max(comparison.time, key=_computing)
     name = f"{escape(longest.model)} × " if len(comparison.models) > 1 else ""
     text = f"{', '.join(parts)} (summed over slots)"
     if len(comparison.time) > 1:
-        text += f"; most of it for {name}{escape(longest.config)}, {duration(_all(longest))}"
+        text += (
+            f"; {name}{escape(longest.config)} computed longest, {duration(_computing(longest))}"
+        )
     return text + "."
 
 
-def _all(spent: TimeSpent) -> float:
-    return sum(spent.seconds.values())
+def _computing(spent: TimeSpent) -> float:
+    """Without loading: configs share a loaded model, and the first one to run loads it."""
+    return sum(seconds for stage, seconds in spent.seconds.items() if stage != "load")
 
 
 def _states(entry: Entry) -> str:

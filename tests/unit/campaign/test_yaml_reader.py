@@ -133,7 +133,10 @@ def test_a_key_that_is_no_text_is_a_flaw(key: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problem", "line"),
     [
-        ("a: [1, 2\nb: 3", "is not YAML", 2),
+        ("a: [1, 2\nb: 3", "is not YAML: the '[' here is not closed; add ']' or a missing ','", 1),
+        ("a:\n  - {b: c\n  - d\n", "is not YAML: the '{' here is not closed; add '}'", 2),
+        ("a: ['b' 'c']", "is not YAML: the '[' here is not closed; add ']' or a missing ','", 1),
+        ("a: {b: {c: d}\n", "is not YAML: the '{' here is not closed; add '}'", 1),
         ("a:\n\t- 1", "is not YAML: a tab stands where YAML wants spaces", 2),
         ("a: @b", "is not YAML: text may not begin with '@'; quote it", 1),
         ("a: 1\u2028b: `c`", "is not YAML: text may not begin with '`'; quote it", 2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.ledger.addresses import are_distinct
+from benchfleet.ledger.addresses import are_distinct, split_url
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,19 @@ from benchfleet.ledger.addresses import are_distinct
 )
 def test_servers_of_one_kind_may_be_the_same(one: str, other: str, differ: bool) -> None:
     assert are_distinct(one, other) is are_distinct(other, one) is differ
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("ledger.db", "ledger.db"),
+        ("sqlite:ledger.db", "ledger.db"),
+        ("sqlite:///ledger.db", "ledger.db"),  # as SQLAlchemy has it
+        ("sqlite:///srv/ledger.db", "/srv/ledger.db"),
+        ("sqlite:////srv/ledger.db", "/srv/ledger.db"),
+        ("sqlite:////ledger.db", "/ledger.db"),
+        ("sqlite:/ledger.db", "/ledger.db"),
+    ],
+)
+def test_the_file_of_an_sqlite_ledger(url: str, path: str) -> None:
+    assert split_url(url) == ("sqlite", path)

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from benchfleet.reports.terminal import ComparisonView
+from benchfleet.reports.terminal import WHOLE_WIDTH, ComparisonView
 
 
 def printed(study, *, width=80, title="recall-demo", colour=False):
@@ -59,6 +59,21 @@ def test_many_benchmarks_are_split_into_tables_that_fit(study):
     text = printed(study).split("Mean ±")[0]
     assert text.count(" config ") > 1
     assert all(text.count(f"recall_{name} ") == 1 for name in names)
+
+
+def test_a_file_gets_whole_tables_and_whole_names(study):
+    config = "a-config-with-a-name-of-more-than-24-letters"
+    names = [str(100 + n) for n in range(30)]
+    for name in names:
+        study.done(config, [1, 0], subset=name)
+        study.done("dense", [1, 0], subset=name)
+    text = printed(study, width=WHOLE_WIDTH)
+    assert text.count(" config ") == 1
+    table, prose_text = text.split("What won")
+    assert all(table.split().count(f"recall_{name}") == 1 for name in names)
+    assert f" {config} " in table
+    prose = prose_text.splitlines()
+    assert not any(line.endswith(" ") for line in prose)
 
 
 def test_long_names_of_benchmarks_and_their_numbers_stay_whole(study):

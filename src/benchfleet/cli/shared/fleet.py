@@ -47,8 +47,12 @@ def machines(arguments: argparse.Namespace, devices: RequestedDevices) -> Fleet:
         if checks.share and not devices.gpus:
             message = "shares GPUs with other processes; name the GPUs: --gpus 0,1"
             raise wrong_option("--share-gpus", message)
+        pool = choose_pool(devices)
+        if checks.trial and not any(device.kind == "gpu" for device in pool.devices):
+            message = "tries GPUs, but the run uses CPU slots; drop it"
+            raise wrong_option("--trial-gpus", message)
         return Fleet(
-            pool=choose_pool(devices),
+            pool=pool,
             checks=checks,
             named=bool(devices.gpus),
             trial_load=arguments.trial_load,

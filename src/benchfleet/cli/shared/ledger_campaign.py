@@ -17,7 +17,7 @@ from benchfleet.domain.campaign_record import (
 from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
-from benchfleet.errors import LedgerAbsent
+from benchfleet.errors import LedgerAbsent, LedgerError
 from benchfleet.hints import hint
 from benchfleet.ledger.addresses import display_url, split_url
 from benchfleet.results.layout import Layout
@@ -35,14 +35,15 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     address_text = rest if scheme == "sqlite" else display_url(url)
     if not names:
         raise LedgerAbsent(
-            f"{address_text} has no ledger of a campaign; run or init one there first"
+            f"{address_text} has no ledger of a campaign; create one with `benchfleet run` or "
+            "`benchfleet ledger init`"
         )
     if name and name not in names:
         raise LedgerAbsent(
             f"{address_text} has no ledger of campaign {name!r}; {hint(name, names)}"
         )
     if not name and len(names) > 1:
-        raise LedgerAbsent(
+        raise LedgerError(
             f"{address_text} has several; add --campaign with one of {', '.join(names)}"
         )
     name = name or names[0]

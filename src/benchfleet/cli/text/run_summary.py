@@ -55,13 +55,13 @@ def _sample_scores(study: Study, record: CellRecord) -> dict[str, float]:
 
 
 def show(study: Study, comparison: Comparison, stream: TextIO | None = None) -> None:
-    """Print the comparison; a pipe gets 100 columns."""
+    """Print the comparison, as wide as the terminal; a pipe or a file gets each table whole."""
     from rich.console import Console
 
-    from benchfleet.reports.terminal import ComparisonView
+    from benchfleet.reports.terminal import WHOLE_WIDTH, ComparisonView
 
     stream = stream or sys.stdout
-    width = None if stream.isatty() else 100
+    width = None if stream.isatty() else WHOLE_WIDTH
     Console(file=stream, width=width, highlight=False).print(
         ComparisonView(
             comparison=comparison,

@@ -114,7 +114,7 @@ def main(arguments: argparse.Namespace) -> int:
         say(*map(str, reruns))
         for line in (*lines(study, plan, files), *_remarks(arguments, plan, failed)):
             say(line.rstrip())
-    return 1 if plan.unplaceable and not files else 0
+    return 0 if plan.is_usable else 1
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

@@ -110,7 +110,7 @@ def main(arguments: argparse.Namespace) -> int:
             leases.print_pending(arguments, study, "reassigned", released, none)
         if again is not None:
             _show(arguments, again)
-    return 1 if again is not None and (again.plan is None or again.plan.unplaceable) else 0
+    return 0 if again is None or (again.plan is not None and again.plan.is_usable) else 1
 
 
 def _release(study: Study, ledger: Ledger, host: str, chosen: Sequence[Holder]) -> list[Holder]:

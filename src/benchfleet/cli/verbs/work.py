@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -24,12 +25,13 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.environment import trusted
-from benchfleet.errors import BenchfleetError, wrong_option
+from benchfleet.errors import BenchfleetError, LedgerAbsent, wrong_option
 from benchfleet.ledger.addresses import display_url
 from benchfleet.runner.claim_policy import ClaimPolicy, VettedCells, allowed
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 
+_POLL_S = 5.0  # between two looks for a ledger
 _MAX_LISTED_CELLS = 3  # cells of a kind that are named
 
 
@@ -74,7 +76,7 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Run the cells that this host may run, and write what it did."""
     _check_limit(arguments)
-    study, cells = options.opened(arguments)
+    study, cells = _opened(arguments)
     assigned = _assigned_tasks(arguments, study)
     models = tuple(glob for glob in arguments.models.split(",") if glob)
     skipped = VettedCells(cells=())
@@ -95,6 +97,21 @@ def main(arguments: argparse.Namespace) -> int:
     _print_skipped(arguments, skipped)
     devices = options.requested_devices(arguments, study.campaign)
     return run.begin(arguments, study, cells, devices, _worker_options(arguments, worker))
+
+
+def _opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
+    """The campaign and its cells; with --forever a ledger that does not exist yet is awaited."""
+    is_reported = False
+    while True:
+        try:
+            return options.opened(arguments)
+        except LedgerAbsent as absent:
+            if not arguments.forever:
+                raise
+            if not is_reported:
+                say(f"waiting: {absent}", to=run.beside(arguments), flush=True)
+            is_reported = True
+        time.sleep(_POLL_S)
 
 
 def _check_limit(arguments: argparse.Namespace) -> None:
