@@ -26,7 +26,9 @@ SERVERS = [
 REMOTES = [
     "tests/integration/git/test_failing_remotes.py",
     "tests/acceptance/test_failing_git_remotes.py",
+    "tests/acceptance/test_takeover_fleet.py",
 ]
+LEVELS = "25"  # of the repository that is taken over: 300 names
 
 
 def main() -> int:
@@ -39,6 +41,7 @@ def main() -> int:
     while time.monotonic() < until:
         seed = random.randrange(10**6)
         faults = {"GIT_FAULT_SEED": f"{seed}", "GIT_FAULT_SECONDS": f"{random.uniform(1, 20):.1f}"}
+        faults["TAKEOVER_LEVELS"] = LEVELS
         for words in (
             ["-m", "chaos.torment", "--minutes", f"{turn:g}", "--seed", f"{seed}"],
             ["-m", "simulation.simulate", "--seed", f"{seed}", "--runs", f"{FLEETS}"],

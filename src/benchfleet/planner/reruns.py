@@ -100,8 +100,9 @@ def _subject(key: str, cell: Cell, benchmark: type[Benchmark]) -> str:
         files = sorted((file for file in paths if file.is_file()), key=_written_at, reverse=True)
     except (ValueError, OSError):
         files = []
-    names = list(dict.fromkeys(file.name for file in files))
-    return f"the content of {_some(names)}" if names else "the content of its files"
+    if len(names := list(dict.fromkeys(file.name for file in files))) == 1:
+        return f"the content of {names[0]}"
+    return f"the content of its files ({names[0]} was written last)" if names else "its content"
 
 
 def _written_at(file: Path) -> float:

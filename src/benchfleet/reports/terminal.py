@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from benchfleet.domain.humanize import counted
 
 from . import spending, wording
+from .grids import Grid, overview
 from .tables import Comparison, Entry
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class ComparisonView:
         yield Text(wording.one_line(self.title), style="bold").append(
             f"   {wording.counts(comparison)}", style="not bold"
         )
+        if grid := overview(comparison):
+            yield Text()
+            yield _overview(grid)
+            yield Text(wording.OVERVIEW, style="dim")
+            yield Text(wording.led(comparison, wording.one_line))
         if comparison.entries:
             yield Text()
             for model in comparison.models:
@@ -63,6 +69,25 @@ class ComparisonView:
         if comparison.notes:
             notes = map(wording.one_line, comparison.notes)
             yield from _section("Notes", ((2, note) for note in notes))
+
+
+def _overview(grid: Grid) -> Table:
+    """The means over all benchmarks, before the tables of each."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    names = ("model", "config")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text("Overview"))
+    table.title_justify, table.title_style = "left", "bold"
+    for name in (*names, *grid.head):
+        justify = "left" if name in names else "right"
+        table.add_column(Text(name), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for group in grid.groups:
+        for config, cells in group.rows.items():
+            labels = map(wording.one_line, (group.model, config))
+            table.add_row(*map(Text, labels), *(Text(cell.text) for cell in cells))
+    return table
 
 
 def _tables(comparison: Comparison, model: str, width: int) -> Iterator[Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 
@@ -68,12 +69,23 @@ def test_a_file_gets_whole_tables_and_whole_names(study):
         study.done(config, [1, 0], subset=name)
         study.done("dense", [1, 0], subset=name)
     text = printed(study, width=WHOLE_WIDTH)
-    assert text.count(" config ") == 1
+    assert text.count("\n config ") == 1
     table, prose_text = text.split("What won")
     assert all(table.split().count(f"recall_{name}") == 1 for name in names)
     assert f" {config} " in table
     prose = prose_text.splitlines()
     assert not any(line.endswith(" ") for line in prose)
+
+
+def test_a_long_report_begins_with_means_over_all_benchmarks(study):
+    for number in range(10):
+        study.done("dense", [1.0, 0.0], subset=str(number))
+        study.done("window", [1.0, 1.0 if number < 5 else 0.5], subset=str(number))
+    text = printed(study)
+    first = text[: text.index("recall_0")]
+    assert re.search(r"tiny +dense +0\.500 +10 +0", first)
+    assert re.search(r"tiny +window +0\.875 +10 +10", first)
+    assert first.count("\n") < 24
 
 
 def test_long_names_of_benchmarks_and_their_numbers_stay_whole(study):
