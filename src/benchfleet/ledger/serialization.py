@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, lru_cache
-from operator import is_
-from typing import Any, TypeVar
+from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell, Config, Model, Workload, field_values
 from benchfleet.errors import LedgerDamaged
 
-T = TypeVar("T")
 # What reading JSON raises that was changed by hand.
 PARSE_ERRORS = (ValueError, TypeError, LookupError, AttributeError)
 
@@ -26,53 +25,33 @@ class CellSerializer:
 
     def __init__(self) -> None:
         self._texts: dict[tuple[Callable[[Any], Any], int], tuple[object, str]] = {}
-        # Neighbours nearly always share all their parts: the text up to the repeat, and the terms.
-        self._last_spec: tuple[tuple[object, ...], str] = ((), "")
-        self._last_terms: tuple[tuple[object, ...], str] = ((), "")
 
     def spec(self, cell: Cell) -> str:
         """What the cell is, as JSON."""
-        parts, start = self._last_spec
-        now = (cell.model, cell.config, cell.workload)
-        if not _same(parts, now):
-            start = (
-                f'{{"model": {self._text(_model, cell.model)},'
-                f' "config": {self._text(_config, cell.config)},'
-                f' "workload": {self._text(_workload, cell.workload)},'
-            )
-            self._last_spec = now, start
         repeats = "true" if cell.repeats else "false"
-        return f'{start} "repeat": {cell.repeat}, "repeats": {repeats}}}'
+        return (
+            f'{{"model": {self._text(_model, cell.model)},'
+            f' "config": {self._text(_config, cell.config)},'
+            f' "workload": {self._text(_workload, cell.workload)},'
+            f' "repeat": {cell.repeat}, "repeats": {repeats}}}'
+        )
 
     def terms(self, cell: Cell) -> str:
         """What is no part of the cell's identity and does not name it, as JSON."""
-        parts, text = self._last_terms
-        now = (cell.need, cell.limits, cell.model, cell.workload, cell.priority, cell.phase)
-        if not (_same(parts[:4], now[:4]) and parts[4:] == now[4:]):
-            text = (
-                f'{{"need": {self._text(field_values, cell.need)},'
-                f' "limits": {self._text(field_values, cell.limits)},'
-                f' "priority": {cell.priority},{self._phase(cell)}'
-                f' "model": {self._text(_location, cell.model)},'
-                f' "workload": {self._text(_outside, cell.workload)}}}'
-            )
-            self._last_terms = now, text
-        return text
-
-    @staticmethod
-    def _phase(cell: Cell) -> str:
-        return f' "phase": {json.dumps(cell.phase)},' if cell.phase else ""
+        phase = f' "phase": {json.dumps(cell.phase)},' if cell.phase else ""
+        return (
+            f'{{"need": {self._text(field_values, cell.need)},'
+            f' "limits": {self._text(field_values, cell.limits)},'
+            f' "priority": {cell.priority},{phase}'
+            f' "model": {self._text(_location, cell.model)},'
+            f' "workload": {self._text(_outside, cell.workload)}}}'
+        )
 
     def _text(self, chosen: Callable[[Any], Any], part: object) -> str:
         cached = self._texts.get((chosen, id(part)))
         if cached is None:  # the part is kept alive, so that no other gets its id
             cached = self._texts[chosen, id(part)] = (part, json.dumps(chosen(part)))
         return cached[1]
-
-
-def _same(parts: tuple[object, ...], others: tuple[object, ...]) -> bool:
-    """Whether all of them are the very same objects, which are kept alive by that."""
-    return len(parts) == len(others) and all(map(is_, parts, others))
 
 
 def _model(model: Model) -> dict[str, Any]:
@@ -122,27 +101,19 @@ def _read(spec: str, terms: str) -> Cell:
     kind, separator, repeat = spec.rpartition(', "repeat": ')
     number, also, repeats = repeat.partition(', "repeats": ')
     if not (separator and also):
-        return _cell(json.loads(spec), terms)
-    own = {"repeat": int(number), "repeats": repeats == "true}"}
-    return build_frozen(Cell, {**_shared(kind, terms), **own})
-
-
-def build_frozen(kind: type[T], fields: Mapping[str, Any]) -> T:
-    """A frozen value with all its fields, which by itself would set each of them by a call."""
-    value = object.__new__(kind)
-    value.__dict__.update(fields)
-    return value
+        return _cell(spec, terms)
+    first = _first_repeat(kind, terms)
+    return replace(first, repeat=int(number), repeats=repeats == "true}")
 
 
 @lru_cache(maxsize=1024)
-def _shared(kind: str, terms: str) -> dict[str, Any]:
-    """All of a cell but its repeat; `kind` is the text up to that."""
-    cell = _cell({**json.loads(f"{kind}}}"), "repeat": 0, "repeats": False}, terms)
-    return {n: value for n, value in field_values(cell).items() if n not in ("repeat", "repeats")}
+def _first_repeat(kind: str, terms: str) -> Cell:
+    """The cell of repeat 0; `kind` is the text up to the repeat."""
+    return _cell(f'{kind}, "repeat": 0, "repeats": false}}', terms)
 
 
-def _cell(value: dict[str, Any], terms: str) -> Cell:
-    current = json.loads(terms)
+def _cell(spec: str, terms: str) -> Cell:
+    value, current = json.loads(spec), json.loads(terms)
     for part in ("model", "workload"):
         current[part] = {**value[part], **current.get(part, {})}
     return Cell.from_dict({**value, **current})
@@ -172,14 +143,15 @@ def parse_record(row: Any, now: float) -> CellRecord:
 
 
 class _FinishedRecord(CellRecord):
-    """The record of a cell that has an outcome, which is read when somebody first asks for it:
-    most of those of a large campaign are never looked at."""
+    """The record of a cell that has an outcome, which is parsed when it is first needed: most
+    outcomes of a large campaign are not, and parsing them all would take most of a run."""
 
     @classmethod
     def with_outcome(cls, finished: str, fields: Mapping[str, Any]) -> CellRecord:
         """The record; `finished` is the event that has its outcome, as JSON."""
-        # __init__ would want the outcome now
-        return build_frozen(cls, {**fields, "finished": finished})
+        record = object.__new__(cls)  # __init__ would need the outcome now
+        vars(record).update(fields, finished=finished)
+        return record
 
     @cached_property
     def outcome(self) -> Outcome:
