@@ -226,7 +226,7 @@ matrix:
     plan = user.json("plan", "study.yaml")
     reasons = {cell["impossible"] for cell in plan["cells"] if "gsm8k" in cell["cell"]}
     (reason,) = reasons
-    assert reason.startswith("the data set openai/gsm8k (config main) is not in this host's cache")
+    assert reason.startswith("the data set openai/gsm8k is not in this host's cache")
     assert "127.0.0.1 cannot be reached" in reason
     output = user.run("run", "study.yaml", "--cpu-slots", "1", code=1).stdout
     assert output.count("is not in this host's cache") == 2  # as the run begins, and at its end

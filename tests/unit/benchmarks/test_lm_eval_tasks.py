@@ -172,3 +172,8 @@ def test_the_file_and_data_of_lm_evals_own_tasks_are_found() -> None:
 def test_a_broken_file_that_only_mentions_a_task_does_not_block_it(tasks: Path) -> None:
     (tasks / "a_draft.yaml").write_text("task: draft: choice\n")
     assert found(tasks).file == tasks / "choice.yaml"
+
+
+def test_a_broken_file_with_a_longer_name_in_it_does_not_hide_a_misspelt_one(tasks: Path) -> None:
+    (tasks / "a_broken.yaml").write_text("task: [choice_long")
+    assert own_task(tasks, "choice_lon") is None

@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -59,7 +59,10 @@ class RemoteData:
         if offline(environ, datasets=True) or self._may_be_cached(environ):
             return ""
         host = unreachable_hub(environ)
-        return self.way_out(f"{host} cannot be reached") if host else ""
+        if not host:
+            return ""
+        # All configs of a repository share one message, so that they are listed together.
+        return replace(self, config=None).way_out(f"{host} cannot be reached")
 
     def _may_be_cached(self, environ: Mapping[str, str]) -> bool:
         if self.reader or "cache_dir" in self.kwargs:

@@ -67,7 +67,9 @@ def own_task(folder: Path, name: str) -> TaskFile | None:
         raise ValueError(f"{folder} is not a folder; let include_path name the one of your tasks")
     broken: ValueError | None = None
     for file in own_files(folder):
-        if name.encode() not in file.read_bytes():
+        if not re.search(
+            rb"(?<![\w-])" + re.escape(name.encode()) + rb"(?![\w-])", file.read_bytes()
+        ):
             continue
         try:
             settings, sources = read_settings(file)
