@@ -202,3 +202,12 @@ def test_outputs_of_a_script_are_no_inputs(study: Study) -> None:
     )
     study.run()
     assert not list(study.folder.rglob("failure.json"))
+
+
+def test_a_python_script_that_crashes_leaves_its_stack_in_the_log(study: Study) -> None:
+    study.script("crash.py", "import ctypes\nctypes.string_at(0)\n")
+    study.write("- command: {name: crash, argv: [python, crash.py]}")
+    study.run(code=1)
+    failure = study.failures()["crash"]
+    assert "SIGSEGV" in failure["message"]
+    assert 'crash.py", line 2 in <module>' in failure["log_tail"]

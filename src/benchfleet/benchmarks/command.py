@@ -159,7 +159,8 @@ class Command(Benchmark):
             stdout = run_process(
                 [filled(part, fields) for part in self._argv],
                 folder=self._working_folder,
-                environment={**os.environ, "PATH": _path(), **own},
+                # The handler prints the stack of a Python script that crashes.
+                environment={"PYTHONFAULTHANDLER": "1", **os.environ, "PATH": _path(), **own},
                 timeout=self._timeout,
                 check_stop=session.check_stop,
             )

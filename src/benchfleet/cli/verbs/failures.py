@@ -141,7 +141,7 @@ def _lines(group: dict[str, Any]) -> Iterator[str]:
     yield f"  the attempts of {group['example']}"
     for one in group["attempts"]:
         what = one["failure"].partition("\n")[0] or one["how"]
-        if one["failure"] == group["why"]:
+        if one["failure"] and group["why"].startswith(one["failure"]):
             what = "as above"
         then = f"; then {one['then']}" if one["then"] else ""
         device_text = " ".join(part for part in (one["host"], one["device"]) if part)
