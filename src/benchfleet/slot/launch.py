@@ -52,6 +52,8 @@ _THREADS = (
     "VECLIB_MAXIMUM_THREADS",
     "RAYON_NUM_THREADS",
 )
+# Idle OpenMP threads of a CPU slot sleep: while they spin, those of other runs on the machine wait.
+_YIELDING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}
 _MISLEADING = ("LOCAL_RANK", "RANK", "WORLD_SIZE")  # a launcher's leftovers
 _SECRET = ("PGPASSWORD",)  # the ledger's: no slot speaks to it, and much prints its environment
 
@@ -116,6 +118,9 @@ def slot_environment(inherited: dict, opening: dict) -> dict:  # type: ignore[ty
     environment = dict(inherited)
     for name in _THREADS:
         environment[name] = str(opening["threads"])
+    if not opening["gpus"]:
+        for name, value in _YIELDING.items():
+            environment.setdefault(name, value)
     environment["CUDA_VISIBLE_DEVICES"] = opening["gpus"]
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # NVML's order, by which ids are given
     environment["TOKENIZERS_PARALLELISM"] = "false"

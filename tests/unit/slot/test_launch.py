@@ -22,6 +22,15 @@ def test_a_cpu_slot_sees_no_gpu() -> None:
     assert environment["CUDA_VISIBLE_DEVICES"] == ""
 
 
+def test_threads_of_a_cpu_slot_sleep_while_they_wait_unless_the_user_says_otherwise() -> None:
+    on_cpu = {**ORDER, "gpus": ""}
+    assert slot_environment({}, on_cpu)["OMP_WAIT_POLICY"] == "passive"
+    assert slot_environment({}, on_cpu)["GOMP_SPINCOUNT"] == "1000"
+    chosen = slot_environment({"OMP_WAIT_POLICY": "active"}, on_cpu)
+    assert chosen["OMP_WAIT_POLICY"] == "active"
+    assert "OMP_WAIT_POLICY" not in slot_environment({}, ORDER)
+
+
 def test_leftovers_of_a_launcher_do_not_mislead_libraries() -> None:
     environment = slot_environment({"LOCAL_RANK": "3", "WORLD_SIZE": "8"}, ORDER)
     assert "LOCAL_RANK" not in environment
