@@ -65,6 +65,29 @@ def test_a_changed_script_is_named_with_the_work_it_would_repeat_and_how_to_keep
     assert user.json("status", FILE, *at(made))["success"] == len(made.done) + len(made.todo)
 
 
+def test_of_two_changes_each_result_is_named_with_the_last_identity_it_had(
+    user: User, made: EarlierRepository
+) -> None:
+    user.write(f"# a comment\n{PLAY}", "play.py")
+    one = (
+        "--only",
+        "benchmarks=level_0-easy",
+        "--only",
+        "models=phi-local",
+        "--only",
+        "configs=rag",
+    )
+    user.run("run", FILE, *at(made), *one)
+    user.write(f"# another comment\n{PLAY}", "play.py")
+    (all_cells,) = user.json("plan", FILE, *at(made))["reruns"]
+    (few,) = user.json("plan", FILE, *at(made), *one)["reruns"]
+    assert len(few["cells"]) == 2
+    assert len(all_cells["cells"]) >= len(made.done)
+    (last,) = few["identities"]
+    assert len(all_cells["identities"]) == 2
+    assert last in all_cells["identities"]
+
+
 def test_a_run_says_first_which_finished_work_it_repeats(
     user: User, made: EarlierRepository
 ) -> None:

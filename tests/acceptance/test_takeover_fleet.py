@@ -165,6 +165,9 @@ def _check(study: User, made: EarlierRepository, url: str, log: Path) -> None:
     assert set(log.read_text().split()) == {entry(name) for name in made.todo}
     main = made.folder.parent / "old-results"
     git(main, "pull", "-q", "origin", "main")
+    git(main, "fetch", "-q", "origin", "refs/benchfleet/*:refs/benchfleet/*")
+    history = git(main, "log", "--format=%s", "--glob=refs/benchfleet/phase_settings").splitlines()
+    assert {history.count(f"finish {entry(name)[:-5]}") for name in made.todo} == {1}
     files = {file.name: json.loads(file.read_text()) for file in main.glob("runs/*/*.json")}
     scores = {name: content["success_rate"] for name, content in files.items()}
     new = {entry(name): zlib.crc32(entry(name)[:-5].encode()) % 9 / 8 for name in made.todo}
