@@ -14,11 +14,16 @@ Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "pol
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
+        "llama_cpp": "benchfleet.models.served.managed:LlamaCppAdapter",
         "mock": "benchfleet.models.mock:MockAdapter",
         "none": "benchfleet.models.none:NoAdapter",
         "ollama": "benchfleet.models.served.ollama:OllamaAdapter",
+        "ollama_serve": "benchfleet.models.served.managed:OllamaServeAdapter",
         "openai": "benchfleet.models.served.openai:OpenAIAdapter",
+        "sglang": "benchfleet.models.served.managed:SglangAdapter",
         "transformers": "benchfleet.models.transformers:TransformersAdapter",
+        "transformers_serve": "benchfleet.models.served.managed:TransformersServeAdapter",
+        "vllm": "benchfleet.models.served.managed:VllmAdapter",
     },
     "benchmarks": {
         "command": "benchfleet.benchmarks.command:Command",

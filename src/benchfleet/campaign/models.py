@@ -224,9 +224,18 @@ def _served(
             continue
         if key in opened.keys:
             kwargs[key] = fields[key].value
+            if key == "server":
+                kwargs |= _without_start_timeout(kwargs)
         else:
             fields[key].wrong(f"the adapter {adapter} takes no {key!r}; remove it")
     return kwargs
+
+
+def _without_start_timeout(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The server's settings, its time limit apart: that is no part of the identity."""
+    server = dict(kwargs["server"]) if isinstance(kwargs["server"], dict) else {}
+    timeout = server.pop("start_timeout", None)
+    return {"server": server} | ({} if timeout is None else {"start_timeout": timeout})
 
 
 def _digest(adapter: type[Adapter], source: str, kwargs: Mapping[str, Any], origin: Entry) -> str:

@@ -136,6 +136,12 @@ class Adapter(registry.Plugin, ABC):
         return ""
 
     @classmethod
+    def server_command(cls, model: Model, *, gpus: int = 0) -> Sequence[str]:
+        """The command line of the server that it starts on so many GPUs; empty if it starts
+        none. ``{port}`` stands for the port."""
+        return ()
+
+    @classmethod
     def checkpoint(cls, source: str) -> Path | None:
         """The folder with config.json and *.safetensors, or None if the adapter opens no such
         folder. The planner estimates the memory of a cell from it.

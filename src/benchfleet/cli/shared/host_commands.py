@@ -18,6 +18,7 @@ from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Plan
 from benchfleet.machines.facts import ASK
 from benchfleet.machines.requirements import constraints
 from benchfleet.machines.wheel import interpreter_of, running_wheel
+from benchfleet.planner.server_commands import server_commands
 
 _NOTE = """\
 <…> stands for what differs from time to time. A slot is a Python process that starts itself again,
@@ -76,4 +77,5 @@ def _started_by_cells(arguments: argparse.Namespace) -> Iterator[str]:
             programs[name] = f"python {call}"
         if cell.model.python:
             programs[f"model {cell.model.name}"] = f"{cell.model.python} as its slots' interpreter"
+    programs |= {f"server of {name}": line for name, line in server_commands(cells).items()}
     yield from (f"{name}: {what}" for name, what in programs.items())

@@ -13,6 +13,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, duration, gigabytes
 from benchfleet.planner.explain import ABSENT, Difference, Named, subject
 from benchfleet.planner.preview import ENDED_OTHERWISE, Plan, Row
+from benchfleet.planner.server_commands import server_commands
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.study import Study
 
@@ -48,6 +49,7 @@ def overview(
         "",
         *(_cells(plan.rows) if whole else _groups(plan.rows)),
         *_impossible(plan.rows),
+        *_servers(plan.rows),
         *_forecast(study, plan),
     ]
 
@@ -103,6 +105,12 @@ def _groups(rows: Sequence[Row]) -> Iterator[str]:
     if len(groups) > len(visible):
         yield f"… and {len(groups) - len(visible)} more"
     yield "--cells lists every cell"
+
+
+def _servers(rows: Sequence[Row]) -> Iterator[str]:
+    """The servers that its cells start."""
+    for name, line in server_commands(row.cell for row in rows).items():
+        yield f"server of {name}: {line}"
 
 
 def _sums(rows: Sequence[Row]) -> list[str]:

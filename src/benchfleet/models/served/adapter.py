@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from benchfleet.models.served.client import Client
 
 ABILITIES = ("usage", "logprobs")
-_INSIDE = ("api", "system", "logprobs", "body")  # settings that are part of the identity
+INSIDE = ("api", "system", "logprobs", "body")  # settings that are part of the identity
 
 
 class ServedAdapter(Adapter):
@@ -29,9 +29,8 @@ class ServedAdapter(Adapter):
     extra: ClassVar[str] = "serving"
     outside: ClassVar[tuple[str, ...]] = endpoints.OUTSIDE
     keys: ClassVar[tuple[str, ...]] = (*endpoints.OUTSIDE, "api", "system")
-    inside: ClassVar[tuple[str, ...]] = _INSIDE
+    inside: ClassVar[tuple[str, ...]] = INSIDE
     protocol: ClassVar[type[Protocol]]
-    adapts: ClassVar[bool] = True
 
     def __init__(self, model: Model, *, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__(model)
@@ -52,6 +51,12 @@ class ServedAdapter(Adapter):
     def open_endpoint(self) -> Endpoint:
         """Where the model is asked; called once, by `load`. Raises CellFailure."""
         raise NotImplementedError
+
+    def open_client(self, endpoint: Endpoint) -> Client:
+        """The client of that endpoint."""
+        from benchfleet.models.served.client import Client
+
+        return Client(endpoint)
 
     def check_model(self, client: Client) -> None:
         """Raise CellFailure if the server says that it does not have the model."""
@@ -76,11 +81,9 @@ class ServedAdapter(Adapter):
         return Generation.problems(generation)
 
     def load(self) -> None:
-        from benchfleet.models.served.client import Client
-
         try:
             self._endpoint = self.open_endpoint()
-            self._client = Client(self._endpoint, adapts=self.adapts)
+            self._client = self.open_client(self._endpoint)
             self.check_model(self._client)
             reply = self._ask([Prompt(context="Hello")], {"max_new_tokens": 1})[0]
         except CellFailure as error:

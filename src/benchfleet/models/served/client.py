@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -21,6 +22,16 @@ FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 _ONCE = 500  # a status that is retried once
 
 
+@dataclass(frozen=True, kw_only=True)
+class HealthWatch:
+    """How the client sees that a server of our own died, or stopped answering."""
+
+    is_alive: Callable[[], bool]
+    is_healthy: Callable[[], bool]  # may take seconds
+    every_s: float = 30.0
+    most_failures: int = 2  # in a row, while no request is answered
+
+
 class Client:
     """Asks one endpoint, in the calling thread; `close` ends its connections."""
 
@@ -29,9 +40,11 @@ class Client:
         endpoint: Endpoint,
         *,
         adapts: bool = True,  # False: all `requests_at_once` from the beginning
+        watch: HealthWatch | None = None,
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        self._endpoint, self._uniform = endpoint, uniform
+        self._endpoint, self._watch, self._uniform = endpoint, watch, uniform
+        self._answered = 0
         self.limit = AdaptiveLimit(endpoint.requests_at_once, adapts=adapts)
         self._loop = asyncio.new_event_loop()
         self._session = self._loop.run_until_complete(self._open())
@@ -72,12 +85,32 @@ class Client:
 
     async def _all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
         tasks = [asyncio.ensure_future(self._post(path, body)) for body in bodies]
+        whole = asyncio.gather(*tasks)
+        if self._watch:
+            tasks.append(asyncio.ensure_future(self._until_unhealthy(self._watch)))
         try:
-            return list(await asyncio.gather(*tasks))
+            await asyncio.wait([whole, *tasks[len(bodies) :]], return_when=asyncio.FIRST_COMPLETED)
+            if not whole.done():
+                raise CellFailure(
+                    stage="benchmark",
+                    kind="server_died",
+                    message=f"{self._endpoint.url} stopped answering",
+                    retryable=True,
+                )
+            return list(whole.result())
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until_unhealthy(self, watch: HealthWatch) -> None:
+        """Return once the server died, or failed health checks in a row without an answer."""
+        failures, answered = 0, self._answered
+        while failures < watch.most_failures and watch.is_alive():
+            await asyncio.sleep(watch.every_s)
+            healthy = await asyncio.to_thread(watch.is_healthy)
+            healthy = healthy or self._answered > answered
+            failures, answered = 0 if healthy else failures + 1, self._answered
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         async with self.limit.one() as cuts:
@@ -104,6 +137,7 @@ class Client:
                     if reply.status == 200:
                         value = await reply.json(content_type=None)
                         self.limit.succeeded()
+                        self._answered += 1
                         return value
                     text = await reply.text()
                     failure = refusal(reply.status, text, where=self._endpoint.url)
@@ -116,7 +150,7 @@ class Client:
             except (aiohttp.ClientError, OSError) as error:
                 statuses.append(0)
                 failure = self._broken(error)
-                if len(statuses) >= MAX_TRIES:
+                if len(statuses) >= MAX_TRIES or not self._may_come_back():
                     raise failure from error
             except ValueError as error:
                 message = f"{self._endpoint.url} answered what is not JSON"
@@ -135,6 +169,9 @@ class Client:
         if status not in RETRIED_STATUSES or is_quota_spent(body):
             return False
         return len(statuses) < (2 if status == _ONCE else MAX_TRIES)
+
+    def _may_come_back(self) -> bool:
+        return self._watch is None or self._watch.is_alive()
 
     def _delay(self, tries: int) -> float:
         """Full jitter below a limit that doubles with each try."""

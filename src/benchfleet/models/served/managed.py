@@ -1,0 +1,213 @@
+"""Models on a server that benchfleet starts itself, on the devices of a slot."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchfleet.domain import units
+from benchfleet.domain.cell import Config, Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.digest import files_digest
+from benchfleet.models.fetch import declared_digest, fetched_folder
+from benchfleet.models.served.adapter import INSIDE, ServedAdapter
+from benchfleet.models.served.endpoint import DEFAULT_AT_ONCE, Endpoint
+from benchfleet.models.served.managed_server import START_TIMEOUT_S, ManagedServer
+from benchfleet.models.served.ollama import DEFAULT_CONTEXT_TOKENS
+from benchfleet.models.served.protocol import Ollama, OpenAI, Protocol
+from benchfleet.models.served.recipes import RECIPES
+
+if TYPE_CHECKING:
+    from benchfleet.models.served.client import Client
+
+
+class ManagedAdapter(ServedAdapter):
+    """A model whose server the slot starts at `load` and keeps until `unload`.
+
+    A server that died or stopped answering fails its cell by name; `configure` starts a new one
+    for the next cell.
+    """
+
+    recipe: ClassVar[str]
+    protocol: ClassVar[type[Protocol]] = OpenAI
+    outside: ClassVar[tuple[str, ...]] = ("timeout", "requests_at_once", "start_timeout")
+    keys: ClassVar[tuple[str, ...]] = (
+        *("timeout", "requests_at_once", "start_timeout", "api", "system", "server"),
+    )
+    inside: ClassVar[tuple[str, ...]] = (*INSIDE, "server")
+    health_every_s: ClassVar[float] = 30.0
+    below: ClassVar[str] = "/v1"  # of the server's address, where the protocol begins
+
+    def __init__(self, model: Model, **settings: Any) -> None:
+        super().__init__(model, **settings)
+        self._server: ManagedServer | None = None
+
+    @classmethod
+    def digest(cls, source: str) -> str:
+        return declared_digest(source)
+
+    @classmethod
+    def fetch(cls, model: Model) -> Path:
+        try:
+            return fetched_folder(model.source, model.digest)
+        except ValueError as error:
+            raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
+
+    @classmethod
+    def check(cls, model: Model, config: Config) -> str | None:
+        server = model.kwargs.get("server") or {}
+        if not isinstance(server, Mapping) or set(server) - {"args", "env"}:
+            return "server takes args and env alone"
+        return super().check(model, config)
+
+    @classmethod
+    def server_command(cls, model: Model, *, gpus: int | None = None) -> list[str]:
+        server = model.kwargs.get("server") or {}
+        args = [str(one) for one in server.get("args") or ()]
+        return RECIPES[cls.recipe].command_line(cls.path_of(model), args, gpus=gpus)
+
+    @classmethod
+    def path_of(cls, model: Model) -> str:
+        """What the server opens."""
+        return str(model.source)
+
+    def model_name(self) -> str:
+        return self.path_of(self.model)
+
+    def open_endpoint(self) -> Endpoint:
+        self.fetch(self.model)
+        settings = self.model.kwargs
+        timeout, environment = settings.get("start_timeout"), settings.get("server") or {}
+        server = ManagedServer(
+            RECIPES[self.recipe],
+            self.server_command(self.model),
+            environment={k: str(v) for k, v in (environment.get("env") or {}).items()},
+            start_timeout_s=START_TIMEOUT_S if timeout is None else units.duration(timeout),
+        )
+        server.start()
+        self._server = server
+        return Endpoint(
+            url=server.url + self.below,
+            timeout_s=Endpoint.of(settings, url="").timeout_s,
+            requests_at_once=int(settings.get("requests_at_once", DEFAULT_AT_ONCE)),
+        )
+
+    def open_client(self, endpoint: Endpoint) -> Client:
+        from benchfleet.models.served.client import Client, HealthWatch
+
+        server = self._server
+        if server is None:
+            raise RuntimeError("the server is not started")
+        watch = HealthWatch(
+            is_alive=lambda: server.is_alive,
+            is_healthy=server.is_healthy,
+            every_s=self.health_every_s,
+        )
+        return Client(endpoint, adapts=False, watch=watch)
+
+    def configure(self, config: Config) -> None:
+        if self._server is not None and not self._server.is_alive:
+            self.unload()
+        if self._server is None:
+            self.load()
+
+    def unload(self) -> None:
+        super().unload()
+        server, self._server = self._server, None
+        if server:
+            server.end()
+
+    def explain(self, failure: CellFailure, stage: str) -> CellFailure:
+        """A server that died or hangs is the reason of whatever failed."""
+        server = self._server
+        if server and (failure.kind == "server_died" or not server.is_alive):
+            failure = server.failure(stage)
+            self.unload()
+        return super().explain(failure, stage)
+
+    def provenance(self) -> Mapping[str, Any]:
+        server = self._server
+        if server is None:
+            return super().provenance()
+        return {
+            **super().provenance(),
+            "command": self.server_command(self.model),
+            "load_seconds": server.load_seconds,
+            "server_ram": server.memory(),
+        }
+
+
+class VllmAdapter(ManagedAdapter):
+    """A model on ``vllm serve``."""
+
+    recipe: ClassVar[str] = "vllm"
+
+
+class SglangAdapter(ManagedAdapter):
+    """A model on SGLang's server."""
+
+    recipe: ClassVar[str] = "sglang"
+
+
+class TransformersServeAdapter(ManagedAdapter):
+    """A model on ``transformers serve``."""
+
+    recipe: ClassVar[str] = "transformers_serve"
+
+
+class LlamaCppAdapter(ManagedAdapter):
+    """A GGUF file on llama-server, or on the server of llama-cpp-python."""
+
+    recipe: ClassVar[str] = "llama_cpp"
+
+    @classmethod
+    def digest(cls, source: str) -> str:
+        file = Path(source).expanduser()
+        if not file.is_file():
+            raise ValueError(f"{file} is not a file; give the path of a .gguf file")
+        return files_digest(file)
+
+    @classmethod
+    def fetch(cls, model: Model) -> Path:
+        file = Path(model.source).expanduser()
+        if not file.is_file():
+            message = f"{file} is not on this host; copy it there"
+            raise CellFailure(stage="load", kind="model_not_found", message=message)
+        return file
+
+
+class OllamaServeAdapter(ManagedAdapter):
+    """A pulled model on ``ollama serve``; its identity is the digest of its manifest."""
+
+    recipe: ClassVar[str] = "ollama_serve"
+    protocol: ClassVar[type[Protocol]] = Ollama
+    inside: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx", "server")
+    below: ClassVar[str] = ""
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"num_ctx": DEFAULT_CONTEXT_TOKENS, **self.model.kwargs}
+
+    @classmethod
+    def digest(cls, source: str) -> str:
+        name, _, tag = source.partition(":")
+        parts: Sequence[str] = name.split("/")
+        if len(parts) == 1:
+            parts = ["library", *parts]
+        if len(parts) == 2:
+            parts = ["registry.ollama.ai", *parts]
+        home = Path(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models").expanduser()
+        file = home.joinpath("manifests", *parts, tag or "latest")
+        if not file.is_file():
+            raise ValueError(f"{source} is not in {home}; run: ollama pull {source}")
+        return f"ollama:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+
+    @classmethod
+    def fetch(cls, model: Model) -> Path:
+        try:
+            cls.digest(model.source)
+        except ValueError as error:
+            raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
+        return Path()

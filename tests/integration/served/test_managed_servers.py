@@ -1,0 +1,189 @@
+"""Servers that a slot starts itself; the simulated server stands in for a real one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import chain, repeat
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import pytest
+
+from benchfleet.domain.cell import Config, Model
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Prompt
+from benchfleet.models.served import managed
+from benchfleet.models.served.managed import ManagedAdapter
+from benchfleet.models.served.managed_server import ManagedServer, _free_port
+from benchfleet.models.served.recipes import PORT, Recipe
+from benchfleet.testing.simulated_server import SimulatedServer
+
+DENSE = Config(name="dense")
+PROMPT = Prompt(context="a", question="b")
+SIMULATED = [sys.executable, "-m", "benchfleet.testing.simulated_server", "--port", PORT]
+
+
+class Simulated(ManagedAdapter):
+    recipe: ClassVar[str] = "simulated"
+    health_every_s: ClassVar[float] = 0.1
+
+    @classmethod
+    def digest(cls, source: str) -> str:
+        return source
+
+    @classmethod
+    def fetch(cls, model: Model) -> Path:
+        return Path()
+
+
+@pytest.fixture(autouse=True)
+def recipe(monkeypatch: pytest.MonkeyPatch) -> Recipe:
+    recipe = Recipe(name="simulated", command=lambda model, gpus: SIMULATED)
+    monkeypatch.setattr(managed, "RECIPES", {"simulated": recipe})
+    return recipe
+
+
+@pytest.fixture
+def adapter() -> Iterator[Simulated]:
+    kwargs = {"server": {"args": ["--gap-ms", "0"]}}
+    model = Model(
+        name="m", adapter="simulated", source="simulated", digest="d", model_kwargs=kwargs
+    )
+    adapter = Simulated(model)
+    try:
+        yield adapter
+    finally:
+        adapter.unload()
+
+
+def pid_of(adapter: Simulated) -> int:
+    assert adapter._server
+    assert adapter._server.pid
+    return adapter._server.pid
+
+
+def test_a_server_is_started_asked_and_ended_with_nothing_left(adapter: Simulated) -> None:
+    adapter.load()
+    adapter.configure(DENSE)
+    pid = pid_of(adapter)
+    assert adapter.answer([PROMPT], {"max_new_tokens": 2})[0].completion_tokens == 2
+    provenance = adapter.provenance()
+    assert provenance["command"] == [*SIMULATED, "--gap-ms", "0"]
+    assert provenance["load_seconds"] > 0
+    assert provenance["server_ram"] > 10**6
+    adapter.configure(DENSE)
+    assert pid_of(adapter) == pid  # kept for the next cell
+    adapter.unload()
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_server_that_dies_fails_its_cell_and_the_next_gets_another(adapter: Simulated) -> None:
+    adapter.load()
+    pid = pid_of(adapter)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(CellFailure, match=r"\(simulated\) was ended by signal 9") as caught:
+        adapter.answer([PROMPT], {})
+    assert (caught.value.stage, caught.value.kind) == ("benchmark", "server_died")
+    assert caught.value.is_retryable
+    adapter.configure(DENSE)
+    assert pid_of(adapter) != pid
+    assert adapter.answer([PROMPT], {})[0].text
+
+
+def test_a_server_that_hangs_fails_its_cell_and_is_ended(
+    adapter: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchfleet.models.served.managed_server._HEALTH_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("benchfleet.models.served.managed_server.TERM_TIMEOUT_S", 0.2)
+    adapter.load()
+    pid = pid_of(adapter)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(CellFailure, match="stopped answering") as caught:
+        adapter.answer([PROMPT], {})
+    assert caught.value.kind == "server_died"
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_server_that_ends_at_once_is_named_with_its_log(recipe: Recipe) -> None:
+    script = "print('no such weights'); raise SystemExit(3)"
+    server = ManagedServer(recipe, [sys.executable, "-c", script], environment={})
+    with pytest.raises(CellFailure, match="ended with exit code 3") as caught:
+        server.start()
+    assert (caught.value.stage, caught.value.kind) == ("load", "server_died")
+    assert "no such weights" in str(caught.value)
+
+
+def test_memory_that_ran_out_is_named(recipe: Recipe) -> None:
+    script = "print('torch.OutOfMemoryError: CUDA out of memory'); raise SystemExit(1)"
+    with pytest.raises(CellFailure) as caught:
+        ManagedServer(recipe, [sys.executable, "-c", script], environment={}).start()
+    assert caught.value.kind == "oom"
+
+
+def test_a_server_that_never_becomes_healthy_is_a_timeout_and_is_ended(recipe: Recipe) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    server = ManagedServer(recipe, command, environment={}, start_timeout_s=0.5)
+    with pytest.raises(CellFailure, match="was not ready") as caught:
+        server.start()
+    assert (caught.value.stage, caught.value.kind) == ("load", "timeout")
+    assert server.pid is None
+
+
+def test_a_program_that_is_missing_is_named() -> None:
+    recipe = Recipe(name="x", command=lambda model, gpus: [], install="pip install x")
+    with pytest.raises(CellFailure, match=r"no-such-program is not installed.*pip install x"):
+        ManagedServer(recipe, ["no-such-program"], environment={}).start()
+
+
+def test_another_server_at_the_port_is_not_taken_for_ours(recipe: Recipe) -> None:
+    with SimulatedServer() as other:
+        ports = chain([other.port], iter(_free_port, None))
+        server = ManagedServer(recipe, SIMULATED, environment={}, free_port=lambda: next(ports))
+        server.start()
+        try:
+            assert server.url != other.url
+            assert server.is_healthy()
+        finally:
+            server.end()
+
+
+def test_a_port_that_stays_taken_is_named(recipe: Recipe) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = repeat(taken.getsockname()[1])
+        server = ManagedServer(recipe, SIMULATED, environment={}, free_port=lambda: next(ports))
+        with pytest.raises(CellFailure, match="address already in use") as caught:
+            server.start()
+    assert caught.value.kind == "server_died"
+
+
+def test_a_server_that_dies_under_a_request_is_noticed(adapter: Simulated) -> None:
+    adapter.model.kwargs["server"]["args"][:] = ["--gap-ms", "60000"]
+    adapter._wire.body = lambda *_, **__: {  # type: ignore[method-assign]
+        "model": "simulated",
+        "messages": [],
+        "max_tokens": 1,
+    }
+    adapter.load()
+    adapter._wire.body = lambda *_, **__: {  # type: ignore[method-assign]
+        "model": "simulated",
+        "messages": [],
+        "max_tokens": 8,
+    }
+    pid = pid_of(adapter)
+
+    def kill_later() -> None:
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGKILL)
+
+    threading.Thread(target=kill_later).start()
+    with pytest.raises(CellFailure, match="signal 9"):
+        adapter.answer([PROMPT], {})
