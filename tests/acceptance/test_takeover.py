@@ -52,7 +52,7 @@ def test_a_changed_script_is_named_with_the_work_it_would_repeat_and_how_to_keep
         user.json("plan", FILE, *at(made))["reruns"],
     )
     assert first.startswith(f"{len(made.done)} finished cells would run again (")
-    assert "changed is the content of play.py; " in first
+    assert ", because the content of play.py changed. To keep the results, " in first
     assert (len(reruns["cells"]), reruns["seconds"]) == (len(made.done), made.seconds)
     (identity,) = reruns["identities"]
     assert f'`identity: "{identity}"`' in first
@@ -96,7 +96,7 @@ def test_a_run_says_first_which_finished_work_it_repeats(
     output = user.run("run", FILE, *at(made), "--only", "repeats=0").stdout
     first = output.splitlines()[0]
     assert "finished cells would run again" in first
-    assert "changed is workload.params.argv[6]; to keep the results, undo the change" in first
+    assert "because workload.params.argv[6] changed. To keep the results, undo the change." in first
     assert "identity" not in first
 
 

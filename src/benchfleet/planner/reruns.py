@@ -31,11 +31,11 @@ class Reruns:
     def __str__(self) -> str:
         took = f" ({duration(self.seconds)} of work)" if self.seconds else ""
         what = f"{counted(len(self.cells), 'finished cell')} would run again{took}"
-        keep = "to keep the results, undo the change"
+        keep = "To keep the results, undo the change"
         if self.identities:
             values = " or ".join(f'`identity: "{one}"`' for one in self.identities[:_MAX_LISTED])
             keep += f" or write {values} in the benchmark's entry"
-        return f"{what}: changed is {_some(self.changed)}; {keep}"
+        return f"{what}, because {_some(self.changed)} changed. {keep}."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
