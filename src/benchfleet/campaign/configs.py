@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchfleet import registry
@@ -11,7 +12,9 @@ from benchfleet.domain.cell import AttentionStep, Config
 from benchfleet.domain.matrix import ConfigOverrides
 from benchfleet.domain.units import with_fractions
 from benchfleet.hints import hint
+from benchfleet.models.attention.files import digest_of_file
 
+from .base import absolute
 from .defaults import Defaults
 from .entry import Entry
 from .plugins import plugin
@@ -34,10 +37,14 @@ QUANTIZATIONS: Mapping[str, Mapping[str, bool]] = {
     "bitsandbytes-int8": {"load_in_8bit": True},
     "bitsandbytes-int4": {"load_in_4bit": True},
 }
+MODES = ("measure", "fast")
 KEYS: Mapping[str, Shape] = {
     "attention": doc(one_or_list(_STEP), "which keys each query may look at; steps add up"),
     "settings": doc(MAPPING, "passed on to benchmarks that are scripts"),
     "everywhere": doc(TRUTH, "sparse in the context's prefill too (defaults.everywhere)"),
+    "mode": doc(
+        {"enum": [*MODES]}, "measure computes dense attention too; fast reads the kept keys alone"
+    ),
     "generation": doc(MAPPING, "over all other generation kwargs"),
     "model_kwargs": doc(MAPPING, "over those of the model"),
     "quantization": doc(
@@ -60,27 +67,32 @@ class DeclaredConfig:
     overrides: ConfigOverrides = field(default_factory=ConfigOverrides)
 
 
-def read_configs(entry: Entry, defaults: Defaults) -> list[DeclaredConfig]:
-    """Every config of the mapping; no mapping at all means dense alone."""
+def read_configs(entry: Entry, defaults: Defaults, folder: Path = Path()) -> list[DeclaredConfig]:
+    """Every config of the mapping; no mapping at all means dense alone. Paths of files that steps
+    read are taken from `folder`."""
     if entry.absent:
         return [DeclaredConfig(name="dense", entry=entry, config=Config(name="dense"))]
-    configs = [_read(key, item, defaults) for key, item in entry.pairs("a mapping of names")]
+    configs = [
+        _read(key, item, defaults, folder) for key, item in entry.pairs("a mapping of names")
+    ]
     if not configs and entry.right:
         entry.wrong("name at least one config, such as dense")
     return configs
 
 
-def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
+def _read(name: str, entry: Entry, defaults: Defaults, folder: Path) -> DeclaredConfig:
     entry.like(name).name()
     fields = _without_bare_steps(entry).fields(KEYS)
     if fields["attention"].value == []:
         fields["attention"].wrong("names no step; leave it out for dense")
-    steps = [step for item in fields["attention"].items(single=True) if (step := _step(item))]
+    items = fields["attention"].items(single=True)
+    steps = [step for item in items if (step := _step(item, folder))]
     dense = [step.name for step in steps] == ["dense"]
     config = Config(
         name=name,
         attention=() if dense else tuple(steps),
         everywhere=fields["everywhere"].truth(defaults.everywhere),
+        mode=_mode(fields["mode"]),
         settings=fields["settings"].kwargs(),
     )
     model_kwargs = fields["model_kwargs"].kwargs()
@@ -90,6 +102,14 @@ def _read(name: str, entry: Entry, defaults: Defaults) -> DeclaredConfig:
     return DeclaredConfig(
         name=name, entry=entry, config=config if entry.right else None, overrides=overrides
     )
+
+
+def _mode(entry: Entry) -> str:
+    if entry.absent:
+        return MODES[0]
+    if entry.value not in MODES:
+        entry.wrong(f"may not be {entry.value!r}; use {' or '.join(MODES)}")
+    return str(entry.value)
 
 
 def _quantization(entry: Entry, model_kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -116,7 +136,7 @@ def _without_bare_steps(entry: Entry) -> Entry:
     return entry.like({key: value for key, value in entry.value.items() if key not in bare})
 
 
-def _step(entry: Entry) -> AttentionStep | None:
+def _step(entry: Entry, folder: Path) -> AttentionStep | None:
     """One ``{name: value}``, or a bare name for one whose parameters all have defaults."""
     pairs = [(entry.value, entry.like({}))]
     if not isinstance(entry.value, str):
@@ -130,8 +150,11 @@ def _step(entry: Entry) -> AttentionStep | None:
     if attention is None:
         return None
     try:
-        params: Mapping[str, Any] = attention.parse(with_fractions(parameters.value)).params()
-    except ValueError as error:
+        config = attention.parse(with_fractions(parameters.value))
+        files = {key: absolute(folder, str(path)) for key, path in config.files().items()}
+        digests = {key: digest_of_file(path) for key, path in files.items()}
+    except (ValueError, OSError) as error:
         parameters.wrong(str(error))
         return None
-    return AttentionStep(name=name, params=dict(params), version=attention.version)
+    params = {**config.params(), **{key: str(path) for key, path in files.items()}}
+    return AttentionStep(name=name, params=params, version=attention.version, digests=digests)

@@ -85,7 +85,7 @@ class MatrixReader:
         if models.path not in self._models:
             self._models[models.path] = read_models(models, self._preset, self._folder)
         if configs.path not in self._configs:
-            self._configs[configs.path] = read_configs(configs, self._preset)
+            self._configs[configs.path] = read_configs(configs, self._preset, self._folder)
         if benchmarks.path not in self._workloads:
             read = read_benchmarks(benchmarks, self._preset, self._folder)
             self._workloads[benchmarks.path] = read

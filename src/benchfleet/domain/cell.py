@@ -76,16 +76,31 @@ class AttentionStep:
     name: str
     params: Kwargs = field(default_factory=dict)
     version: int | None = None  # None: the cell is older than versions of attention configs
+    digests: Mapping[str, str] = field(default_factory=dict)  # of files, by the parameter's name
+
+    def identity(self) -> list[Any]:
+        """Name, parameters, with the content of a file in place of its path, and version."""
+        return [self.name, {**self.params, **self.digests}, *self._versions()]
 
     def to_list(self) -> list[Any]:
-        """Name, parameters and, where there is one, version."""
-        versions = [] if self.version is None else [self.version]
-        return [self.name, dict(self.params), *versions]
+        """What `from_list` reads: name, parameters, version and digests where there are some."""
+        digests = [dict(self.digests)] if self.digests else []
+        return [self.name, dict(self.params), *self._versions(), *digests]
+
+    def _versions(self) -> list[int]:
+        return [] if self.version is None else [self.version]
 
     @classmethod
     def from_list(cls, value: Sequence[Any]) -> AttentionStep:
-        name, params, *versions = value
-        return cls(name=name, params=params, version=versions[0] if versions else None)
+        name, params, *others = value
+        versions = [other for other in others if isinstance(other, int)]
+        digests = [other for other in others if isinstance(other, Mapping)]
+        return cls(
+            name=name,
+            params=params,
+            version=versions[0] if versions else None,
+            digests=digests[0] if digests else {},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +110,14 @@ class Config(_Part):
     name: str
     attention: tuple[AttentionStep, ...] = ()
     everywhere: bool = False  # True: sparse in the context's prefill too
+    mode: str = "measure"  # dense beside it, for density and error; "fast": the kept keys alone
     settings: Kwargs = field(default_factory=dict)  # passed on to scripts
 
     def identity(self) -> dict[str, Any]:
-        steps = [step.to_list() for step in self.attention]
+        steps = [step.identity() for step in self.attention]
         identity = {"attention": steps, "everywhere": self.everywhere and bool(steps)}
+        if steps and self.mode != "measure":
+            identity["mode"] = self.mode
         return {**identity, "settings": dict(self.settings)} if self.settings else identity
 
 
@@ -222,7 +240,10 @@ class Cell:
         model, config, work = self.model, self.config, self.workload
         return {
             "model": {**field_values(model), "model_kwargs": dict(model.model_kwargs)},
-            "config": {**field_values(config), "attention": config.identity()["attention"]},
+            "config": {
+                **field_values(config),
+                "attention": [step.to_list() for step in config.attention],
+            },
             "workload": field_values(work),
             "repeat": self.repeat,
             "repeats": self.repeats,

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
+
+from benchfleet.models.room import appended
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_ROOM = 256  # tokens: a copy so seldom costs less than one hundredth of reading the keys
+    from benchfleet.models.attention.state import State
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no types
@@ -27,6 +30,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
         self.values: Tensor
         self._key_room: Tensor | None = None
         self._value_room: Tensor | None = None
+        self.states: dict[int, State] = {}  # of attention steps, by number; they follow the keys
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
@@ -35,11 +39,38 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         length = self.get_seq_length()
-        self.keys, self._key_room = _written(self.keys, self._key_room, length, key_states)
-        self.values, self._value_room = _written(
+        self.keys, self._key_room = appended(self.keys, self._key_room, length, key_states)
+        self.values, self._value_room = appended(
             self.values, self._value_room, length, value_states
         )
         return self.keys, self.values
+
+    def crop(self, tokens_to_remove: int) -> None:
+        super().crop(tokens_to_remove)
+        for state in self.states.values():
+            state.crop(self.get_seq_length())
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        super().batch_repeat_interleave(repeats)
+        if self.states:
+            rows = torch.arange(len(self.keys) // repeats, device=self.keys.device)
+            self._choose(rows.repeat_interleave(repeats))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        super().batch_select_indices(indices)
+        self._choose(indices)
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        super().reorder_cache(beam_idx)
+        self._choose(beam_idx)
+
+    def reset(self) -> None:
+        super().reset()
+        self.states.clear()
+
+    def _choose(self, rows: Tensor) -> None:
+        for state in self.states.values():
+            state.rows(rows)
 
 
 def growing_cache(config: Any) -> DynamicCache:
@@ -50,21 +81,3 @@ def growing_cache(config: Any) -> DynamicCache:
     if getattr(cache, "layer_class_to_replicate", None) is DynamicLayer:
         cache.layer_class_to_replicate = GrowingLayer
     return cache
-
-
-def _written(
-    stored: Tensor, room: Tensor | None, length: int, new: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The first `length` stored tokens and the new ones behind them, and the room they lie in."""
-    end = length + new.shape[-2]
-    if room is None or not _lies_in(stored, room, length) or end > room.shape[-2]:
-        larger = new.new_empty(*new.shape[:-2], end + _ROOM, new.shape[-1])
-        if length:
-            larger[..., :length, :] = stored
-        room = larger
-    room[..., length:end, :] = new
-    return room[..., :end, :], room
-
-
-def _lies_in(stored: Tensor, room: Tensor, length: int) -> bool:
-    return bool(length) and stored.data_ptr() == room.data_ptr() and len(stored) == len(room)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from benchfleet.errors import CellFailure
-from benchfleet.models.attention.forward import SparseAttention, Tally
+from benchfleet.models.attention.forward import SparseAttention
+from benchfleet.models.attention.tally import Tally
 from benchfleet.models.encoding import Encoded
 from benchfleet.models.generation import Generation, penalized
 
@@ -109,7 +111,8 @@ class Decoder:
         tally = contexts.tally.chosen(range(len(batch)))
         ids, question_mask = self._padded([prompt.question for prompt in batch])
         mask = torch.cat((contexts.mask, question_mask), 1)
-        logits = self._pass(ids, mask, question_mask.bool(), contexts.cache, tally)
+        samples = self._numbers([(*prompt.context, *prompt.question) for prompt in batch])
+        logits = self._pass(ids, mask, question_mask.bool(), contexts.cache, tally, samples)
         answers: list[list[int]] = [[] for _ in batch]
         alive = [True] * len(batch)
         added = ids.shape[1]
@@ -128,7 +131,7 @@ class Decoder:
             new = torch.tensor(tokens, device=ids.device).unsqueeze(1)
             mask = torch.cat((mask, torch.ones_like(new)), 1)
             running = torch.tensor(alive, device=ids.device).unsqueeze(1)
-            logits = self._pass(new, mask, running, contexts.cache, tally)
+            logits = self._pass(new, mask, running, contexts.cache, tally, samples)
             added += 1
         self._keep(contexts, added)
         return [
@@ -164,7 +167,8 @@ class Decoder:
         cache = growing_cache(self._model.config)
         tally = Tally(len(rows), ids.device)
         if ids.shape[1]:
-            self._pass(ids, mask, mask.bool(), cache, tally if self.everywhere else None)
+            used = tally if self.everywhere else None
+            self._pass(ids, mask, mask.bool(), cache, used, self._numbers(rows))
         return _Contexts(rows=rows, cache=cache, mask=mask, tally=tally)
 
     def _keep(self, contexts: _Contexts, added: int) -> None:
@@ -185,14 +189,28 @@ class Decoder:
             mask[index, width - len(row) :] = 1
         return ids.to(device), mask.to(device)
 
+    def _numbers(self, rows: Sequence[Ids]) -> Tensor:
+        """A number for each row's text, from which random attention draws: int64 [batch]."""
+        import torch
+
+        digests = [blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
+        numbers = [int.from_bytes(digest, "big", signed=True) for digest in digests]
+        return torch.tensor(numbers, device=self._model.get_input_embeddings().weight.device)
+
     def _pass(
-        self, ids: Tensor, mask: Tensor, counted: Tensor, cache: Any, tally: Tally | None
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        counted: Tensor,
+        cache: Any,
+        tally: Tally | None,
+        samples: Tensor,
     ) -> Tensor:
         """Run the model over new tokens; the logits after the last, [batch, vocabulary]."""
         positions = {}
         if self._takes_positions:
             positions["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)[:, -ids.shape[1] :]
-        with self._attention.counting(tally, counted):
+        with self._attention.counting(tally, counted, cache=cache, samples=samples):
             logits: Tensor = self._model(
                 input_ids=ids,
                 attention_mask=mask,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from benchfleet.domain.cell import Config
+from benchfleet.domain.cell import AttentionStep, Config
 from benchfleet.errors import CellFailure
 from benchfleet.models.architecture import WITHOUT_SDPA
+from benchfleet.models.attention.files import digest_of_file
 from benchfleet.models.base import Prompt
 
 from .conftest import COMPOSED, DENSE, PROMPTS, SHORT, STREAMING, Watched, config, one_by_one, texts
@@ -29,6 +31,11 @@ ALL_KEPT = {
 }
 
 
+QUEST = config(
+    ("sink", {"sink_size": 1}),
+    ("quest", {"heavy_size": 8, "page_size": 4, "dense_layers": []}),
+)
+SAMPLED = config(("local", {"window_size": 2}), ("random_sampling", {"rate": 0.3}))
 SERVED = ["gqa", "qwen2", "qwen3", "phi", "gpt_neox", "opt", "gpt2", "mixed"]
 
 
@@ -118,8 +125,15 @@ def test_everywhere_makes_the_prefill_sparse_too(adapter):
 @pytest.mark.parametrize("kind", SERVED)
 @pytest.mark.parametrize(
     "given",
-    [DENSE, STREAMING, COMPOSED, config(("local", {"window_size": 4}), everywhere=True)],
-    ids=["dense", "streaming", "composed", "everywhere"],
+    [
+        DENSE,
+        STREAMING,
+        COMPOSED,
+        config(("local", {"window_size": 4}), everywhere=True),
+        QUEST,
+        SAMPLED,
+    ],
+    ids=["dense", "streaming", "composed", "everywhere", "quest", "sampled"],
 )
 def test_a_batch_answers_as_its_prompts_do_alone(adapter, kind, given):
     mine = adapter(kind)
@@ -186,8 +200,15 @@ def test_a_config_that_the_model_never_called_is_no_result(adapter):
 
 @pytest.mark.parametrize(
     "given",
-    [DENSE, COMPOSED, config(("local", {"window_size": 4}), everywhere=True)],
-    ids=["dense", "composed", "everywhere"],
+    [
+        DENSE,
+        COMPOSED,
+        config(("local", {"window_size": 4}), everywhere=True),
+        QUEST,
+        config(("magic_pig", {"k": 2, "l": 8, "dense_layers": [0]})),
+        config(("pq_cache", {"heavy_size": 6, "bits": 2, "init_offset": 2})),
+    ],
+    ids=["dense", "composed", "everywhere", "quest", "magic_pig", "pq_cache"],
 )
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_context_in_memory_gives_what_a_new_one_gives(adapter, given, size):
@@ -226,6 +247,49 @@ def test_a_question_leaves_no_trace_in_the_context(adapter):
     mine.answer([prompt], SHORT)
     assert len(watched.logits) == len(first)
     assert all(map(torch.equal, watched.logits, first))
+
+
+@pytest.mark.parametrize("kind", ["gqa", "qwen3", "mixed"])
+@pytest.mark.parametrize("given", [STREAMING, COMPOSED, QUEST, SAMPLED])
+def test_fast_answers_as_measure_does_and_has_no_error_to_report(adapter, kind, given):
+    mine = adapter(kind)
+    mine.configure(given)
+    measured = one_by_one(mine, PROMPTS)
+    mine.configure(replace(given, mode="fast"))
+    fast = one_by_one(mine, PROMPTS)
+    assert texts(fast) == texts(measured)
+    for quick, slow in zip(fast, measured, strict=True):
+        assert "attention_error" not in quick.measures
+        assert quick.measures["density"] == pytest.approx(slow.measures["density"], rel=1e-5)
+
+
+def test_a_config_without_a_fast_form_is_refused_at_plan(adapter):
+    mine = adapter()
+    given = replace(config(("magic_pig", {})), mode="fast")
+    assert mine.check(mine.model, given) == "magic_pig has no fast form; use mode: measure"
+
+
+def test_a_harness_with_passes_of_many_tokens_needs_sparse_questions(adapter):
+    mine = adapter()
+    mine.configure(config(("quest", {"heavy_size": 8, "question": "dense"})))
+    with pytest.raises(CellFailure, match="set question: sparse"), mine.lend():
+        pass
+
+
+def test_a_file_that_changed_since_the_campaign_was_read_is_refused(adapter, tmp_path):
+    file = tmp_path / "channels.json"
+    file.write_text("{}")
+    params = {"heavy_size": 8, "sorted_channel_file": str(file)}
+    step = AttentionStep(
+        name="double_sparsity",
+        params=params,
+        digests={"sorted_channel_file": digest_of_file(file)},
+    )
+    mine = adapter()
+    mine.configure(Config(name="c", attention=(step,)))
+    file.write_text("[]")
+    with pytest.raises(CellFailure, match="has changed since the campaign was read"):
+        mine.configure(Config(name="c", attention=(step,)))
 
 
 def test_switching_back_and_forth_gives_the_first_answers_again(adapter):

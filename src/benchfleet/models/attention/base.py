@@ -5,7 +5,12 @@ Its name, version and parameters enter the identity of a cell.
 One method does the work: `keep` returns which of the keys that a layer's queries see are kept.
 Steps run in order and add up: each sees in `View.selected` what the steps before it kept, and
 cannot drop any. Keys that are not visible are dropped from its answer. A query for which no step
-keeps a key keeps its own.
+keeps a key keeps its own. A kept key has weight 1, or as many keys as it stands for: a step that
+samples keys gives each the inverse of its probability, and the logarithm of the weight is added to
+the key's score.
+
+What a step derives from all keys, such as bounds of pages, lies in a `State` of each layer. It
+follows the key-value cache and is extended before `keep` is called.
 
 Positions count by rank among the keys that a query sees, never by column: padding on the left,
 and padding between context and question, shift nothing.
@@ -17,52 +22,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from fractions import Fraction
-from functools import cached_property
+from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from benchfleet.hints import hint
+from benchfleet.models.attention.selection import Picks
+from benchfleet.models.attention.state import Shape, State
+from benchfleet.models.attention.view import View
 from benchfleet.registry import Plugin
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Size = int | float  # a number of keys, or a fraction (float, 0 to 1) of those seen
-Count = TypeVar("Count", int, "Tensor")
 Parsed = TypeVar("Parsed", bound="AttentionConfig")
-
-
-@dataclass(frozen=True, kw_only=True)
-class View:
-    """What one layer's queries see, and what earlier steps kept of it."""
-
-    query: Tensor  # [batch, heads, queries, dim]
-    key: Tensor  # [batch, key heads, keys, dim]; heads is a multiple of key heads
-    visible: Tensor  # bool [batch, 1 or heads, queries, keys]: causal, and no padding
-    selected: Tensor  # bool [batch, 1 or heads, queries, keys], never beyond `visible`
-    scaling: float  # of query · key before the softmax
-
-    @cached_property
-    def rank(self) -> Tensor:
-        """The position of each visible key among those its query sees, 1 for the first; `visible`'s
-        shape."""
-        return self.visible.cumsum(-1)
-
-    @cached_property
-    def seen(self) -> Tensor:
-        """How many keys each query sees: [batch, 1 or heads, queries, 1]."""
-        return self.visible.sum(-1, keepdim=True)
-
-    def count(self, size: Size) -> Tensor:
-        """`size` as a number of keys for each query, shaped as `seen`."""
-        whole = isinstance(size, int)
-        return self.seen.clamp(max=self.most(size)) if whole else fraction_of(size, self.seen)
-
-    def most(self, size: Size) -> int:
-        """A number of keys that `count` exceeds for no query, known without asking the device."""
-        keys = int(self.key.shape[-2])
-        return min(size, keys) if isinstance(size, int) else fraction_of(size, keys)
 
 
 class AttentionConfig(Plugin, ABC):
@@ -70,6 +43,9 @@ class AttentionConfig(Plugin, ABC):
 
     version: ClassVar[int] = 1  # raised when the same parameters keep other keys
     samples: ClassVar[bool] = False  # it draws keys at random: one of these in a composition
+    has_fast_form: ClassVar[bool] = False  # `span` or picks: what mode `fast` runs
+    dense_layers: tuple[int, ...] = ()  # layers that stay dense
+    question: str = "sparse"  # "dense": only single tokens are sparse
 
     @classmethod
     def parse(cls: type[Parsed], value: Any) -> Parsed:
@@ -99,9 +75,53 @@ class AttentionConfig(Plugin, ABC):
         """Every parameter with its value, defaults filled in: this enters a cell's identity."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
+    def files(self) -> Mapping[str, Path]:
+        """The files that it reads, by parameter. Their content enters a cell's identity, and their
+        paths do not."""
+        return {}
+
+    def span(self, seen: int) -> tuple[int, int] | None:
+        """How many of the first and of the last of `seen` keys a query keeps, where that is all
+        that it keeps; else None."""
+        return None
+
+    def new_state(self, shape: Shape) -> State | None:
+        """A state for one layer, which then comes in `View.state`; None where it needs none."""
+        return None
+
     @abstractmethod
-    def keep(self, view: View) -> Tensor:
-        """The keys that this step adds: bool, [batch, heads, queries, keys] or broadcast to it."""
+    def keep(self, view: View) -> Tensor | Picks:
+        """The keys that this step adds: a mask (bool), weights (float32, 0 where not kept), both
+        [batch, heads, queries, keys] or broadcast to it, or picks by index."""
+
+
+def check_layers(layers: Any) -> tuple[int, ...]:
+    """Numbers of layers as a tuple. Raises ValueError where they are none."""
+    items = layers if isinstance(layers, (list, tuple)) else [layers]
+    if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in items):
+        raise ValueError(f"dense_layers may not be {layers!r}; list layers from 0 up")
+    return tuple(sorted(set(items)))
+
+
+def check_choice(name: str, value: Any, *choices: str) -> None:
+    """Raise ValueError unless `value` is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} may not be {value!r}; use {' or '.join(choices)}")
+
+
+def check_number(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """Raise ValueError unless `value` is a whole number from `least` to `most`."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        to = "up" if most is None else f"to {most}"
+        raise ValueError(f"{name} may not be {value!r}; use a whole number from {least} {to}")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raise ValueError unless `value` is a fraction above 0, up to 1."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not 0 < value <= 1:
+        raise ValueError(f"{name} may not be {value!r}; use a fraction above 0, up to 1")
 
 
 _SIZES = "give a number of keys such as 64, or a fraction of them such as 0.1"
@@ -116,15 +136,6 @@ def check_size(name: str, size: Any) -> None:
         raise ValueError(f"{name} may not be negative, as {size!r} is; {_SIZES}")
     if not whole and not size <= 1:
         raise ValueError(f"{name} may not be {size!r}, as a fraction is from 0 to 1; {_SIZES}")
-
-
-def fraction_of(size: float, of: Count) -> Count:
-    """The fraction `size` of a number of keys, rounded up.
-
-    The decimal that was written counts: 0.1 of 30 keys is 3, which floating point makes 4.
-    """
-    ratio = Fraction(str(size)).limit_denominator(10**12)
-    return -(of * -ratio.numerator // ratio.denominator)
 
 
 def _no_parameter(name: str, known_fields: list[str]) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchfleet.models.attention.base import AttentionConfig, View
+from benchfleet.models.attention.base import AttentionConfig
+from benchfleet.models.attention.view import View
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from benchfleet.errors import CellFailure
-from benchfleet.models.attention.base import AttentionConfig, View
-from benchfleet.models.attention.compose import selected_keys
+from benchfleet.models.attention.base import AttentionConfig
+from benchfleet.models.attention.compose import kept_keys
+from benchfleet.models.attention.fast import decoded
+from benchfleet.models.attention.sdpa import dense_attention, kept_attention
+from benchfleet.models.attention.state import Shape, State
+from benchfleet.models.attention.tally import Tally
+from benchfleet.models.attention.view import View
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,85 +23,42 @@ if TYPE_CHECKING:
 _BLOCK_SCORES = 2**26  # batch × heads × queries × keys that are scored at once
 
 
-class Tally:
-    """Density and attention error by prompt, summed over layers and queries; with one row, of all
-    prompts together."""
-
-    def __init__(self, rows: int, device: Any) -> None:
-        import torch
-
-        exact = torch.float32 if torch.device(device).type == "mps" else torch.float64
-        self._sums = torch.zeros(rows, 3, dtype=exact, device=device)
-
-    def add(self, counted: Tensor, density: Tensor, error: Tensor) -> None:
-        """One layer's mean over heads for each query, all [batch, queries], where `counted`."""
-        import torch
-
-        values = torch.stack((density, error, torch.ones_like(density)), -1)
-        values = values.masked_fill(~counted.unsqueeze(-1), 0.0).to(self._sums)
-        self._sums += values.reshape(len(self._sums), -1, 3).sum(1)
-
-    def chosen(self, rows: Sequence[int]) -> Tally:
-        """A tally of its own that starts from those rows."""
-        twin = Tally(0, self._sums.device)
-        twin._sums = self._sums[list(rows)].clone()
-        return twin
-
-    def means(self) -> list[tuple[float, float] | None]:
-        """Density and attention error of each prompt, or None where nothing was counted."""
-        return [(d / n, e / n) if n else None for d, e, n in self._sums.tolist()]
-
-    def clear(self) -> None:
-        """Start again."""
-        self._sums.zero_()
-
-
-def dense_attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
-) -> Tensor:
-    """Attention to all keys that the mask shows, as transformers' ``sdpa`` has it: [batch, queries,
-    heads, dim].
-
-    On a CPU, ``sdpa`` is slow where several heads share a key head and there is no mask. A single
-    query then runs with these heads folded into the query axis, which is exact.
-    """
-    from torch.nn.functional import scaled_dot_product_attention
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-    batch, heads, queries, dim = query.shape
-    grouped = key.shape[1] < heads
-    plain = mask is None and not {"softcap", "position_bias"} & kwargs.keys()
-    if not (plain and grouped and queries == 1 and query.device.type == "cpu"):
-        output: Tensor = sdpa_attention_forward(module, query, key, value, mask, **kwargs)[0]
-        return output
-    folded = query.reshape(batch, key.shape[1], -1, dim)
-    output = scaled_dot_product_attention(folded, key, value, scale=kwargs.get("scaling"))
-    return output.reshape(batch, 1, heads, -1)
-
-
 class SparseAttention:
     """Dense attention, or sparse by steps while `counting`.
 
-    Sparse, both are computed: a query of a head that keeps all it sees has the dense output bit
-    for bit, and the others' relative L2 distance from it is the attention error.
+    In mode ``measure`` both are computed: a query of a head that keeps all it sees has the dense
+    output bit for bit, and the others' relative L2 distance from it is the attention error. In mode
+    ``fast`` nothing dense is computed, and there is no error to report.
     """
 
     def __init__(self, *, block: int = _BLOCK_SCORES) -> None:
         self.steps: tuple[AttentionConfig, ...] = ()
+        self.fast = False
+        self.layers = 1  # of the model
         self.max_length: int | None = None  # tokens; a sliding window of as many never slides
         self._block = block
         self._tally: Tally | None = None
         self._counted: Tensor | None = None
+        self._samples: Tensor | None = None
+        self._cache: Any = None
 
     @contextmanager
-    def counting(self, tally: Tally | None, counted: Tensor) -> Iterator[None]:
+    def counting(
+        self,
+        tally: Tally | None,
+        counted: Tensor,
+        *,
+        cache: Any = None,
+        samples: Tensor | None = None,
+    ) -> Iterator[None]:
         """Be sparse for one pass of the model over `counted` queries, bool [batch, queries];
-        dense where there is no tally or there are no steps."""
-        self._tally, self._counted = tally, counted
+        dense where there is no tally or there are no steps. Steps keep their states in the layers
+        of `cache`; `samples`, int64 [batch], has a number for each row's prompt."""
+        self._tally, self._counted, self._cache, self._samples = tally, counted, cache, samples
         try:
             yield
         finally:
-            self._tally = self._counted = None
+            self._tally = self._counted = self._cache = self._samples = None
 
     @contextmanager
     def counting_all(self, tally: Tally) -> Iterator[None]:
@@ -119,39 +82,99 @@ class SparseAttention:
         heads, keys, dim], the mask bool or None for plain causality; [batch, queries, heads, dim]
         comes back."""
         import torch
-        from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-        dense = dense_attention(module, query, key, value, attention_mask, **kwargs)
-        tally = self._tally
-        if tally is None or not self.steps or self._slides(module, kwargs):
-            return dense, None
-        batch, heads, queries, dim = query.shape
+        call = (module, query, key, value, attention_mask)
+        acts = bool(self.steps) and not self._slides(module, kwargs)
+        if not acts or (self._tally is None and self._cache is None):
+            return dense_attention(*call, **kwargs), None
+        layer = int(getattr(module, "layer_idx", 0) or 0)
         visible = _visible(attention_mask, query, key)
-        scaling = kwargs.get("scaling") or dim**-0.5
+        states = self._states(layer, query, key, visible)
+        if (tally := self._tally) is None:
+            return dense_attention(*call, **kwargs), None
         counted = visible.any(-1).any(1) if self._counted is None else self._counted
         counted = counted.to(query.device)
-        result = torch.empty_like(dense)
-        rows = max(1, self._block // (batch * heads * key.shape[2]))
+        if self._is_dense(layer, query.shape[2]):
+            ones = torch.ones_like(counted, dtype=torch.float32)
+            tally.add(counted, ones, torch.zeros_like(ones))
+            return dense_attention(*call, **kwargs), None
+        view = View(
+            query=query,
+            key=key,
+            value=value,
+            visible=visible,
+            selected=torch.zeros_like(visible),
+            scaling=kwargs.get("scaling") or query.shape[-1] ** -0.5,
+            layer=layer,
+            layers=self.layers,
+            samples=self._samples,
+        )
+        if self.fast and query.shape[2] == 1 and attention_mask is None:
+            output, density = decoded(self.steps, view, states)
+            tally.add(counted, density, torch.zeros_like(density))
+            return output, None
+        dense = None if self.fast else dense_attention(*call, **kwargs)
+        return self._blocks(module, view, states, dense, counted, tally, kwargs), None
+
+    def _blocks(
+        self,
+        module: Any,
+        view: View,
+        states: Mapping[int, State],
+        dense: Tensor | None,
+        counted: Tensor,
+        tally: Tally,
+        kwargs: Mapping[str, Any],
+    ) -> Tensor:
+        """The sparse attention of all queries, so many at once that their scores fit into memory;
+        with the dense output, the error is measured against it."""
+        import torch
+
+        batch, heads, queries, _ = view.query.shape
+        result = view.query.new_empty(batch, queries, heads, view.value.shape[-1])
+        rows = max(1, self._block // (batch * heads * view.key.shape[2]))
         for start in range(0, queries, rows):
             part = slice(start, start + rows)
-            seen = visible[:, :, part]
-            view = View(
-                query=query[:, :, part],
-                key=key,
-                visible=seen,
-                selected=torch.zeros_like(seen),
-                scaling=scaling,
-            )
-            selected = selected_keys(self.steps, view)
-            sparse, _ = sdpa_attention_forward(module, view.query, key, value, selected, **kwargs)
-            same = (selected == seen).all(-1).expand(batch, heads, -1).transpose(1, 2)
-            result[:, part] = torch.where(same.unsqueeze(-1), dense[:, part], sparse)
-            tally.add(
-                counted[:, part],
-                (selected.sum(-1) / seen.sum(-1).clamp(min=1)).mean(1),
-                _distance(result[:, part], dense[:, part]).mean(-1),
-            )
-        return result, None
+            seen = view.visible[:, :, part]
+            query = view.query[:, :, part]
+            some = replace(view, query=query, visible=seen, selected=view.selected[:, :, part])
+            choice = kept_keys(self.steps, some, states)
+            result[:, part] = kept_attention(module, query, view.key, view.value, choice, **kwargs)
+            density = (choice.selected.sum(-1) / seen.sum(-1).clamp(min=1)).mean(1)
+            error = torch.zeros_like(density)
+            if dense is not None:
+                same = (choice.selected == seen).all(-1).expand(batch, heads, -1)
+                if choice.weight is not None:
+                    same = same & ((choice.weight == 1) | ~seen).all(-1)
+                same = same.transpose(1, 2).unsqueeze(-1)
+                result[:, part] = torch.where(same, dense[:, part], result[:, part])
+                error = _distance(result[:, part], dense[:, part]).mean(-1)
+            tally.add(counted[:, part], density, error)
+        return result
+
+    def _is_dense(self, layer: int, queries: int) -> bool:
+        """Whether a step leaves this layer, or a pass of several queries, dense."""
+        return any(
+            layer in step.dense_layers or (queries > 1 and step.question == "dense")
+            for step in self.steps
+        )
+
+    def _states(
+        self, layer: int, query: Tensor, key: Tensor, visible: Tensor
+    ) -> Mapping[int, State]:
+        """The states of the steps, which cover all keys: those of the cache, or new ones that are
+        fitted to these keys."""
+        states = {} if self._cache is None else self._cache.layers[layer].states
+        shape = Shape(layer=layer, heads=query.shape[1], key_heads=key.shape[1], dim=key.shape[-1])
+        valid = visible[:, 0, -1]
+        for number, step in enumerate(self.steps):
+            if number not in states:
+                if (state := step.new_state(shape)) is None:
+                    continue
+                state.fit(key, valid)
+                states[number] = state
+            states[number].update(key, valid)
+        return states
 
     def _slides(self, module: Any, kwargs: Mapping[str, Any]) -> bool:
         """Whether the layer has a sliding window. Such a layer stays as it was trained: it does not

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from benchfleet.models.attention.base import AttentionConfig, Size, View, check_size
-from benchfleet.models.attention.selection import best_keys
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from benchfleet.models.attention.base import AttentionConfig, check_size
+from benchfleet.models.attention.selection import Picks, best_picks
+from benchfleet.models.attention.view import Size, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,21 +18,13 @@ class OracleTopK(AttentionConfig):
     """
 
     version: ClassVar[int] = 2  # 2: of equal scores the later key is kept
+    has_fast_form: ClassVar[bool] = True
 
     heavy_size: Size
 
     def __post_init__(self) -> None:
         check_size("heavy_size", self.heavy_size)
 
-    def keep(self, view: View) -> Tensor:
-        batch, heads, queries, dim = view.query.shape
-        key = view.key.float()
-        # Heads that share a key head are folded into its queries: no key is copied.
-        folded = view.query.float().reshape(batch, key.shape[1], -1, dim)
-        scores = (folded @ key.transpose(-1, -2)).view(batch, heads, queries, -1) * view.scaling
-        return best_keys(
-            scores,
-            view.visible & ~view.selected,
-            view.count(self.heavy_size),
-            view.most(self.heavy_size),
-        )
+    def keep(self, view: View) -> Picks:
+        count, most = view.count(self.heavy_size), view.most(self.heavy_size)
+        return best_picks(view.scores(), view.open, count, most)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchfleet.models.attention.base import View
+from benchfleet.models.attention.view import View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,7 @@ class Scene:
         return View(
             query=self.query,
             key=self.key,
+            value=self.value,
             visible=visible,
             selected=torch.zeros_like(visible),
             scaling=self.scaling,

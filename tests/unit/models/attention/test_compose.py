@@ -10,7 +10,7 @@ import torch
 from benchfleet import registry
 from benchfleet.domain.cell import AttentionStep
 from benchfleet.models.attention.base import AttentionConfig
-from benchfleet.models.attention.compose import build_steps, check_steps, selected_keys
+from benchfleet.models.attention.compose import build_steps, check_steps, kept_keys
 from benchfleet.models.attention.local import Local
 from benchfleet.models.attention.sink import Sink
 
@@ -74,4 +74,4 @@ def test_steps_are_built_in_their_order():
 
 def test_what_is_not_visible_is_never_kept(scene):
     given = scene("..kkk.qq", "kkkkk.qq", queries=3)
-    assert torch.equal(selected_keys([Greedy()], given.view), given.visible)
+    assert torch.equal(kept_keys([Greedy()], given.view).selected, given.visible)

@@ -7,10 +7,12 @@ import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from benchfleet.models.attention.base import AttentionConfig
-from benchfleet.models.attention.forward import SparseAttention, Tally, dense_attention
+from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.attention.local import Local
 from benchfleet.models.attention.oracle_top_k import OracleTopK
+from benchfleet.models.attention.sdpa import dense_attention
 from benchfleet.models.attention.sink import Sink
+from benchfleet.models.attention.tally import Tally
 
 ROWS = ("kkkkkkkk.qqqq", "..kkkkkk...qq", "....kkkk.qqqq")
 

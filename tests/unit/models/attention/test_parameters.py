@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from benchfleet import registry
-from benchfleet.models.attention.base import fraction_of
+from benchfleet.models.attention.view import fraction_of
 
 MAIN = {
     "local": "window_size",

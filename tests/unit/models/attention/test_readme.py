@@ -17,7 +17,7 @@ import yaml
 import benchfleet.models.attention
 from benchfleet import registry
 from benchfleet.domain.cell import AttentionStep
-from benchfleet.models.attention.compose import build_steps, check_steps, selected_keys
+from benchfleet.models.attention.compose import build_steps, check_steps, kept_keys
 from recipe import Recipe
 
 RECIPE = Recipe(benchfleet.models.attention)
@@ -53,7 +53,7 @@ def test_a_config_made_by_the_recipe_is_found_checked_and_composed(scene):
     assert steps[-1] == AttentionStep(name="strided", params={"stride": 8, "offset": 0})
     assert check_steps(steps) is None
     given = scene("....kkkkkkkkkkkkkkkkkkkkkkqq", queries=2)
-    selected = selected_keys(build_steps(steps), given.view)[0, 0]
+    selected = kept_keys(build_steps(steps), given.view).selected[0, 0]
     columns = [torch.nonzero(query).flatten().tolist() for query in selected]
     assert columns == [[4, 5, 6, 7, 10, 18, 26], [4, 5, 6, 7, 11, 19, 27]]
 

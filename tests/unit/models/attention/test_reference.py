@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchfleet.domain.cell import AttentionStep
-from benchfleet.models.attention.compose import build_steps, selected_keys
+from benchfleet.models.attention.compose import build_steps, kept_keys
 
 SCENES = {
     "one row, prefill": (("kkkkkkkkkkkk",), 12),
@@ -90,7 +90,7 @@ def test_the_kept_keys_are_those_of_the_slow_reference(scene, drawn, steps, head
     rows, queries = drawn
     given = scene(*rows, queries=queries, heads=heads)
     built = build_steps([AttentionStep(name=name, params=params) for name, params in steps])
-    selected = selected_keys(built, given.view)
+    selected = kept_keys(built, given.view).selected
     selected = selected.expand(len(rows), heads, queries, len(rows[0]))
     found = [
         [[set(torch.nonzero(query).flatten().tolist()) for query in head] for head in row]
@@ -110,10 +110,10 @@ def test_padding_shifts_nothing(scene, steps):
     loose.query.copy_(tight.query)
     built = build_steps([AttentionStep(name=name, params=params) for name, params in steps])
     assert torch.equal(
-        selected_keys(built, loose.view)[..., columns], selected_keys(built, tight.view)
+        kept_keys(built, loose.view).selected[..., columns], kept_keys(built, tight.view).selected
     )
-    assert int(selected_keys(built, loose.view).sum()) == int(
-        selected_keys(built, tight.view).sum()
+    assert int(kept_keys(built, loose.view).selected.sum()) == int(
+        kept_keys(built, tight.view).selected.sum()
     )
 
 
@@ -121,6 +121,6 @@ def test_of_equal_scores_the_later_key_is_kept(scene):
     given = scene("..kkkkkkkk", "kkkk.kkkkk", queries=1)
     given.query.zero_()
     (oracle,) = build_steps([AttentionStep(name="oracle_top_k", params={"heavy_size": 3})])
-    for row in selected_keys([oracle], given.view):
+    for row in kept_keys([oracle], given.view).selected:
         for head in row:
             assert torch.nonzero(head[0]).flatten().tolist() == [7, 8, 9]
