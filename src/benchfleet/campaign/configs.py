@@ -12,9 +12,7 @@ from benchfleet.domain.cell import AttentionStep, Config
 from benchfleet.domain.matrix import ConfigOverrides
 from benchfleet.domain.units import with_fractions
 from benchfleet.hints import hint
-from benchfleet.models.attention.files import digest_of_file
 
-from .base import absolute
 from .defaults import Defaults
 from .entry import Entry
 from .plugins import plugin
@@ -150,11 +148,11 @@ def _step(entry: Entry, folder: Path) -> AttentionStep | None:
     if attention is None:
         return None
     try:
-        config = attention.parse(with_fractions(parameters.value))
-        files = {key: absolute(folder, str(path)) for key, path in config.files().items()}
-        digests = {key: digest_of_file(path) for key, path in files.items()}
+        config = attention.parse(with_fractions(parameters.value)).within(folder)
+        digests = config.digests()
     except (ValueError, OSError) as error:
         parameters.wrong(str(error))
         return None
-    params = {**config.params(), **{key: str(path) for key, path in files.items()}}
-    return AttentionStep(name=name, params=params, version=attention.version, digests=digests)
+    return AttentionStep(
+        name=name, params=config.params(), version=attention.version, digests=digests
+    )

@@ -68,8 +68,9 @@ def _location(model: Model) -> dict[str, Any]:
 
 
 def _config(config: Config) -> dict[str, Any]:
-    fields = {**field_values(config), "attention": config.identity()["attention"]}
-    return {name: value for name, value in fields.items() if name != "settings" or value}
+    fields = {**field_values(config), "attention": [step.to_list() for step in config.attention]}
+    defaults = {"settings": {}, "mode": "measure"}  # left out, as in ledgers that exist
+    return {name: value for name, value in fields.items() if defaults.get(name) != value}
 
 
 def _workload(workload: Workload) -> dict[str, Any]:

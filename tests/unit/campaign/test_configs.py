@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchfleet.campaign.configs import read_configs
@@ -121,3 +123,34 @@ def test_a_wrong_quantization_is_named_with_the_near_one() -> None:
         "a.quantization": "no quantization 'bitsandbytes-in8'; did you mean 'bitsandbytes-int8' "
         "or 'bitsandbytes-int4'?"
     }
+
+
+def test_a_file_that_a_step_reads_is_identified_by_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "channels.json"
+    text = "c: {attention: {double_sparsity: {heavy_size: 8, sorted_channel_file: channels.json}}}"
+    identities = []
+    for content in ("{}", "[]"):
+        file.write_text(content)
+        entry = read(text)
+        (declared,) = read_configs(entry, mock_defaults(), tmp_path)
+        assert declared.config is not None
+        (step,) = declared.config.attention
+        assert step.params["sorted_channel_file"] == str(file)
+        assert str(file) not in str(declared.config.identity())
+        assert AttentionStep.from_list(step.to_list()) == step
+        identities.append(declared.config.identity())
+    assert identities[0] != identities[1]
+    file.unlink()
+    entry = read(text)
+    read_configs(entry, mock_defaults(), tmp_path)
+    assert "No such file" in next(iter(mistakes_of(entry).values()))
+
+
+def test_a_mode_is_part_of_a_sparse_config_alone() -> None:
+    entry = read("{c: {attention: {local: 8}, mode: fast}, d: {mode: fast}, e: {mode: quick}}")
+    fast, dense, _ = read_configs(entry, mock_defaults())
+    assert fast.config is not None
+    assert fast.config.identity()["mode"] == "fast"
+    assert dense.config is not None
+    assert "mode" not in dense.config.identity()
+    assert mistakes_of(entry) == {"e.mode": "may not be 'quick'; use measure or fast"}

@@ -39,9 +39,18 @@ def test_the_terms_of_a_cell_are_what_neither_names_nor_identifies_it() -> None:
 
 def test_a_cell_comes_back_from_its_texts_as_it_was() -> None:
     texts = CellSerializer()
-    steps = (AttentionStep(name="sink", version=2), AttentionStep(name="local"))
+    steps = (
+        AttentionStep(name="sink", version=2),
+        AttentionStep(name="local"),
+        AttentionStep(
+            name="hash_attention", params={"weights": "w"}, version=1, digests={"weights": "d"}
+        ),
+    )
     model = replace(CELL.model, adapter_version=3, outside={"address": "here"})
-    for cell in (CELL, replace(CELL, model=model, config=Config(name="c", attention=steps))):
+    for cell in (
+        CELL,
+        replace(CELL, model=model, config=Config(name="c", attention=steps, mode="fast")),
+    ):
         back = parse_cell(texts.spec(cell), texts.terms(cell))
         assert back.to_dict() == cell.to_dict()
 

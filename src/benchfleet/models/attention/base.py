@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from benchfleet.hints import hint
+from benchfleet.models.attention.files import digest_of_file
 from benchfleet.models.attention.selection import Picks
 from benchfleet.models.attention.state import Shape, State
 from benchfleet.models.attention.view import View
@@ -79,6 +80,15 @@ class AttentionConfig(Plugin, ABC):
         """The files that it reads, by parameter. Their content enters a cell's identity, and their
         paths do not."""
         return {}
+
+    def within(self: Parsed, folder: Path) -> Parsed:
+        """The same config with relative paths of its files taken from `folder`."""
+        paths = {name: str(folder / path.expanduser()) for name, path in self.files().items()}
+        return replace(self, **paths) if paths else self  # type: ignore[type-var]
+
+    def digests(self) -> dict[str, str]:
+        """The digest of each file by parameter. Raises OSError."""
+        return {name: digest_of_file(path) for name, path in self.files().items()}
 
     def span(self, seen: int) -> tuple[int, int] | None:
         """How many of the first and of the last of `seen` keys a query keeps, where that is all
