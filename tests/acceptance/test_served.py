@@ -210,3 +210,11 @@ def test_a_killed_server_is_named_and_the_retry_starts_another(user: User) -> No
     assert run.wait(120) == 0
     (failure,) = (user.results / ".attempts").glob("*/*/failure.json")
     assert json.loads(failure.read_text())["kind"] == "server_died"
+
+
+def test_the_example_is_valid_and_shows_its_server(user: User) -> None:
+    example = MODEL.parents[1] / "served" / "campaign.yaml"
+    results = str(user.folder / "results")
+    plan = user.run("plan", str(example), "--results", results, "--cpu-slots", "2").stdout
+    assert "4 to run" in plan
+    assert "server of served: transformers serve" in plan

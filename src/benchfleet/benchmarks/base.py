@@ -159,6 +159,7 @@ class Benchmark(registry.Plugin, ABC):
     default_generation: ClassVar[Mapping[str, Any]] = {}  # the campaign file overrides it
     needs_model: ClassVar[bool] = True  # False: its slot holds no model while it runs
     borrows: ClassVar[bool] = False  # True: uses `Adapter.lend`; the adapter's `lends` must be True
+    borrows_served: ClassVar[bool] = False  # True: it can use `Adapter.served` instead
     reads_generation: ClassVar[bool] = False  # True: skips `Adapter.check_generation`
     takes_folder: ClassVar[bool] = False  # True: the parameter `folder` is the campaign's folder
     reports: ClassVar[frozenset[str] | None] = None  # numbers of `Score.summary`; None: unknown yet

@@ -130,7 +130,8 @@ def _unserved(
     """What the benchmark needs of an adapter and this one does not give, or None."""
     if not adapter.opens:
         return f"{name} needs a model, and the adapter {adapter_name!r} opens none"
-    if benchmark.borrows and not adapter.lends:
+    borrows = adapter.lends or (adapter.serves and benchmark.borrows_served)
+    if benchmark.borrows and not borrows:
         return (
             f"{name} makes the model's passes itself, which the adapter {adapter_name!r} does not "
             "let it"

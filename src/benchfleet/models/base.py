@@ -85,6 +85,18 @@ class Loan:
     measures: Callable[[], Mapping[str, float]]  # density, … of the passes since the last call
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """A model behind a server, for a harness that makes the requests itself."""
+
+    name: str  # as requests name it
+    url: str  # where requests go
+    api: str  # chat or completions
+    tokenizer: str  # a folder or a hub name; "" if unknown
+    requests_at_once: int
+    ask: Callable[[Sequence[Mapping[str, Any]]], list[Any]]  # bodies to replies, with retries
+
+
 class Adapter(registry.Plugin, ABC):
     """A model kept loaded between cells; see the module for the whole contract."""
 
@@ -93,6 +105,7 @@ class Adapter(registry.Plugin, ABC):
     keys: ClassVar[tuple[str, ...]] = ()  # kwargs that are keys of a model in the campaign, too
     opens: ClassVar[bool] = True  # False: opens no model; only for benchmarks that need none
     lends: ClassVar[bool] = False  # True: `lend` works
+    serves: ClassVar[bool] = False  # True: `served` works
     measures: ClassVar[frozenset[str] | None] = None  # names in `Answer.measures`; None: unknown
 
     def __init__(self, model: Model) -> None:
@@ -193,6 +206,11 @@ class Adapter(registry.Plugin, ABC):
             message=f"the adapter of {self.model.name} does not lend its model to a benchmark "
             "that makes the model's passes itself; exclude the pair",
         )
+
+    def served(self) -> ServedModel:
+        """The loaded model for a harness that speaks OpenAI's protocol. Called only if `serves`
+        is True."""
+        raise NotImplementedError
 
 
 def adapter_class(name: str) -> type[Adapter]:

@@ -44,6 +44,7 @@ class Behaviour:
     retry_after: str = ""  # that header
     code: str = ""  # of the error object, such as insufficient_quota
     role_chunk: bool = True  # an empty chunk with the role comes first
+    echoes: bool = True  # False: no log-probabilities of prompts
     fault: Fault = ""
 
 
@@ -135,6 +136,8 @@ class SimulatedServer:
                 return _refusal(request.path, behaviour)
             if behaviour.fault == "reset":
                 _break_connection(request)
+            if not behaviour.echoes:
+                body.pop("echo", None)
             reply = SimulatedReply(
                 request.path, body, tokens=behaviour.tokens, per_chunk=behaviour.tokens_per_chunk
             )

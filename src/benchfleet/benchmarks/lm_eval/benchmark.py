@@ -15,7 +15,7 @@ from benchfleet.domain.cell import Workload
 from benchfleet.environment import offline
 
 from .groups import tasks_of
-from .harness import build_task, evaluate_task, without_local_rank
+from .harness import build_task, evaluate_served, evaluate_task, without_local_rank
 from .score import scored
 from .tasks import (
     TaskFile,
@@ -61,6 +61,7 @@ class LmEval(Benchmark):
     extra: ClassVar[str] = "lm-eval"
     takes_folder: ClassVar[bool] = True
     borrows: ClassVar[bool] = True
+    borrows_served: ClassVar[bool] = True
     reports: ClassVar[frozenset[str] | None] = frozenset({"num_fewshot", "task_version"})
     subsets_key: ClassVar[str] = "tasks"
 
@@ -136,9 +137,16 @@ class LmEval(Benchmark):
     def run(self, session: Session) -> Score:
         """Ask what was not recorded yet, record and score."""
         name = session.subset or ""
-        with without_local_rank(), session.adapter.lend() as loan:
-            task = build_task(name, self._own(name), session, loan, self._params)
-            results = evaluate_task(task, session, loan, self._params, clock=self._clock)
+        own = self._own(name)
+        with without_local_rank():
+            if session.adapter.lends:
+                with session.adapter.lend() as loan:
+                    task = build_task(name, own, session, loan.model.name_or_path, self._params)
+                    results = evaluate_task(task, session, loan, self._params, clock=self._clock)
+            else:
+                served = session.adapter.served()
+                task = build_task(name, own, session, served.tokenizer, self._params)
+                results = evaluate_served(task, session, served, self._params, clock=self._clock)
         score = scored(results, task.task_name, metric=self._params["metric"])
         sparse = any(step.name != "dense" for step in session.config.attention)
         how = "sparse in every pass" if sparse else "dense"

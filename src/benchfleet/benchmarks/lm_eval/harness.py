@@ -16,7 +16,7 @@ from benchfleet.benchmarks.base import Session
 from benchfleet.domain.failure import Kind
 from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure
-from benchfleet.models.base import Loan
+from benchfleet.models.base import Loan, ServedModel
 
 from .answers import Answers
 from .dataset import RemoteData, alone_on_this_host
@@ -45,11 +45,11 @@ def without_local_rank() -> Iterator[None]:
 
 
 def build_task(
-    name: str, own: TaskFile | None, session: Session, loan: Loan, settings: Mapping[str, Any]
+    name: str, own: TaskFile | None, session: Session, pretrained: str, settings: Mapping[str, Any]
 ) -> Any:
     """The task with its data, set as the campaign says. Raises CellFailure where it cannot be."""
     # Tasks that make their data for a tokenizer, as RULER's do, look for it under `pretrained`.
-    metadata = {"pretrained": loan.model.name_or_path, **(settings["metadata"] or {})}
+    metadata = {"pretrained": pretrained, **(settings["metadata"] or {})}
     remote = remote_data_of(name, own)
     if remote and (
         missing := remote.missing_message(os.environ) or remote.unreachable_message(os.environ)
@@ -94,8 +94,6 @@ def evaluate_task(
 
     Raises CellFailure, and what the session or the model does.
     """
-    from lm_eval import evaluate
-
     from .resumable_model import ResumedLM
 
     if settings["apply_chat_template"] and not loan.tokenizer.chat_template:
@@ -123,6 +121,41 @@ def evaluate_task(
         measures=loan.measures,
         clock=clock,
     )
+    return _evaluate(task, session, lm, answers, settings)
+
+
+def evaluate_served(
+    task: Any,
+    session: Session,
+    served: ServedModel,
+    settings: Mapping[str, Any],
+    *,
+    clock: Callable[[], float],
+) -> Mapping[str, Any]:
+    """As `evaluate_task`, of a model behind a server, by lm-eval's API models."""
+    from .served_model import served_lm
+
+    if served.api == "chat" and not settings["apply_chat_template"]:
+        message = (
+            "a chat server needs apply_chat_template: true; or give the model api: completions"
+        )
+        raise _failure("user_error", message)
+    generates = task.get_config("output_type") == "generate_until"
+    lm = served_lm(session, served, generates=generates, max_length=settings["max_length"])
+    counts = lm.tokenizer is not None
+
+    def tokens(text: str, **kwargs: Any) -> int:
+        return len(lm.tok_encode(text, **kwargs)) if counts else 0
+
+    answers = Answers(task=task, session=session, tokens=tokens, measures=dict, clock=clock)
+    return _evaluate(task, session, lm, answers, settings)
+
+
+def _evaluate(
+    task: Any, session: Session, lm: Any, answers: Answers, settings: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    from lm_eval import evaluate
+
     lm.set_cache_hook(answers)
     total = len(task.eval_docs)
     session.expect(total if session.limit is None else min(total, session.limit))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
-from benchfleet.models.base import Adapter, Answer, Prompt
+from benchfleet.models.base import Adapter, Answer, Prompt, ServedModel
 from benchfleet.models.generation import Generation
 from benchfleet.models.served import endpoint as endpoints
 from benchfleet.models.served.endpoint import Endpoint
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from benchfleet.models.served.client import Client
 
 ABILITIES = ("usage", "logprobs")
-INSIDE = ("api", "system", "logprobs", "body")  # settings that are part of the identity
+INSIDE = (
+    "api",
+    "system",
+    "logprobs",
+    "body",
+    "tokenizer",
+)  # settings that are part of the identity
 
 
 class ServedAdapter(Adapter):
@@ -111,6 +117,31 @@ class ServedAdapter(Adapter):
             )
             for reply in replies
         ]
+
+    def served(self) -> ServedModel:
+        client, endpoint = self._client, self._endpoint
+        if client is None or endpoint is None:
+            raise RuntimeError("the model is not loaded")
+        path = self._wire.path
+
+        def ask(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+            try:
+                return client.post_all(path, bodies)
+            except CellFailure as error:
+                raise self.explain(error, "benchmark") from error
+
+        return ServedModel(
+            name=self.model_name(),
+            url=endpoint.url + path,
+            api=self._wire.api,
+            tokenizer=self.tokenizer(),
+            requests_at_once=endpoint.requests_at_once,
+            ask=ask,
+        )
+
+    def tokenizer(self) -> str:
+        """Where the model's tokenizer is; ``""`` if it is not known here."""
+        return str(self.model.kwargs.get("tokenizer", ""))
 
     def unload(self) -> None:
         client, self._client = self._client, None

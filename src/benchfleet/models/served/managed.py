@@ -33,6 +33,7 @@ class ManagedAdapter(ServedAdapter):
 
     recipe: ClassVar[str]
     protocol: ClassVar[type[Protocol]] = OpenAI
+    serves: ClassVar[bool] = True
     outside: ClassVar[tuple[str, ...]] = ("timeout", "requests_at_once", "start_timeout")
     keys: ClassVar[tuple[str, ...]] = (
         *("timeout", "requests_at_once", "start_timeout", "api", "system", "server"),
@@ -107,6 +108,11 @@ class ManagedAdapter(ServedAdapter):
             every_s=self.health_every_s,
         )
         return Client(endpoint, adapts=False, watch=watch)
+
+    def tokenizer(self) -> str:
+        folder = Path(self.model.source)
+        own = str(folder) if (folder / "tokenizer_config.json").is_file() else ""
+        return super().tokenizer() or own
 
     def configure(self, config: Config) -> None:
         if self._server is not None and not self._server.is_alive:
@@ -184,6 +190,7 @@ class OllamaServeAdapter(ManagedAdapter):
 
     recipe: ClassVar[str] = "ollama_serve"
     protocol: ClassVar[type[Protocol]] = Ollama
+    serves: ClassVar[bool] = False
     inside: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx", "server")
     below: ClassVar[str] = ""
 

@@ -23,6 +23,7 @@ class OpenAIAdapter(ServedAdapter):
     """A model of a compatible server: `url` (or OPENAI_BASE_URL) ends in ``/v1``."""
 
     protocol: ClassVar[type[Protocol]] = OpenAI
+    serves: ClassVar[bool] = True
 
     @classmethod
     def digest(cls, source: str) -> str:

@@ -1,0 +1,133 @@
+"""lm-eval's API models over the slot's own client: the requests are lm-eval's, and retries,
+concurrency and the key are the client's. What an earlier attempt recorded is not sent again.
+
+Imports lm-eval, and so torch: for slots alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
+
+from benchfleet.benchmarks.base import Session
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import ServedModel
+
+
+class _Served:
+    """What both API models do here otherwise than in lm-eval."""
+
+    cache_hook: Any
+    _create_payload: Any
+    create_message: Any
+    parse_generations: Any
+    parse_logprobs: Any
+    _seed: int
+    _served: ServedModel
+    _session: Session
+
+    async def get_batched_requests(
+        self,
+        requests: Sequence[Any],
+        cache_keys: Sequence[Any],
+        *,
+        generate: bool = True,
+        ctxlens: Sequence[int] | None = None,
+        gen_kwargs: Any = None,
+        **_: Any,
+    ) -> list[list[Any]]:
+        """One answer for each request, each recorded once its group is answered."""
+        answers: list[list[Any]] = []
+        size = self._served.requests_at_once
+        for start in range(0, len(requests), size):
+            some = slice(start, start + size)
+            bodies = [
+                self._create_payload(
+                    self.create_message([message]),
+                    generate=generate,
+                    gen_kwargs=copy.deepcopy(gen_kwargs),
+                    seed=self._seed,
+                )
+                for message in requests[some]
+            ]
+            with self._session.asking(len(bodies)):
+                outputs = await asyncio.to_thread(self._served.ask, bodies)
+            for number, output in enumerate(outputs, start=start):
+                if generate:
+                    (answer,) = self.parse_generations(outputs=output)
+                    answer = "" if answer is None else answer
+                else:
+                    answer = self._likelihood(output, (ctxlens or ())[number])
+                answers.append([answer])
+                if cache_keys[number] is not None:
+                    method = "generate_until" if generate else "loglikelihood"
+                    self.cache_hook.add_partial(method, cache_keys[number], answer)
+        return answers
+
+    def _likelihood(self, output: Any, context_tokens: int) -> Any:
+        try:
+            (answer,) = self.parse_logprobs(outputs=output, ctxlens=[context_tokens])
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise CellFailure(
+                stage="benchmark",
+                kind="user_error",
+                message=f"the server of {self._session.model.name} gives no log-probabilities of "
+                "prompts (echo with logprobs), which this task needs; leave the pair out",
+            ) from error
+        return answer
+
+    def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
+        return self._completed(requests, super().loglikelihood)  # type: ignore[misc]
+
+    def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> Any:
+        return self._completed(requests, super().loglikelihood_rolling)  # type: ignore[misc]
+
+    def generate_until(self, requests: Any, disable_tqdm: bool = False) -> Any:
+        return self._completed(requests, super().generate_until)  # type: ignore[misc]
+
+    def _completed(self, requests: Sequence[Any], ask: Callable[..., Any]) -> list[Any]:
+        recorded = self.cache_hook.recorded_answers(requests)
+        pairs = zip(requests, recorded, strict=True)
+        pending = [request for request, answer in pairs if answer is None]
+        fresh = iter(ask(pending, disable_tqdm=True) if pending else ())
+        return [next(fresh) if answer is None else answer for answer in recorded]
+
+
+class ServedCompletions(_Served, LocalCompletionsAPI):  # type: ignore[misc]
+    """The prompt as it is."""
+
+
+class ServedChat(_Served, LocalChatCompletion):  # type: ignore[misc]
+    """The prompt as messages."""
+
+
+def served_lm(
+    session: Session, served: ServedModel, *, generates: bool, max_length: int | None
+) -> Any:
+    """The API model for a task that generates, or that compares likelihoods.
+
+    Likelihoods are of token ids, so they need the tokenizer. Raises CellFailure without one.
+    """
+    if not generates and (served.api == "chat" or not served.tokenizer):
+        need = "api: completions" if served.api == "chat" else "a tokenizer in its model_kwargs"
+        raise CellFailure(
+            stage="benchmark",
+            kind="user_error",
+            message=f"this task compares likelihoods; give the model {session.model.name} {need}",
+        )
+    kind = ServedChat if served.api == "chat" else ServedCompletions
+    lm = kind(
+        model=served.name,
+        base_url=served.url,
+        tokenizer=None if generates else served.tokenizer,
+        tokenizer_backend=None if generates else "huggingface",
+        tokenized_requests=not generates,
+        num_concurrent=max(2, served.requests_at_once),  # the path of lm-eval that asks groups
+        max_length=max_length or 2048,
+    )
+    lm._served, lm._session = served, session
+    return lm
