@@ -15,8 +15,10 @@ from typing import Any
 
 from benchfleet import registry
 from benchfleet.domain.attempt import CellRecord, RunnerId
+from benchfleet.domain.budget import Budget
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import MemoryState
+from benchfleet.domain.usage import UsageTotal
 from benchfleet.engines.base import Engine
 from benchfleet.engines.processes import owner
 from benchfleet.errors import LedgerFull
@@ -114,6 +116,7 @@ def run_cells(
                         local_host=study.host if fleet.pool else "",
                         missing_data=missing_data_of(cells) if fleet.pool else {},
                     ),
+                    budget=_budget(study),
                     options=options,
                 ),
                 ResultStorage(
@@ -133,6 +136,16 @@ def run_cells(
         connected.close()
         publishers.shutdown()
         ledger.close()
+
+
+def _budget(study: Study) -> Budget | None:
+    """The campaign's budget, with what earlier runs spent of it."""
+    if (budget := study.campaign.budget) is None:
+        return None
+    total = UsageTotal()
+    for bill in study.bills().values():
+        total.take(bill)
+    return replace(budget, spent=(total.costs or {}).get(budget.currency, 0.0))
 
 
 def _local_host(study: Study, fleet: Fleet) -> LocalHost:

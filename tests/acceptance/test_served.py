@@ -218,3 +218,33 @@ def test_the_example_is_valid_and_shows_its_server(user: User) -> None:
     plan = user.run("plan", str(example), "--results", results, "--cpu-slots", "2").stdout
     assert "4 to run" in plan
     assert "server of served: transformers serve" in plan
+
+
+BUDGET = """\
+campaign: study
+budget: %s USD
+defaults: {generation: {max_new_tokens: 1}}
+matrix:
+  models:
+    - name: m
+      adapter: openai
+      model: simulated
+      url: "%s/v1"
+      price: {in: 0 USD, out: 1000000 USD}
+  configs: {dense: null}
+  benchmarks: [recall: {samples: 3, subsets: ["64", "128", "256", "512"]}]
+"""
+
+
+def test_a_budget_stops_new_cells_and_a_larger_one_goes_on(user: User) -> None:
+    with SimulatedServer() as server:
+        user.write(BUDGET % (5, server.url))  # a cell costs 3 USD
+        done = user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+        assert "ended early: the budget of 5 USD is spent (6.00 USD)" in done.stdout
+        assert len(user.published()) == 2
+        requests = len(server.requests)
+        user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+        assert len(server.requests) == requests
+        user.write(BUDGET % (100, server.url))
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+    assert len(user.published()) == 4

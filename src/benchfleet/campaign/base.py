@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from benchfleet.domain.budget import Budget
 from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.eligibility import default_eligibility as usual_rules
@@ -43,6 +44,7 @@ class Campaign:
     phases: tuple[Phase, ...] = ()
     runners: Mapping[str, HostFilter] = field(default_factory=dict)  # what each host may run
     machine: Machine = field(default_factory=Machine)
+    budget: Budget | None = None  # what it may cost
     store_url: str = ""  # where results are uploaded to; "" for the results folder only
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchfleet import registry
+from benchfleet.domain.budget import Budget
 from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.host import AUTO
 from benchfleet.errors import CampaignError, PluginError, ResultsError
@@ -25,6 +26,7 @@ from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
 from .runners import RUNNERS, read_runners
 from .schema_types import (
+    MONEY,
     NAME,
     PRICE,
     SLOTS,
@@ -57,6 +59,7 @@ KEYS: Mapping[str, Shape] = {
         "s3://bucket/prefix; below it each campaign has its own",
     ),
     **MACHINE,
+    "budget": doc(MONEY, "no cell begins once this is spent, such as 20 USD"),
     "placement": doc(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
     "eligibility": eligibility.SHAPE,
     "defaults": doc(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
@@ -156,6 +159,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     name = fields["campaign"].name()
     base, store_url = _results(fields["results"])
     machine = read_machine(*(fields[key] for key in MACHINE))
+    money = fields["budget"].money()
     placement = fields["placement"].text(DEFAULT)
     opened_plugin("policies", placement, fields["placement"])
     rules_for_machines = read_eligibility(fields["eligibility"])
@@ -180,6 +184,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         machine=machine,
         placement=placement,
         eligibility=rules_for_machines,
+        budget=Budget(amount=money[0], currency=money[1]) if money else None,
         store_url=store_url,
         variants=variants,
         record=CampaignRecord(

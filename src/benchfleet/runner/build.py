@@ -49,6 +49,7 @@ class RunnerComponents:
             cells=request.cells,
             observer=observer,
             disk_space=storage.disk_space,
+            budget=request.budget,
             stop_waiting=stop_waiting or threading.Event(),
         )
         self.slots = Slots(context.runner[:8], context.engine, context.layout, self.state.progress)

@@ -93,6 +93,7 @@ class Runner:
                 self._heartbeat.start()
                 self._commands.begin()
                 self._state.check_disk()
+                self._state.check_budget()
                 self._autoscaler.look()
                 self._serving.set()
                 self._worker_time.keep()

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from benchfleet.domain.budget import Budget
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.usage import Usage
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.disk_guard import DiskGuard, DiskSpace
@@ -27,6 +29,7 @@ class RunState:
         observer: Observer,
         disk_space: Callable[[], DiskSpace],
         stop_waiting: threading.Event,
+        budget: Budget | None = None,
     ) -> None:
         self._ledger = ledger
         self._fingerprints = frozenset(str(cell.fingerprint) for cell in cells)
@@ -34,6 +37,7 @@ class RunState:
         self._inbox, self._observe = inbox, observer
         floor = max((cell.limits.disk or 0 for cell in cells), default=0) or None
         self._disk_guard = DiskGuard(disk_space, floor=floor)
+        self._budget = budget
         self.stop_waiting = stop_waiting
         self.progress = Progress(total=len(self._fingerprints))
         self.interrupts = 0
@@ -77,6 +81,17 @@ class RunState:
         with contextlib.suppress(LedgerAway):  # they are taken back all the same
             for record in self._ledger.cells(fingerprints=fingerprints) if fingerprints else ():
                 self.notify("warning", cell=record.path, message=message)
+
+    def spend(self, usage: Usage) -> None:
+        """Count the cost of an attempt that ended, before its slot takes another cell."""
+        if self._budget:
+            self._budget = self._budget.after(usage)
+            self.check_budget()
+
+    def check_budget(self) -> None:
+        """End the run, after the cells that run now, if the budget is spent."""
+        if self._budget and not self.broken:
+            self.broken = self._budget.problem
 
     def check_disk(self) -> None:
         """Check the free space of the disk."""

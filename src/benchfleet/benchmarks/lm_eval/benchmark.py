@@ -139,14 +139,14 @@ class LmEval(Benchmark):
         name = session.subset or ""
         own = self._own(name)
         with without_local_rank():
-            if session.adapter.lends:
-                with session.adapter.lend() as loan:
-                    task = build_task(name, own, session, loan.model.name_or_path, self._params)
-                    results = evaluate_task(task, session, loan, self._params, clock=self._clock)
-            else:
+            if session.adapter.serves:
                 served = session.adapter.served()
                 task = build_task(name, own, session, served.tokenizer, self._params)
                 results = evaluate_served(task, session, served, self._params, clock=self._clock)
+            else:
+                with session.adapter.lend() as loan:
+                    task = build_task(name, own, session, loan.model.name_or_path, self._params)
+                    results = evaluate_task(task, session, loan, self._params, clock=self._clock)
         score = scored(results, task.task_name, metric=self._params["metric"])
         sparse = any(step.name != "dense" for step in session.config.attention)
         how = "sparse in every pass" if sparse else "dense"

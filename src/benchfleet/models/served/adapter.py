@@ -83,6 +83,12 @@ class ServedAdapter(Adapter):
         return endpoints.problem(model.kwargs)
 
     @classmethod
+    def code(cls, model: Model) -> str:
+        """The key that would be sent: a cell of others may name any key of this host's user."""
+        key = model.kwargs.get("key")
+        return f"the key {key} sent to {model.kwargs.get('url')}" if key else ""
+
+    @classmethod
     def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
         return Generation.problems(generation)
 

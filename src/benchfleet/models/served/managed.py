@@ -65,6 +65,12 @@ class ManagedAdapter(ServedAdapter):
         return super().check(model, config)
 
     @classmethod
+    def code(cls, model: Model) -> str:
+        """Arguments and variables, which may name code."""
+        server = model.kwargs.get("server") or {}
+        return f"a server with {server}" if server.get("args") or server.get("env") else ""
+
+    @classmethod
     def server_command(cls, model: Model, *, gpus: int | None = None) -> list[str]:
         server = model.kwargs.get("server") or {}
         args = [str(one) for one in server.get("args") or ()]

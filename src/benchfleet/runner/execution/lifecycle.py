@@ -187,6 +187,7 @@ class AttemptLifecycle:
         attempt.took = self._inbox.now() - attempt.began
         if isinstance(how, Failure):
             attempt.had = self._scheduler.advice.memory_of(attempt)
+        self._state.spend(attempt.usage)
         self._publisher.end(attempt, how, seconds)
 
     def concluded(self, event: Concluded) -> bool:
@@ -240,6 +241,7 @@ class AttemptLifecycle:
             self.abandon(attempt)
             return
         attempt.took = self._inbox.now() - attempt.began
+        self._state.spend(attempt.usage)
         self._recorder.give_back(attempt, reason)
         self._scheduler.backlog.mark_waiting(attempt.claim.lease.fingerprint)
         self._count(attempt.claim, "pending")
@@ -250,6 +252,7 @@ class AttemptLifecycle:
     def abandon(self, attempt: Attempt) -> None:
         """End an attempt whose claim was lost or cancelled; nothing of it is published."""
         attempt.took = self._inbox.now() - attempt.began
+        self._state.spend(attempt.usage)
         self._recorder.abandon(attempt)
         self._state.count()
         cell, samples = attempt.claim.path, attempt.done

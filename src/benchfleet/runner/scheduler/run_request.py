@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from benchfleet.domain.budget import Budget
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.placement import Placement
 from benchfleet.policies.base import Policy
@@ -22,4 +23,5 @@ class RunRequest:
     placement: Callable[[], Placement] = (
         Placement  # on which machines, whenever that may have changed
     )
+    budget: Budget | None = None  # no cell begins once it is spent
     options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen
