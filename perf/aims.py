@@ -7,6 +7,7 @@ rows out: GNU parallel, Snakemake, pgqueuer with asyncpg.
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import subprocess
 import sys
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="some of the scripts, by a part of their name")
     parser.add_argument("--work", metavar="DIR", help="where to work; a disk, to count its fsync")
     chosen = parser.parse_args()
+    compileall.compile_dir(PERF.parent / "src", quiet=1)  # as pip does: a start compiles nothing
     print("| what | today | aim | |\n|---|---|---|---|")
     for script, quick in SCRIPTS:
         if chosen.only not in script:
