@@ -25,7 +25,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parent.parent
 CAMPAIGN = ROOT / "examples/recall/campaign.yaml"
 PICTURES = ROOT / "docs/pictures"
-COLUMNS, ROWS = 100, 9
+COLUMNS, ROWS = 100, 10
 LIVE_AFTER_CELLS = 2
 PAGE = """<!DOCTYPE html><meta charset="utf-8"><style>
 body {{ margin: 0; background: #0c0c0c; color: #d9d9d9 }}

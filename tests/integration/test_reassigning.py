@@ -149,6 +149,14 @@ def test_if_no_machine_is_left_nothing_is_lost_and_a_message_says_so(say: Say) -
     assert "no usable machine" in say(*ASSIGN, "--without", "lab1,lab2", code=2)
 
 
+def test_a_cell_that_fits_nowhere_does_not_spoil_the_new_plan(say: Say) -> None:
+    more = "  models:\n    - {name: huge, size: 2TB}\n"
+    Path("study.yaml").write_text(STUDY.replace("  models:\n", more))
+    assert set(say(*ASSIGN)["nowhere"]) == {f"huge/dense/mock_benchmark/r{n}" for n in range(8)}
+    output = say("reassign", "--failed-machine", "lab3", "--yes")
+    assert output["moved"]
+
+
 def test_an_unknown_machine_is_refused_with_a_near_name(say: Say) -> None:
     say(*ASSIGN)
     refused = say("reassign", "--failed-machine", "lab33", "--yes", code=2)

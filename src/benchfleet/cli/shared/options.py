@@ -17,7 +17,6 @@ from benchfleet.cli.shared.option_types import count
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
 from benchfleet.errors import wrong_option
-from benchfleet.fleet import gpus_problem
 from benchfleet.ledger.addresses import display_url
 from benchfleet.study import Study, open_study
 
@@ -269,6 +268,12 @@ def _slots(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{error}, or auto") from None
 
 
+def _gpus_problem(machine: Machine) -> str:
+    from benchfleet.fleet import gpus_problem  # the engines, which most verbs do not need
+
+    return gpus_problem(machine)
+
+
 def opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
     """The campaign as the options change it, and its chosen cells."""
     if arguments.campaign is None:
@@ -278,7 +283,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
         campaign = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
     else:
         runs_here = [getattr(arguments, name, "") for name in ("gpus", "cpu_slots")] == [None, None]
-        check = gpus_problem if runs_here else lambda machine: ""
+        check = _gpus_problem if runs_here else lambda machine: ""
         campaign = load_campaign(arguments.campaign, check_machine=check)
         campaign = campaign.with_results(arguments.results)
         if named := getattr(arguments, "named", ""):
