@@ -149,3 +149,27 @@ def test_a_path_of_the_inventory_that_the_host_lacks_is_named(study: Path, lan: 
     assert "provision: model_not_found" in output
     assert "lab1 has no /no/such/models" in output
     assert not (machine.folder / "home" / "models").exists()
+
+
+def test_a_managed_server_runs_on_the_host_itself(study: Path, lan: Machines) -> None:
+    machine = lan.add("lab1", hidden=study)
+    shutil.copytree(EXAMPLES / "model", study / "model")
+    campaign = """\
+    campaign: study
+    defaults: {generation: {max_new_tokens: 4}}
+    matrix:
+      models:
+        - name: served
+          adapter: transformers_serve
+          path: ./model
+          api: completions
+          server: {args: [--dtype, float32]}
+      configs: {dense: null}
+      benchmarks: [recall: {samples: 4, subsets: ["64"]}]
+    """
+    run(study, campaign, machine)
+    (cell,) = results(study).values()
+    assert cell["provenance"]["host"] == "lab1"
+    assert cell["provenance"]["model"]["url"].startswith("http://127.0.0.1:")
+    assert str(study) not in cell["provenance"]["model"]["command"][2]
+    assert len((cell["folder"] / "samples.jsonl").read_text().splitlines()) == 4
