@@ -21,9 +21,9 @@ from benchfleet.ledger.git.ledger import GitLedger
 url, folder, batch, lease, hours, slow = sys.argv[1:]
 runner = str(uuid.uuid4())
 
-def files(objects, tree, lease, outcome, id):
+def files(objects, lease, outcome, id):
     content = objects.blob(outcome.digest.encode())
-    return objects.with_file(tree, f"results/{lease.fingerprint}", content)
+    return {f"results/{lease.fingerprint}": (content, False)}
 
 ledger = GitLedger(
     url, campaign="study", folder=Path(folder), lease=float(lease), files=files, timeout=120,

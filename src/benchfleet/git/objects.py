@@ -159,6 +159,23 @@ class Objects:
         """The tree with a file at `path`, over what lay there."""
         return self._with(tree, path.split("/"), _FILE, blob)
 
+    def with_all(self, tree: str, additions: Mapping[str, tuple[str, bool]]) -> str:
+        """The tree with these objects, by path, over what lay there; True for a folder. Each folder
+        on the way is written once."""
+        entries = {name: (mode, oid) for mode, name, oid in self._entries(tree)}
+        below: dict[str, dict[str, tuple[str, bool]]] = {}
+        for path, (oid, folder) in additions.items():
+            name, _, rest = path.partition("/")
+            if rest:
+                below.setdefault(name, {})[rest] = oid, folder
+            else:
+                entries[_raw(name)] = _FOLDER if folder else _FILE, bytes.fromhex(oid)
+        for name, some in below.items():
+            old_mode, old = entries.get(_raw(name), (b"", b""))
+            added = self.with_all(old.hex() if old_mode == _FOLDER else EMPTY_TREE, some)
+            entries[_raw(name)] = _FOLDER, bytes.fromhex(added)
+        return self._tree(entries)
+
     def _with(self, tree: str, path: Sequence[str], mode: bytes, oid: str) -> str:
         """All else in the tree stays as it is: links, submodules and modes too."""
         name, *rest = path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def opened(bare: Path, name: str = "mine", **how: Any) -> GitLedger:
 
 
 def result_of(
-    objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str, path: str = ""
-) -> str:
-    """A tree with the result of a cell, as a ledger's `files` puts it there."""
-    return objects.with_file(tree, f"results/{lease.fingerprint}", objects.blob(b"mine"))
+    objects: Objects, lease: Lease, outcome: Outcome, id: str, path: str = ""
+) -> Mapping[str, tuple[str, bool]]:
+    """The result of a cell, as a ledger's `files` writes it."""
+    return {f"results/{lease.fingerprint}": (objects.blob(b"mine"), False)}

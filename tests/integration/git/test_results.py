@@ -51,9 +51,9 @@ def sealed(layout: Layout, big: bytes = b"") -> Outcome:
 
 
 def carried(objects: Objects, layout: Layout, outcome: Outcome, large: int = 10_000) -> str:
-    tree = GitResultWriter(layout, "my study", large)(objects, EMPTY_TREE, LEASE, outcome, CELL.id)
-    assert tree is not None
-    return tree
+    added = GitResultWriter(layout, "my study", large)(objects, LEASE, outcome, CELL.id)
+    assert added
+    return objects.with_all(EMPTY_TREE, added)
 
 
 def test_a_result_comes_out_of_the_repository_as_it_was_sealed(
@@ -144,11 +144,11 @@ def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
 ) -> None:
     carrier = GitResultWriter(layout, "my study", 10_000)
     failed = Outcome(state="failed")
-    assert carrier(objects, EMPTY_TREE, LEASE, failed, CELL.id) is None
+    assert carrier(objects, LEASE, failed, CELL.id) == {}
     sealed(layout)
     other = Outcome(state="success", digest="0" * 64)
     with pytest.raises(GitError, match="the seal differs"):
-        carrier(objects, EMPTY_TREE, LEASE, other, CELL.id)
+        carrier(objects, LEASE, other, CELL.id)
 
 
 @contextmanager

@@ -112,28 +112,33 @@ def _log(
     first: str,
     seen: ProgressCallback,
 ) -> list[RefUpdate]:
-    """What happened to the cells, and the commits that bring their results, one for each."""
+    """What happened to the cells, and the commits that bring their results."""
     by_fingerprint = {cell.fingerprint: cell for cell in cells}
     last = {fact.fingerprint: fact for fact in events if fact.kind == "finished"}
     log, branch = "", first
     tree = store.objects.commit_of(first).tree if first else EMPTY_TREE
     facts = [fact for fact in events if fact.kind != "enrolled"]
     for start in range(0, len(facts), _EVENTS_PER_COMMIT):
-        some, results = facts[start : start + _EVENTS_PER_COMMIT], {}
+        some = facts[start : start + _EVENTS_PER_COMMIT]
+        additions: dict[str, tuple[str, bool]] = {}
+        finished: list[Fact] = []
         for number, fact in enumerate(some, start):
             seen(number, len(facts))
             if files is None or last.get(fact.fingerprint) is not fact:
                 continue
             cell = by_fingerprint[fact.fingerprint]
             outcome = Outcome.from_dict(fact.data["outcome"])
-            new_tree = None
-            if outcome.state == "success":
-                new_tree = files(store.objects, tree, _lease(fact), outcome, cell.id, cell.path)
-            if new_tree is not None:
-                tree = new_tree
-                text = f"{subject([fact], {cell.fingerprint: cell.id})}\n"
-                branch = store.commit(tree, (branch,) if branch else (), text)
-                results[cell.fingerprint] = branch
+            if outcome.state != "success":
+                continue
+            if added := files(store.objects, _lease(fact), outcome, cell.id, cell.path):
+                additions |= added
+                finished.append(fact)
+        if finished:
+            tree = store.objects.with_all(tree, additions)
+            names = {fact.fingerprint: by_fingerprint[fact.fingerprint].id for fact in finished}
+            text = f"{subject(finished, names)}\n"
+            branch = store.commit(tree, (branch,) if branch else (), text)
+        results = {fact.fingerprint: branch for fact in finished}
         more: dict[str, Any] = {"results": results} if results else {}
         head = f"copy {len(some)} events"
         text = message(head, installation=store.number, facts=written(some), **more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -31,12 +31,13 @@ MAX_COMMITS_SEARCHED = 200  # commits of our log in which results are searched
 
 
 class Files(Protocol):
-    """Returns the tree with the files of a finished attempt added, or None if it has none. The
-    files of a published attempt lie at its `path`."""
+    """Writes the files of a finished attempt; returns its objects by their path in the repository,
+    True for a folder, and nothing if it has none. The files of a published attempt lie at its
+    `path`."""
 
     def __call__(
-        self, objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str, path: str = ""
-    ) -> str | None: ...
+        self, objects: Objects, lease: Lease, outcome: Outcome, id: str, path: str = ""
+    ) -> Mapping[str, tuple[str, bool]]: ...
 
 
 class StaleMirror(Exception):
@@ -157,24 +158,25 @@ class _Builder:
         return turn, object
 
     def _add_results(self, ids: dict[str, str]) -> dict[str, Any]:
-        """The commits with the files of what is being finished, one for each cell."""
+        """The commit with the files of all that is being finished, by cell."""
         store, first = self._store, self._tip(self._store.machine)
         tip = self._results_in_log() or first  # where the branch lacks them, it gets them now
         tree = store.objects.commit_of(tip).tree if tip else EMPTY_TREE
-        results = {}
+        additions: dict[str, tuple[str, bool]] = {}
+        facts = []
         for lease, outcome in self._transaction.finished:
             name = ids.get(lease.fingerprint, "")
-            added = self._files and self._files(store.objects, tree, lease, outcome, name)
-            if added:
-                tree = added
+            if self._files and (added := self._files(store.objects, lease, outcome, name)):
+                additions |= added
                 fact = Fact(kind="finished", fingerprint=lease.fingerprint, data={}, at=0.0)
-                text = f"{subject([fact], ids)}\n"
-                tip = store.commit(tree, (tip,) if tip else (), text)
-                results[lease.fingerprint] = tip
+                facts.append(fact)
+        if facts:
+            tree = store.objects.with_all(tree, additions)
+            tip = store.commit(tree, (tip,) if tip else (), f"{subject(facts, ids)}\n")
         if tip == first:
             return {}
         self._move(store.machine, tip)
-        return {"results": results}
+        return {"results": {fact.fingerprint: tip for fact in facts}}
 
     def _results_in_log(self) -> str:
         """The last commit of results that our log names, if it is here; "" otherwise. The branch

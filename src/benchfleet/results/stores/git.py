@@ -108,7 +108,7 @@ def fetch_branches(remote: Remote, objects: Objects, tips: Mapping[str, str]) ->
 
 
 class GitResultWriter:
-    """Adds a sealed attempt to a tree, so that the git ledger commits it with the finish."""
+    """Writes the objects of a sealed attempt, so that the git ledger commits it with the finish."""
 
     def __init__(self, layout: Layout, campaign: str, max_bytes: int, store_url: str = "") -> None:
         """`store_url` is the campaign's store, without credentials."""
@@ -116,28 +116,29 @@ class GitResultWriter:
         self._store = {"place": store_url} if store_url else {}
 
     def __call__(
-        self, objects: Objects, tree: str, lease: Lease, outcome: Outcome, id: str, path: str = ""
-    ) -> str | None:
-        """The tree with the files of the attempt, or of the result published at `path`; None if
-        nothing was sealed. Raises GitError if a file cannot be read."""
+        self, objects: Objects, lease: Lease, outcome: Outcome, id: str, path: str = ""
+    ) -> Mapping[str, tuple[str, bool]]:
+        """The files of the attempt, or of the result published at `path`: objects by their path in
+        the repository, True for a folder; empty if nothing was sealed. Raises GitError if a file
+        cannot be read."""
         if not outcome.digest:
-            return None
+            return {}
         folder = self._folder(lease, outcome.digest, path)
         try:
             content, digest = sealed(folder)
         except ResultsError as error:
             if not folder.exists():  # the ledger is used without results
-                return None
+                return {}
             raise GitError(str(error)) from error
         if digest != outcome.digest:
             raise GitError(f"{folder}: the seal differs from the finished attempt's")
         location = {"host": outcome.host, **self._store}
         result_tree = _add_files(objects, EMPTY_TREE, folder, content, self._max_bytes, location)
-        tree = objects.with_folder(tree, result_path(self._campaign, content["path"]), result_tree)
         run = json.dumps(summary(content, outcome, self._campaign), indent=2, sort_keys=True)
-        return objects.with_file(
-            tree, summary_path(id or content["id"]), objects.blob(f"{run}\n".encode())
-        )
+        return {
+            result_path(self._campaign, content["path"]): (result_tree, True),
+            summary_path(id or content["id"]): (objects.blob(f"{run}\n".encode()), False),
+        }
 
     def _folder(self, lease: Lease, digest: str, path: str) -> Path:
         plain = self._layout.attempt(lease)
