@@ -70,17 +70,15 @@ class Query:
 
     @property
     def groups(self) -> int:
-        return int(self.scene.query.shape[1] // self.scene.key.shape[1])
+        return len(self.scene.query[0]) // len(self.scene.key[0])
 
     @property
     def heads(self) -> list[int]:
         """The heads that share this one's key head."""
-        first = self.head - self.head % self.groups
-        return list(range(first, first + self.groups))
+        return [self.head - self.head % self.groups + place for place in range(self.groups)]
 
     def q(self, head: int | None = None) -> torch.Tensor:
-        head = self.head if head is None else head
-        return self.scene.query[self.row, head, self.query].float()
+        return self.scene.query[self.row, self.head if head is None else head, self.query].float()
 
     def k(self, column: int) -> torch.Tensor:
         return self.scene.key[self.row, self.head // self.groups, column].float()

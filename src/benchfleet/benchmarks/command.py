@@ -120,10 +120,8 @@ class Command(Benchmark):
         return None  # the script alone knows which there are
 
     def data_digest(self, subset: str | None) -> str:
-        """The digest of the files named in `files` and in `argv`, or the declared identity.
-
-        Raises ValueError where one, or the command itself, is not there.
-        """
+        """The digest of the files named in `files` and in `argv`, or the declared identity. Raises
+        ValueError where one, or the command itself, is not there."""
         if not self._working_folder.is_dir():
             raise ValueError(f"cwd: folder {self._working_folder} not found")
         self._check_command()

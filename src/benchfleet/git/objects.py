@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 import zlib
-from collections.abc import ItemsView, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,15 +153,15 @@ class Objects:
 
     def with_folder(self, tree: str, path: str, folder: str) -> str:
         """The tree with `folder` at `path`, over what lay there."""
-        return self._with(tree, path.split("/"), _FOLDER, folder)
+        return self.with_all(tree, {path: (folder, True)})
 
     def with_file(self, tree: str, path: str, blob: str) -> str:
         """The tree with a file at `path`, over what lay there."""
-        return self._with(tree, path.split("/"), _FILE, blob)
+        return self.with_all(tree, {path: (blob, False)})
 
     def with_all(self, tree: str, additions: Mapping[str, tuple[str, bool]]) -> str:
         """The tree with these objects, by path, over what lay there; True for a folder. Each folder
-        on the way is written once."""
+        on the way is written once; all else in it stays: links, submodules and modes too."""
         entries = {name: (mode, oid) for mode, name, oid in self._entries(tree)}
         below: dict[str, dict[str, tuple[str, bool]]] = {}
         for path, (oid, folder) in additions.items():
@@ -174,18 +174,6 @@ class Objects:
             old_mode, old = entries.get(_raw(name), (b"", b""))
             added = self.with_all(old.hex() if old_mode == _FOLDER else EMPTY_TREE, some)
             entries[_raw(name)] = _FOLDER, bytes.fromhex(added)
-        return self._tree(entries)
-
-    def _with(self, tree: str, path: Sequence[str], mode: bytes, oid: str) -> str:
-        """All else in the tree stays as it is: links, submodules and modes too."""
-        name, *rest = path
-        raw = _raw(name)
-        entries = {name: (mode, oid) for mode, name, oid in self._entries(tree)}
-        if rest:
-            old_mode, below = entries.get(raw, (b"", b""))
-            below_oid = below.hex() if old_mode == _FOLDER else EMPTY_TREE
-            mode, oid = _FOLDER, self._with(below_oid, rest, mode, oid)
-        entries[raw] = mode, bytes.fromhex(oid)
         return self._tree(entries)
 
     def _write(self, kind: str, content: bytes) -> str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from benchfleet.domain.cell import Model
+from benchfleet.models.digest import checkpoint_config
+
 # Model types of transformers that have no sdpa attention, which attention configs run on; Doge's
 # adds numbers to the scores, and Gemma2's caps them.
 WITHOUT_SDPA = frozenset(
@@ -26,6 +29,12 @@ def sparse_layers(config: Mapping[str, Any]) -> tuple[int, int]:
     if kinds := text.get("layer_types"):
         return sum(kind != "sliding_attention" for kind in kinds), len(kinds)
     return (0 if text.get("model_type") in _WINDOW_IN_ALL_LAYERS else layers), layers
+
+
+def declared_config(model: Model) -> dict[str, Any]:
+    """The checkpoint's config.json as the model's kwargs change it; empty where it is not here."""
+    stored = checkpoint_config(model.source)
+    return {**stored, **{key: value for key, value in model.kwargs.items() if key in stored}}
 
 
 def refusal(config: Mapping[str, Any], name: str) -> str | None:

@@ -15,14 +15,15 @@ from typing import Any, ClassVar
 
 from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
-from benchfleet.models.architecture import refusal, sparse_layers
+from benchfleet.models.architecture import declared_config, refusal, sparse_layers
 from benchfleet.models.attention.compose import build_steps, check_steps
 from benchfleet.models.attention.files import check_files
 from benchfleet.models.attention.forward import SparseAttention, register
 from benchfleet.models.attention.tally import Tally
 from benchfleet.models.base import Adapter, Answer, Loan, Prompt
 from benchfleet.models.decoding import Continuation, Decoder, check_output
-from benchfleet.models.digest import checkpoint_config, model_folder
+from benchfleet.models.digest import model_folder
+from benchfleet.models.effective import effective
 from benchfleet.models.encoding import Encoded, Encoder
 from benchfleet.models.fetch import declared_digest, fetched_folder, is_current
 from benchfleet.models.generation import Generation
@@ -109,7 +110,7 @@ class TransformersAdapter(Adapter):
             check_kwargs(model.kwargs)
             or check_tokenizer_kwargs(model.tokenizer_kwargs)
             or check_steps(config.attention, fast=config.mode == "fast")
-            or (refusal(_declared_config(model), config.name) if _is_sparse(config) else None)
+            or (refusal(declared_config(model), config.name) if _is_sparse(config) else None)
         )
 
     @classmethod
@@ -255,36 +256,18 @@ class TransformersAdapter(Adapter):
     def provenance(self) -> Mapping[str, Any]:
         """What was effective: versions, dtype, devices, threads, attention, and the checkpoint's
         own generation settings."""
-        import torch
-        import transformers
-
         loaded, sparse = self._ready(), bool(self._attention.steps)
-        layers = sparse_layers(loaded.model.config.to_dict())
         return {
             "adapter": "transformers",
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
             "model_digest": self.model.digest,
-            "dtype": str(loaded.model.dtype).removeprefix("torch."),
-            "devices": _devices_of(loaded.model),
-            "threads": torch.get_num_threads(),
-            "attn_implementation": loaded.own,
-            "decoding": self._decoding_path(),
-            **({"sparse_layers": "{} of {}".format(*layers)} if sparse else {}),
-            "generation": generation_settings(loaded.model),
+            **effective(loaded.model, own=loaded.own, ours=self._name, sparse=sparse),
+            "cache": "growing" if loaded.decoder.grows else "transformers",
         }
 
     def _ready(self) -> _Loaded:
         if self._loaded is None:
             raise RuntimeError("the model is not loaded; call load first")
         return self._loaded
-
-    def _decoding_path(self) -> str:
-        """Which cache and which attention function decode single tokens."""
-        loaded = self._ready()
-        ours = loaded.model.config._attn_implementation == self._name
-        cache = "growing" if loaded.decoder.grows else "transformers"
-        return f"{cache} cache, {'benchfleet' if ours else 'transformers'} attention"
 
     def _switched_to(self, implementation: str) -> bool:
         """Switch the model's attention. Models of the older kind only log that they did not."""
@@ -309,21 +292,6 @@ class TransformersAdapter(Adapter):
             if not self._attention.fast:
                 measures["attention_error"] = continuation.attention_error
         return measures
-
-
-def _devices_of(model: Any) -> list[str]:
-    """The names of the devices that its weights are on."""
-    import torch
-
-    devices = sorted({str(weight.device) for weight in model.parameters()})
-    name = torch.cuda.get_device_name
-    return [name(device) if device.startswith("cuda") else device for device in devices]
-
-
-def _declared_config(model: Model) -> dict[str, Any]:
-    """The checkpoint's config.json as the model's kwargs change it; empty where it is not here."""
-    stored = checkpoint_config(model.source)
-    return {**stored, **{key: value for key, value in model.kwargs.items() if key in stored}}
 
 
 def _is_sparse(config: Config) -> bool:

@@ -210,6 +210,12 @@ DENSE = config()
 STREAMING = config(("streaming", {"sink_size": 2, "window_size": 5}))
 COMPOSED = config(("local", {"window_size": 3}), ("oracle_top_k", {"heavy_size": 0.2}))
 
+QUEST = config(
+    ("sink", {"sink_size": 1}),
+    ("quest", {"heavy_size": 8, "page_size": 4, "dense_layers": []}),
+)
+SAMPLED = config(("local", {"window_size": 2}), ("random_sampling", {"rate": 0.3}))
+
 
 def texts(answers: list[Answer]) -> list[str]:
     return [answer.text for answer in answers]

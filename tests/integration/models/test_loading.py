@@ -32,7 +32,7 @@ def test_provenance_tells_what_was_effective(adapter, kwargs, dtype):
     assert output["dtype"] == dtype
     assert output["torch"] == torch.__version__
     assert output["attn_implementation"] == "sdpa"
-    assert output["decoding"] == "growing cache, benchfleet attention"
+    assert (output["decoding"], output["cache"]) == ("benchfleet", "growing")
     assert len(output["devices"]) == 1
     assert output["model_digest"] == mine.model.digest
 

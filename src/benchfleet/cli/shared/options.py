@@ -278,8 +278,7 @@ def opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
     """The campaign as the options change it, and its chosen cells."""
     if arguments.campaign is None:
         if not arguments.ledger:
-            message = "is missing; give its file, or --ledger"
-            raise wrong_option("CAMPAIGN", message)
+            raise wrong_option("CAMPAIGN", "is missing; give its file, or --ledger")
         campaign = campaign_of(arguments.ledger, arguments.named, results=arguments.results)
     else:
         runs_here = [getattr(arguments, name, "") for name in ("gpus", "cpu_slots")] == [None, None]

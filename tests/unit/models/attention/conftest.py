@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from attention_reference import built
 from benchfleet.models.attention.view import View
 
 
@@ -74,5 +78,39 @@ def scene() -> Callable[..., Scene]:
             value=drawn(2, len(rows[0])),
             tokens=torch.tensor([[column != "." for column in row] for row in rows]),
         )
+
+    return made
+
+
+@pytest.fixture
+def steps_of(tmp_path):
+    """Builds steps; configs that read files get theirs, for two key heads under `heads` heads."""
+    random = torch.Generator().manual_seed(5)
+
+    def made(*steps, heads: int = 4):
+        whole = []
+        for name, params in steps:
+            if name == "double_sparsity":
+                of = params.get("channel_selection", "qk_proj")
+                lists = [
+                    torch.randperm(8, generator=random).tolist()
+                    for _ in range(2 if of == "k_proj" else heads)
+                ]
+                file = tmp_path / "channels.json"
+                file.write_text(json.dumps({f"model.layers.0.self_attn.{of}": lists}))
+                params = {**params, "sorted_channel_file": str(file)}
+            if name == "hash_attention":
+                sizes = [8, 5, 5, params["bits"]]
+                tensors = {}
+                for of in ("query", "key"):
+                    for layer, (start, end) in enumerate(pairwise(sizes)):
+                        weight = torch.randn(heads, start, end, generator=random)
+                        tensors[f"layers.0.{of}.{layer}.weight"] = weight
+                        tensors[f"layers.0.{of}.{layer}.bias"] = weight[:, 0].clone()
+                file = tmp_path / "hash.safetensors"
+                save_file(tensors, file)
+                params = {**params, "weights": str(file)}
+            whole.append((name, params))
+        return built(*whole)
 
     return made

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
+from attention_cases import CASES, ONE_OF_EACH
 from attention_reference import (
     REFERENCES,
     built,
@@ -20,8 +18,7 @@ from attention_reference import (
     kept_of,
     states_of,
 )
-from benchfleet.domain.cell import AttentionStep
-from benchfleet.models.attention.compose import check_steps, kept_keys
+from benchfleet.models.attention.compose import kept_keys
 from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.attention.tally import Tally
 
@@ -32,80 +29,6 @@ SCENES: dict[str, tuple[tuple[str, ...], int]] = {
     "holes": (("kkkkkkkkkkk.qqqq", "..kkkkkkkkk...qq", "...........qqqqq"), 5),
     "padding alone in a row": (("......", "kkkqqq"), 3),
 }
-CASES: dict[str, list[dict[str, Any]]] = {
-    "oracle_top_p": [{"top_p": 0.6}, {"top_p": 1.0}, {"top_p": 0.5, "of": "rest"}],
-    "quest": [
-        {"heavy_size": 6, "page_size": 3},
-        {"heavy_size": 0.4, "page_size": 2, "share": "group"},
-        {"heavy_size": 0, "page_size": 4},
-        {"heavy_size": 99, "page_size": 4},
-    ],
-    "double_sparsity": [
-        {"heavy_size": 4, "group_factor": 2},
-        {"heavy_size": 0.3, "group_factor": 4, "share": "group", "channel_selection": "k_proj"},
-        {"heavy_size": 99},
-    ],
-    "hash_attention": [{"heavy_size": 5, "bits": 6}, {"heavy_size": 0.2, "bits": 6}],
-    "random_sampling": [{"rate": 0.3}, {"rate": 1.0}, {"rate": 0.8, "seed": 3}],
-    "magic_pig": [
-        {"k": 2, "l": 6},
-        {"k": 1, "l": 3, "tables": 1, "center": False},
-        {"k": 3, "l": 5, "tables": 3},
-    ],
-    "pq_cache": [
-        {"heavy_size": 4, "bits": 2, "init_offset": 2},
-        {"heavy_size": 0.3, "bits": 1, "sub_dim": 2, "share": "head"},
-    ],
-    "adaptive_sampling": [
-        {"base_rate": 0.2, "epsilon": 0.5, "delta": 0.3},
-        {"base_rate": 0.1, "epsilon": 0.05, "delta": 0.05},
-        {"base_rate": 0.3, "epsilon": 1.0, "delta": 0.9, "init_offset": 1, "local_offset": 2},
-    ],
-}
-CASES["oracle_top_k"] = [{"heavy_size": 4}, {"heavy_size": 0}]
-FAST_NAMES = {
-    "double_sparsity",
-    "hash_attention",
-    "oracle_top_k",
-    "pq_cache",
-    "quest",
-    "random_sampling",
-}
-ONE_OF_EACH = [(name, cases[0]) for name, cases in CASES.items()]
-
-
-@pytest.fixture
-def steps_of(tmp_path):
-    """Builds steps; configs that read files get theirs, for two key heads under `heads` heads."""
-    random = torch.Generator().manual_seed(5)
-
-    def made(*steps, heads: int = 4):
-        whole = []
-        for name, params in steps:
-            if name == "double_sparsity":
-                of = params.get("channel_selection", "qk_proj")
-                lists = [
-                    torch.randperm(8, generator=random).tolist()
-                    for _ in range(2 if of == "k_proj" else heads)
-                ]
-                file = tmp_path / "channels.json"
-                file.write_text(json.dumps({f"model.layers.0.self_attn.{of}": lists}))
-                params = {**params, "sorted_channel_file": str(file)}
-            if name == "hash_attention":
-                sizes = [8, 5, 5, params["bits"]]
-                tensors = {}
-                for of in ("query", "key"):
-                    for layer, (start, end) in enumerate(pairwise(sizes)):
-                        weight = torch.randn(heads, start, end, generator=random)
-                        tensors[f"layers.0.{of}.{layer}.weight"] = weight
-                        tensors[f"layers.0.{of}.{layer}.bias"] = weight[:, 0].clone()
-                file = tmp_path / "hash.safetensors"
-                save_file(tensors, file)
-                params = {**params, "weights": str(file)}
-            whole.append((name, params))
-        return built(*whole)
-
-    return made
 
 
 def check(given, names, steps) -> None:
@@ -301,62 +224,3 @@ def test_dense_layers_and_dense_questions_are_dense_and_counted(scene, layer, qu
 
 def test_every_config_with_a_choice_has_a_reference():
     assert set(CASES) <= set(REFERENCES)
-
-
-def fast_and_measured(given, steps, mask=None):
-    outputs, densities = [], []
-    for fast in (False, True):
-        attention = SparseAttention()
-        attention.steps, attention.fast = steps, fast
-        tally = Tally(len(given.query), "cpu")
-        with attention.counting(tally, given.counted):
-            call = (given.module, given.query, given.key, given.value, mask)
-            outputs.append(attention(*call, scaling=given.scaling)[0])
-        densities.append([mean and mean[0] for mean in tally.means()])
-    return outputs, densities
-
-
-FAST = [(name, p) for name, cases in CASES.items() for p in cases if name in FAST_NAMES]
-
-
-@pytest.mark.parametrize("heads", [2, 6])
-@pytest.mark.parametrize("spans", [(), (("sink", {"sink_size": 2}), ("local", {"window_size": 5}))])
-@pytest.mark.parametrize(("name", "params"), [*FAST, ("local", {"window_size": 4})])
-def test_fast_gives_what_measure_gives(scene, steps_of, name, params, spans, heads):
-    if name == "quest":
-        params = {**params, "dense_layers": []}
-    if name == "double_sparsity":
-        params = {**params, "dense_layers": []}
-    given = scene("k" * 30, "k" * 30, queries=1, heads=heads)
-    outputs, densities = fast_and_measured(given, steps_of(*spans, (name, params), heads=heads))
-    assert torch.allclose(*outputs, atol=1e-5)
-    assert densities[0] == pytest.approx(densities[1], rel=1e-5)
-
-
-def test_fast_in_a_padded_batch_is_masked_attention(scene, steps_of):
-    given = scene("k" * 30, "...kkk" + "k" * 24, queries=1)
-    steps = steps_of(("sink", {"sink_size": 2}), ("oracle_top_k", {"heavy_size": 4}))
-    outputs, densities = fast_and_measured(given, steps, given.visible)
-    assert torch.allclose(*outputs, atol=1e-6)
-    assert densities[0] == densities[1]
-
-
-@pytest.mark.parametrize(
-    ("names", "why"),
-    [
-        (["magic_pig"], "magic_pig has no fast form; use mode: measure"),
-        (["oracle_top_k", "sink"], "takes one step such as oracle_top_k, and takes it last"),
-        (["sink", "oracle_top_k"], None),
-        (["sink", "local"], None),
-    ],
-)
-def test_what_has_no_fast_form_is_refused_by_name(names, why):
-    params = {
-        "oracle_top_k": {"heavy_size": 3},
-        "sink": {"sink_size": 2},
-        "local": {"window_size": 3},
-    }
-    steps = [AttentionStep(name=name, params=params.get(name, {})) for name in names]
-    found = check_steps(steps, fast=True)
-    assert found == why or (why and found and why in found)
-    assert check_steps(steps) is None

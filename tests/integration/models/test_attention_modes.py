@@ -1,0 +1,56 @@
+"""Attention configs in mode fast, in harnesses, and with files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchfleet.domain.cell import AttentionStep, Config
+from benchfleet.errors import CellFailure
+from benchfleet.models.attention.files import digest_of_file
+
+from .conftest import COMPOSED, PROMPTS, QUEST, SAMPLED, STREAMING, config, one_by_one, texts
+
+
+@pytest.mark.parametrize("kind", ["gqa", "qwen3", "mixed"])
+@pytest.mark.parametrize("given", [STREAMING, COMPOSED, QUEST, SAMPLED])
+def test_fast_answers_as_measure_does_and_has_no_error_to_report(adapter, kind, given):
+    mine = adapter(kind)
+    mine.configure(given)
+    measured = one_by_one(mine, PROMPTS)
+    mine.configure(replace(given, mode="fast"))
+    fast = one_by_one(mine, PROMPTS)
+    assert texts(fast) == texts(measured)
+    for quick, slow in zip(fast, measured, strict=True):
+        assert "attention_error" not in quick.measures
+        assert quick.measures["density"] == pytest.approx(slow.measures["density"], rel=1e-5)
+
+
+def test_a_config_without_a_fast_form_is_refused_at_plan(adapter):
+    mine = adapter()
+    given = replace(config(("magic_pig", {})), mode="fast")
+    assert mine.check(mine.model, given) == "magic_pig has no fast form; use mode: measure"
+
+
+def test_a_harness_with_passes_of_many_tokens_needs_sparse_questions(adapter):
+    mine = adapter()
+    mine.configure(config(("quest", {"heavy_size": 8, "question": "dense"})))
+    with pytest.raises(CellFailure, match="set question: sparse"), mine.lend():
+        pass
+
+
+def test_a_file_that_changed_since_the_campaign_was_read_is_refused(adapter, tmp_path):
+    file = tmp_path / "channels.json"
+    file.write_text("{}")
+    params = {"heavy_size": 8, "sorted_channel_file": str(file)}
+    step = AttentionStep(
+        name="double_sparsity",
+        params=params,
+        digests={"sorted_channel_file": digest_of_file(file)},
+    )
+    mine = adapter()
+    mine.configure(Config(name="c", attention=(step,)))
+    file.write_text("[]")
+    with pytest.raises(CellFailure, match="has changed since the campaign was read"):
+        mine.configure(Config(name="c", attention=(step,)))

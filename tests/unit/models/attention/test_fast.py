@@ -1,0 +1,71 @@
+"""Mode fast keeps what mode measure keeps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attention_cases import CASES, FAST_NAMES
+from benchfleet.domain.cell import AttentionStep
+from benchfleet.models.attention.compose import check_steps
+from benchfleet.models.attention.forward import SparseAttention
+from benchfleet.models.attention.tally import Tally
+
+
+def fast_and_measured(given, steps, mask=None):
+    outputs, densities = [], []
+    for fast in (False, True):
+        attention = SparseAttention()
+        attention.steps, attention.fast = steps, fast
+        tally = Tally(len(given.query), "cpu")
+        with attention.counting(tally, given.counted):
+            call = (given.module, given.query, given.key, given.value, mask)
+            outputs.append(attention(*call, scaling=given.scaling)[0])
+        densities.append([mean and mean[0] for mean in tally.means()])
+    return outputs, densities
+
+
+FAST = [(name, p) for name, cases in CASES.items() for p in cases if name in FAST_NAMES]
+
+
+@pytest.mark.parametrize("heads", [2, 6])
+@pytest.mark.parametrize("spans", [(), (("sink", {"sink_size": 2}), ("local", {"window_size": 5}))])
+@pytest.mark.parametrize(("name", "params"), [*FAST, ("local", {"window_size": 4})])
+def test_fast_gives_what_measure_gives(scene, steps_of, name, params, spans, heads):
+    if name == "quest":
+        params = {**params, "dense_layers": []}
+    if name == "double_sparsity":
+        params = {**params, "dense_layers": []}
+    given = scene("k" * 30, "k" * 30, queries=1, heads=heads)
+    outputs, densities = fast_and_measured(given, steps_of(*spans, (name, params), heads=heads))
+    assert torch.allclose(*outputs, atol=1e-5)
+    assert densities[0] == pytest.approx(densities[1], rel=1e-5)
+
+
+def test_fast_in_a_padded_batch_is_masked_attention(scene, steps_of):
+    given = scene("k" * 30, "...kkk" + "k" * 24, queries=1)
+    steps = steps_of(("sink", {"sink_size": 2}), ("oracle_top_k", {"heavy_size": 4}))
+    outputs, densities = fast_and_measured(given, steps, given.visible)
+    assert torch.allclose(*outputs, atol=1e-6)
+    assert densities[0] == densities[1]
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (["magic_pig"], "magic_pig has no fast form; use mode: measure"),
+        (["oracle_top_k", "sink"], "takes one step such as oracle_top_k, and takes it last"),
+        (["sink", "oracle_top_k"], None),
+        (["sink", "local"], None),
+    ],
+)
+def test_what_has_no_fast_form_is_refused_by_name(names, why):
+    params = {
+        "oracle_top_k": {"heavy_size": 3},
+        "sink": {"sink_size": 2},
+        "local": {"window_size": 3},
+    }
+    steps = [AttentionStep(name=name, params=params.get(name, {})) for name in names]
+    found = check_steps(steps, fast=True)
+    assert found == why or (why and found and why in found)
+    assert check_steps(steps) is None
