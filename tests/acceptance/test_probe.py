@@ -42,6 +42,12 @@ def test_the_campaigns_rules_are_held_against_the_machine_and_kept_in_its_ledger
     assert (user.folder / "led.db").exists()
 
 
+def test_no_model_is_recommended_that_a_rule_forbids(user: User) -> None:
+    user.write("eligibility:\n  huge: {when: ram_total >= 900TB, models: m2}\n" + MOCK)
+    output = user.json("probe", "study.yaml", "--quick")
+    assert output["capabilities"]["model_recommendations"] == ["m1"]
+
+
 def test_a_rule_that_can_never_match_is_reported_before_anything_is_measured(user: User) -> None:
     user.write("eligibility: {a: ram_total > 5GB and ram_total < 1GB}\n" + MOCK)
     output = user.run("probe", "study.yaml", code=2).stderr

@@ -14,6 +14,7 @@ from benchfleet.domain.humanize import gigabytes
 from benchfleet.domain.resource import DeviceKind
 from benchfleet.machines.memory import Checkpoint, Estimate, read_checkpoint
 from benchfleet.machines.probe.recommend import largest_memory, sizes_that_fit
+from benchfleet.machines.probe.report import facts_of
 from benchfleet.models.base import adapter_class
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.scheduler.duration_model import Expected
@@ -136,17 +137,27 @@ def wall_time(expected: Sequence[Expected], loads: Iterable[float], slots: int) 
     return max(sum(seconds) / slots, max(seconds, default=0.0)) + sum(loads)
 
 
-def recommended(results: Mapping[str, Any], campaign: Campaign | None) -> list[str]:
-    """The campaign's models whose every cell fits here; without a campaign, sizes that do."""
+def recommended(
+    results: Mapping[str, Any], campaign: Campaign | None, *, hostname: str
+) -> list[str]:
+    """The campaign's models whose every cell fits here and is allowed by the rules; without a
+    campaign, sizes that fit."""
     vrams = [gpu["memory"] for gpu in results["gpu"]["devices"] if gpu["health"] == "good"]
     memory, on_gpu = largest_memory(results["memory"]["available"], vrams)
     if campaign is None:
         return sizes_that_fit(memory, on_gpu=on_gpu)
     forecast = MemoryForecast("gpu" if on_gpu else "cpu")
+    facts = facts_of(results, hostname)
     fits: dict[str, bool] = {}
     for cell in campaign.matrix.expand():
         estimate = forecast.of(cell)
         needed = cell.need.vram or (estimate.total if isinstance(estimate, Estimate) else 0)
-        enough = memory >= needed and len(vrams) >= cell.need.gpus
+        barred = campaign.eligibility.barred(
+            facts,
+            phase=cell.phase,
+            model=cell.model.name,
+            variant=cell.model.name in campaign.variants,
+        )
+        enough = not barred and memory >= needed and len(vrams) >= cell.need.gpus
         fits[cell.model.name] = fits.get(cell.model.name, True) and enough
     return [name for name, fitting in fits.items() if fitting]

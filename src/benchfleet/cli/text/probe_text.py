@@ -22,7 +22,7 @@ def document(
         campaign.eligibility if campaign else default_eligibility(),
         hostname=hostname,
         campaign=campaign.name if campaign else "",
-        models=recommended(results, campaign),
+        models=recommended(results, campaign, hostname=hostname),
         at=datetime.now(timezone.utc),
     )
 
