@@ -76,6 +76,64 @@ def test_configs_of_sparse_attention_hub_are_the_same_cells_as_their_equals(tmp_
     assert _cell(tmp_path, SinkMaskerConfig(4)) == _cell(tmp_path, {"sink": 4})
 
 
+@dataclass
+class QuestTopKMaskerConfig:
+    heavy_size: float
+    page_size: int
+    label_bits: int = 16
+
+
+@dataclass
+class PQCacheConfig:
+    heavy_size: float
+    pq_sub_dim: int
+    pq_bits: int
+
+
+@dataclass
+class OracleTopPMaskerConfig:
+    top_p: float
+
+
+@dataclass
+class AdaptiveSamplingMaskerConfig:
+    base_rate_sampling: float
+    epsilon: float
+    delta: float
+    init_offset: int
+    local_offset: int
+
+
+@pytest.mark.parametrize(
+    ("hub", "ours"),
+    [
+        (
+            QuestTopKMaskerConfig(0.1, 8),
+            {"quest": {"heavy_size": 0.1, "page_size": 8, "dense_layers": []}},
+        ),
+        (
+            PQCacheConfig(64, 4, 6),
+            {"pq_cache": {"heavy_size": 64, "sub_dim": 4, "share": "head"}},
+        ),
+        (OracleTopPMaskerConfig(0.9), {"oracle_top_p": {"top_p": 0.9, "of": "rest"}}),
+        (
+            AdaptiveSamplingMaskerConfig(0.1, 0.2, 0.3, 4, 8),
+            {
+                "adaptive_sampling": {
+                    "base_rate": 0.1,
+                    "epsilon": 0.2,
+                    "delta": 0.3,
+                    "init_offset": 4,
+                    "local_offset": 8,
+                }
+            },
+        ),
+    ],
+)
+def test_its_fields_become_our_parameters(tmp_path: Path, hub: Any, ours: Any) -> None:
+    assert _cell(tmp_path, hub) == _cell(tmp_path, ours)
+
+
 @pytest.mark.parametrize(
     "config", [MagicPigConfig(3), ResearchAttentionConfig([SinkMaskerConfig(4), MagicPigConfig(3)])]
 )
