@@ -21,9 +21,10 @@ sys.dont_write_bytecode = False
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# A shell without job control starts what runs in the background with SIGINT ignored, and every
-# process that a test starts would inherit it: Ctrl-C would do nothing.
+# A shell without job control starts what runs in the background with SIGINT ignored, and nohup
+# ignores SIGHUP. Every process that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A machine that does other things too is slow; `timeout` in pyproject.toml bounds every test.
 hypothesis.settings.register_profile("patient", deadline=None)

@@ -40,6 +40,9 @@ def test_two_runs_at_one_attempt_write_into_folders_of_their_own(
     try:
         until(lambda: samples_kept(user) == 2)
         runs[0].send_signal(signal.SIGINT)
+        lines = runs[0].stdout
+        assert lines is not None
+        assert any("after the sample at hand" in line for line in lines)  # it will not go on
         gate.unlink()
         runs.pop().communicate(timeout=60)
         user.write("", "gate")

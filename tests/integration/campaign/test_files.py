@@ -78,12 +78,14 @@ def test_the_shipped_example_is_right() -> None:
 
 
 def test_the_guide_speaks_of_every_key_and_its_first_example_loads(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "campaign.md").read_text()
+    docs = Path(__file__).parents[3] / "docs"
+    guide, served = ((docs / name).read_text() for name in ("campaign.md", "served.md"))
     for key in {*models.KEYS, *benchmarks.KEYS, *defaults.KEYS, *load.MACHINE} - {
         "needs",
         "limits",
+        "server",
     }:
-        assert f"| `{key}` |" in guide, key
+        assert f"| `{key}` |" in (served if key in models.SERVED else guide), key
     example = guide.split("```yaml\n")[1].split("```")[0]
     mocked = example.replace("adapter: transformers", "adapter: mock").replace(
         "model_kwargs: {dtype: bfloat16}", "model_kwargs: {}"

@@ -69,7 +69,7 @@ def test_a_cell_json_that_is_a_pipe_holds_nobody_up(layout: Layout) -> None:
     folder, _ = sealed_folder(layout)
     (folder / "cell.json").unlink()
     os.mkfifo(folder / "cell.json")
-    with pytest.raises(ResultsError, match="plain file"):
+    with pytest.raises(ResultsError, match="regular file"):
         sealed(folder)
     assert sealed_attempts(layout) == {}
 

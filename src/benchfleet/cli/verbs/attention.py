@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -28,14 +30,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """List the configs with their parameters, or convert a file."""
     if arguments.convert:
-        from benchfleet.models.attention.convert import convert_weights
-
-        source, target = arguments.convert
-        try:
-            layers = convert_weights(source, target)
-        except ValueError as error:
-            raise wrong_option("--convert", str(error)) from error
-        print(f"{target}: the networks of {layers} layers")
+        words = [sys.executable, "-m", "benchfleet.models.attention.convert", *arguments.convert]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise wrong_option("--convert", done.stderr.strip().splitlines()[-1])
+        print(done.stdout.strip())
         return 0
     configs = [_described(name) for name in registry.names("attention")]
     if arguments.json:

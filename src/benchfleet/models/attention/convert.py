@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,3 +81,11 @@ def _storage(content: bytes) -> Any:
     import torch
 
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+if __name__ == "__main__":
+    try:
+        many = convert_weights(Path(sys.argv[1]), Path(sys.argv[2]))
+    except (ValueError, OSError) as error:
+        sys.exit(str(error))
+    print(f"{sys.argv[2]}: the networks of {many} layers")
