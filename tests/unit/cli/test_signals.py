@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from benchfleet.cli.shared.foreground_run import _handle_signals
+from benchfleet.git import process as git_process
 from benchfleet.runner.events import EventQueue, Interrupted
+
+
+@pytest.fixture(autouse=True)
+def _git_is_not_interrupted_for_other_tests() -> Iterator[None]:
+    yield
+    git_process.interrupt(False)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -51,14 +51,16 @@ class MirrorTransaction(MirrorView):
 
     def attempt(self, verb: Verb) -> Any:
         """The answer of a verb. An error of ours is an answer too, and undoes that verb alone."""
-        terms, renewed, finished = dict(self.new_terms), len(self.renewed), len(self.finished)
+        lists: tuple[list[Any], ...] = (self.renewed, self.reported, self.finished)
+        terms, lengths = dict(self.new_terms), [len(each) for each in lists]
         self.execute("savepoint")
         try:
             return verb(self)
         except BenchfleetError as error:
             self.execute("rollback_savepoint")
             self.new_terms = terms
-            del self.renewed[renewed:], self.finished[finished:]
+            for each, length in zip(lists, lengths, strict=True):
+                del each[length:]
             return error
         finally:
             self.execute("release_savepoint")
