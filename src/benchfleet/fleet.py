@@ -19,7 +19,7 @@ from benchfleet.errors import DeviceError
 from benchfleet.ledger.base import DEFAULT_LEASE_S
 from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU, cores, select_devices
 from benchfleet.runner.events import EventQueue
-from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.resources.shapes import Pool, endpoints
 
 
 def _devices(machine: Machine) -> tuple[Device, ...]:
@@ -71,6 +71,7 @@ def choose_pool(machine: Machine) -> Pool:
         threads=max(1, cores() // slots),
         begin=begin,
         price=machine.price,
+        endpoints=endpoints(machine.endpoint_slots),
     )
 
 

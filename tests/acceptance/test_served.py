@@ -111,14 +111,22 @@ def answers(user: User, model: str) -> dict[str, str]:
 def test_one_run_has_a_model_here_its_managed_server_and_an_api(user: User) -> None:
     with SimulatedServer() as server:
         user.write(THREE % {"model": MODEL, "url": server.url})
-        user.run("run", "study.yaml", "--cpu-slots", "2")
+        user.run("run", "study.yaml", "--cpu-slots", "1")
     assert len(user.published()) == 3
+    cells = {
+        model: json.loads(next((user.results / model).glob("dense/*/cell.json")).read_text())
+        for model in ("direct", "managed", "api")
+    }
+    assert [cell["provenance"]["device"] for cell in cells.values()] == [
+        "cpu:0",
+        "cpu:0",
+        "endpoint:0",
+    ]
     direct, managed = answers(user, "direct"), answers(user, "managed")
     assert managed == direct
     assert len(direct) == 12
     assert set(answers(user, "api")) == set(direct)
-    cell = json.loads(next((user.results / "managed").glob("dense/*/cell.json")).read_text())
-    provenance = cell["provenance"]["model"]
+    provenance = cells["managed"]["provenance"]["model"]
     assert provenance["command"][:2] == ["transformers", "serve"]
     assert provenance["load_seconds"] > 0
 
@@ -144,6 +152,30 @@ from benchfleet.testing.simulated_server import main
 words = sys.argv[1:]
 main(["--model", words[1], "--port", words[words.index("--port") + 1], *words[6:]])
 """
+
+
+BESIDE = """\
+campaign: study
+matrix:
+  models:
+    - {name: here, adapter: mock}
+    - {name: api, adapter: openai, model: simulated, url: "%s/v1"}
+  configs: {dense: null}
+  benchmarks: [mock_benchmark, {_hostile: {act: wait, shared: %s}}]
+  exclude: [{models: here, benchmarks: mock_benchmark}, {models: api, benchmarks: _hostile}]
+"""
+
+
+def test_served_cells_run_while_a_local_cell_holds_the_only_slot(user: User) -> None:
+    gate = user.write("", "gate")
+    with SimulatedServer() as server:
+        user.write(BESIDE % (server.url, gate))
+        run = user.start("run", "study.yaml", "--cpu-slots", "1")
+        until(lambda: samples_kept(user) >= 1 and user.published())
+        assert [place.split("/")[0] for place in user.published()] == ["api"]
+        gate.unlink()
+        assert run.wait(60) == 0
+    assert len(user.published()) == 2
 
 
 @pytest.fixture
@@ -224,6 +256,7 @@ BUDGET = """\
 campaign: study
 budget: %s USD
 defaults: {generation: {max_new_tokens: 1}}
+endpoint_slots: 1
 matrix:
   models:
     - name: m

@@ -15,6 +15,7 @@ from benchfleet.domain.host_filter import HostFilter
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.phase import Phase
+from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
 from benchfleet.domain.usage import Price
 from benchfleet.policies.base import DEFAULT
 
@@ -31,6 +32,7 @@ class Machine:
     max_concurrent_runs: int | None = None
     price: Price | None = None  # of it, or of each of its GPUs
     slots_per_gpu: int | None = None  # or AUTO
+    endpoint_slots: int = DEFAULT_ENDPOINT_SLOTS
 
 
 @dataclass(frozen=True, kw_only=True)

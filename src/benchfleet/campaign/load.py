@@ -12,6 +12,7 @@ from benchfleet import registry
 from benchfleet.domain.budget import Budget
 from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.host import AUTO
+from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
 from benchfleet.errors import CampaignError, PluginError, ResultsError
 from benchfleet.policies.base import DEFAULT
 
@@ -50,6 +51,7 @@ MACHINE: Mapping[str, Shape] = {
     "max_concurrent_runs": doc(whole(), "cells at a time, as --max-concurrent-runs"),
     "price": doc(PRICE, "of an hour of this machine, such as 0.39 EUR/h, or of a GPU, as $1/gpu/h"),
     "slots_per_gpu": doc(SLOTS, "slots on each GPU, or auto, as --slots-per-gpu"),
+    "endpoint_slots": doc(whole(1), "cells at a time that ask servers elsewhere (4)"),
 }
 KEYS: Mapping[str, Shape] = {
     "campaign": doc(NAME, "names the results folder, and the campaign in its ledger"),
@@ -209,7 +211,12 @@ def _check_machine(root: Entry, check: Callable[[Machine], str]) -> None:
 
 
 def read_machine(
-    gpus: Entry, cpu_slots: Entry, max_concurrent_runs: Entry, price: Entry, slots_per_gpu: Entry
+    gpus: Entry,
+    cpu_slots: Entry,
+    max_concurrent_runs: Entry,
+    price: Entry,
+    slots_per_gpu: Entry,
+    endpoint_slots: Entry,
 ) -> Machine:
     """What is asked of this machine, under the keys of `MACHINE`."""
     return Machine(
@@ -219,6 +226,7 @@ def read_machine(
         max_concurrent_runs=None if max_concurrent_runs.absent else max_concurrent_runs.whole(1),
         price=price.price(),
         slots_per_gpu=None if slots_per_gpu.absent else slots_per_gpu.slots(AUTO),
+        endpoint_slots=endpoint_slots.whole(DEFAULT_ENDPOINT_SLOTS),
     )
 
 

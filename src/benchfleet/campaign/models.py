@@ -135,6 +135,8 @@ def _read(
     limits = read_limits(fields["limits"], CELL_LIMITS, defaults.limits)
     opened: type[Adapter] | None = opened_plugin("models", adapter, adapter_entry)
     kwargs |= _served(fields, opened, adapter)
+    if opened and opened.endpoint and need == Need():
+        need = Need(endpoint=True)
     outside = opened.outside if opened else ()
     digest = _digest(opened, source, kwargs, origin) if opened and origin.right else ""
     model = ModelEntry(

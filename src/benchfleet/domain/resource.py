@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-DeviceKind = Literal["cpu", "gpu"]
+DeviceKind = Literal["cpu", "gpu", "endpoint"]
+
+
+DEFAULT_ENDPOINT_SLOTS = 4  # cells at a time that ask servers elsewhere, on each machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,11 +17,13 @@ class Need:
 
     gpus: int = 0  # 0: one slot of any kind; n: a slot bound to n GPUs
     vram: int = 0  # bytes on each GPU; 0: not stated
+    endpoint: bool = False  # it asks a server elsewhere, so it takes no GPU and no CPU slot
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """A GPU, or a share of the CPU."""
+    """A GPU, a share of the CPU, or an endpoint: a place for a cell that asks a server
+    elsewhere."""
 
     kind: DeviceKind
     index: int
@@ -30,12 +35,12 @@ class Device:
     @property
     def type(self) -> str:
         """What others of its make are called too: ``NVIDIA H100``, ``gpu`` where it has no name,
-        ``cpu``."""
+        ``cpu``, ``endpoint``."""
         return self.name or self.kind if self.kind == "gpu" else self.kind
 
     @property
     def label(self) -> str:
-        """How people see it: ``gpu:0``, ``cpu:1``, ``lab2/gpu:0``."""
+        """How people see it: ``gpu:0``, ``cpu:1``, ``lab2/gpu:0``, ``endpoint:0``."""
         return f"{self.host}/{self.kind}:{self.index}" if self.host else f"{self.kind}:{self.index}"
 
 

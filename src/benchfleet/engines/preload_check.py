@@ -147,6 +147,8 @@ class PreloadCheckEngine:
 
 def _suits(cell: Cell, spec: SlotSpec) -> bool:
     gpus = [device for device in spec.devices if device.kind == "gpu"]
+    if cell.need.endpoint != (spec.devices[0].kind == "endpoint"):
+        return False
     enough = len(gpus) >= cell.need.gpus and max(1, cell.need.gpus) == len(spec.devices)
     room = not cell.need.vram or min((gpu.memory for gpu in gpus), default=0) >= cell.need.vram
     return cell.model.python == spec.python and enough and room

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell, Config, Model, Workload, field_values
+from benchfleet.domain.resource import Need
 from benchfleet.errors import LedgerDamaged
 
 # What reading JSON raises that was changed by hand.
@@ -40,7 +41,7 @@ class CellSerializer:
         """What is no part of the cell's identity and does not name it, as JSON."""
         phase = f' "phase": {json.dumps(cell.phase)},' if cell.phase else ""
         return (
-            f'{{"need": {self._text(field_values, cell.need)},'
+            f'{{"need": {self._text(_need, cell.need)},'
             f' "limits": {self._text(field_values, cell.limits)},'
             f' "priority": {cell.priority},{phase}'
             f' "model": {self._text(_location, cell.model)},'
@@ -52,6 +53,11 @@ class CellSerializer:
         if cached is None:  # the part is kept alive, so that no other gets its id
             cached = self._texts[chosen, id(part)] = (part, json.dumps(chosen(part)))
         return cached[1]
+
+
+def _need(need: Need) -> dict[str, Any]:
+    fields = field_values(need)
+    return fields if need.endpoint else {n: fields[n] for n in fields if n != "endpoint"}
 
 
 def _model(model: Model) -> dict[str, Any]:

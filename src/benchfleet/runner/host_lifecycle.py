@@ -8,6 +8,7 @@ from typing import Any
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Kind, Stage
+from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
 from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.results.read import log_tail
@@ -18,7 +19,7 @@ from benchfleet.runner.execution.lifecycle import AttemptLifecycle
 from benchfleet.runner.resources.autoscaler import Autoscaler
 from benchfleet.runner.resources.devices import Devices
 from benchfleet.runner.resources.hosts import HOST_TIMEOUT_S, Hosts
-from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.resources.shapes import Pool, endpoints
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.run_state import RunState
@@ -77,6 +78,7 @@ class HostLifecycle:
                 threads=event.threads,
                 begin=event.begin,
                 price=event.price,
+                endpoints=endpoints(DEFAULT_ENDPOINT_SLOTS, event.host),
             )
         )
         self._autoscaler.look()  # before slots are opened: there may be fewer than there are seats

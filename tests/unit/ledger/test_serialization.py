@@ -29,7 +29,7 @@ def test_the_text_of_what_a_cell_is_never_changes_its_spelling() -> None:
 
 def test_the_terms_of_a_cell_are_what_neither_names_nor_identifies_it() -> None:
     assert json.loads(CellSerializer().terms(CELL)) == {
-        "need": field_values(CELL.need),
+        "need": {"gpus": 1, "vram": 0},
         "limits": field_values(CELL.limits),
         "priority": 3,
         "model": {"source": "models/tiny", "python": ""},

@@ -191,6 +191,7 @@ def requested_devices(arguments: argparse.Namespace, campaign: Campaign) -> Requ
         max_concurrent_runs=arguments.max_concurrent_runs or declared.max_concurrent_runs,
         slots_per_gpu=declared.slots_per_gpu if per_gpu is None else per_gpu,
         price=declared.price,
+        endpoint_slots=declared.endpoint_slots,
     )
 
 

@@ -22,6 +22,7 @@ URL_VARIABLE = "OPENAI_BASE_URL"
 class OpenAIAdapter(ServedAdapter):
     """A model of a compatible server: `url` (or OPENAI_BASE_URL) ends in ``/v1``."""
 
+    endpoint: ClassVar[bool] = True
     protocol: ClassVar[type[Protocol]] = OpenAI
     serves: ClassVar[bool] = True
 

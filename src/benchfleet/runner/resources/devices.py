@@ -53,6 +53,8 @@ class Devices:
 
     def _sort(self, cells: Mapping[str, Cell]) -> None:
         barred = self._placement().barred
+        if any(cell.need.endpoint for cell in cells.values()):
+            self._slots.allocator.uses_endpoints = True
         for fingerprint, cell in cells.items():
             self._by_need.setdefault((cell.need, barred(cell)), []).append(fingerprint)
 

@@ -13,13 +13,15 @@ from benchfleet.domain.usage import Price
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """The devices of one machine, and how many slots may share them."""
+    """The devices of one machine, and how many slots may share them. Slots for served models are
+    beside these: each has an endpoint of its own."""
 
     devices: tuple[Device, ...]
     slots: int  # open at once, over all devices
     threads: int = 1  # for each slot
     price: Price | None = None  # of the machine, or of each of its GPUs
     begin: int = 0  # slots in each memory at first, and more as there is room; 0: all at once
+    endpoints: tuple[Device, ...] = ()
 
     @property
     def host(self) -> str:
@@ -35,7 +37,7 @@ class Pool:
 class SlotShape(NamedTuple):
     """What the slot of a cell is to be."""
 
-    width: int  # devices
+    width: int  # devices; 0: an endpoint
     alone: bool = False  # no other slot is to be in the memory that it has
     memory: int = 0  # bytes on each of its GPUs, beside what the cell needs
     last_resort: bool = False  # it is best run elsewhere, and here when nothing else is left
@@ -49,7 +51,7 @@ class SlotShape(NamedTuple):
 
 def memory_of(device: Device) -> str:
     """The memory that slots on it share: the GPU's own, or that of a machine's CPU."""
-    if device.kind == "gpu":
+    if device.kind != "cpu":
         return device.label
     return f"{device.host}/{CPU}" if device.host else CPU
 
@@ -63,8 +65,16 @@ def without(pool: Pool, devices: tuple[Device, ...]) -> Pool:
     """The pool less devices that are not fit."""
     remaining = tuple(device for device in pool.devices if device not in devices)
     return replace(
-        pool, devices=remaining, slots=min(pool.slots, pool.slots_per_device * len(remaining))
+        pool,
+        devices=remaining,
+        slots=min(pool.slots, pool.slots_per_device * len(remaining)),
+        endpoints=tuple(one for one in pool.endpoints if one not in devices),
     )
+
+
+def endpoints(count: int, host: str = "") -> tuple[Device, ...]:
+    """So many endpoints of a machine: cells that ask servers elsewhere at the same time."""
+    return tuple(Device(kind="endpoint", index=index, host=host) for index in range(count))
 
 
 def with_device(pools: Iterable[Pool], origin: Pool, device: Device) -> list[Pool]:
@@ -108,6 +118,8 @@ def impossible(need: Need, pools: Sequence[Pool], barred: Mapping[str, str] = _N
 
 
 def _impossible(need: Need, pool: Pool) -> str:
+    if need.endpoint:
+        return "" if pool.endpoints else "no slot for served models is left"
     memories = sorted((d.memory for d in pool.devices if d.kind == "gpu"), reverse=True)
     if need.gpus > len(memories):
         return f"needs {need.gpus} GPUs, this run has {len(memories)}"

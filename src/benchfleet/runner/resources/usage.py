@@ -13,9 +13,9 @@ def rate_of(devices: Sequence[Device], pool: Pool | None, *, alone: bool = False
     """What a slot on these devices of a pool holds, and what an hour of it costs.
 
     A wider slot, and one that is alone, holds its devices whole. The price of a machine is divided
-    among all its slots; what idles is nobody's.
+    among all its slots; what idles is nobody's. An endpoint costs nothing but its tokens.
     """
-    if pool is None or not pool.devices:
+    if pool is None or not pool.devices or devices[0].kind == "endpoint":
         return Rate()
     whole = alone or len(devices) > 1
     share = len(devices) * (1.0 if whole else min(1.0, len(pool.devices) / pool.slots))

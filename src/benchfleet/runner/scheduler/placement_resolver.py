@@ -37,7 +37,8 @@ class PlacementResolver:
 
     def shape(self, fingerprint: str, cell: Cell) -> SlotShape:
         """The slot that a cell needs, by its declaration, the rules and the plan."""
-        width, placement = max(1, cell.need.gpus), self.placement
+        width = 0 if cell.need.endpoint else max(1, cell.need.gpus)
+        placement = self.placement
         if not placement.binds:
             return SlotShape(width)
         excluded = placement.barred(cell)

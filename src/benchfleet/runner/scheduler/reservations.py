@@ -50,6 +50,7 @@ class Reservations:
         """Reserve devices for lanes that no open slot serves in time; `lanes` is all that waits, in
         the order of service."""
         lowest: dict[tuple[int, bool], int] = {}  # priority, of all that want such slots
+        lanes = [lane for lane in lanes if lane.shape.width]  # endpoints are all alike
         for lane in lanes:
             kind = (lane.shape.width, lane.shape.alone)
             lowest[kind] = min(lane.priority, lowest.get(kind, lane.priority))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import Device, Need
 from benchfleet.runner.resources.allocator import DeviceAllocator, SlotNeeds
-from benchfleet.runner.resources.shapes import Pool, impossible, larger_than
+from benchfleet.runner.resources.shapes import Pool, endpoints, impossible, larger_than
 from benchfleet.testing.sample_cells import sample_cell
 
 GPUS = tuple(Device(kind="gpu", index=i, memory=24 * 10**9) for i in range(4))
@@ -167,3 +167,13 @@ def test_the_devices_that_a_slot_could_have_first_are_those_that_are_free_first(
     assert seats.earliest_free(SlotNeeds(2, gpu=True), free=free) == (GPUS[1], GPUS[3])
     assert seats.earliest_free(SlotNeeds(2, gpu=True), free=free, without=GPUS[:3]) == far
     assert seats.earliest_free(SlotNeeds(5, gpu=True), free=free) is None
+
+
+def test_an_endpoint_takes_none_of_the_slots_and_no_slot_takes_an_endpoint() -> None:
+    pool = Pool(devices=CPUS[:1], slots=1, endpoints=endpoints(2))
+    assert filled(pool, 0) == [(0,), (1,)]
+    assert filled(pool, 1) == [(0,)]
+    assert next_group([pool], [CPUS[:1]], 0) == pool.endpoints[:1]
+    assert next_group([pool], [pool.endpoints[:1], pool.endpoints[1:]], 1) == CPUS[:1]
+    assert not impossible(Need(endpoint=True), [pool])
+    assert "served models" in impossible(Need(endpoint=True), [Pool(devices=CPUS, slots=2)])
