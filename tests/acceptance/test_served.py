@@ -281,3 +281,24 @@ def test_a_budget_stops_new_cells_and_a_larger_one_goes_on(user: User) -> None:
         user.write(BUDGET % (100, server.url))
         user.run("run", "study.yaml", "--cpu-slots", "1")
     assert len(user.published()) == 4
+
+
+def test_paid_answers_survive_the_final_failure_of_another(user: User, key: str) -> None:
+    with SimulatedServer(key=key) as server:
+        user.write(
+            (STUDY % server.url).replace(
+                "max_new_tokens: 4}", "max_new_tokens: 4}, limits: {tries: 1}"
+            )
+        )
+        server.script = deque(
+            [Behaviour(), Behaviour(), Behaviour(first_s=0.5), Behaviour(status=400)]
+        )
+        user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+        kept = samples_kept(user)
+        requests = len(server.requests)
+        assert kept == requests - 2  # the one of the load, and the one that failed
+        user.run("retry", "study.yaml")
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+        (place,) = user.published()
+        lines = (user.results / place / "samples.jsonl").read_text().splitlines()
+        assert len(server.requests) - requests == 1 + len(lines) - kept

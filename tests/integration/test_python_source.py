@@ -30,7 +30,7 @@ def _score(folder: Path, call: str, scratch: Path) -> float:
         batch_size=1,
         generation={},
         recorded=(),
-        asking=lambda count: nullcontext(),
+        asking=lambda count, sample=None: nullcontext(),
         check_stop=lambda: None,
         record=lambda record: None,
         expect=lambda total: None,

@@ -89,6 +89,8 @@ def test_the_shipped_checkpoint_is_of_the_kind_that_the_script_writes(trained):
 class MaskedModel:
     """The shipped model in one pass: dense over the text, `window` for the question's tokens."""
 
+    independent = False
+
     model: Any
     tokenizer: Any
     window: int | None = None  # None: dense

@@ -36,6 +36,8 @@ from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.hints import hint
 from benchfleet.models.base import Adapter, Prompt, adapter_class
 
+from .asking import ask
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
@@ -259,14 +261,23 @@ class SampleBenchmark(Benchmark):
         expected = {(sample.index, sample.id) for sample in samples}  # data may have changed since
         records = {r.index: r for r in session.recorded if (r.index, r.id) in expected}
         withdraw(session, (r for r in session.recorded if (r.index, r.id) not in expected))
-        for start in range(0, len(samples), session.batch_size):
-            batch = samples[start : start + session.batch_size]
+        pending = [sample for sample in samples if sample.index not in records]
+        batches = [pending] if pending else []
+        if pending and not session.adapter.independent:
+            starts = range(0, len(samples), session.batch_size)
+            batches = [samples[start : start + session.batch_size] for start in starts]
+        for batch in batches:
             if all(sample.index in records for sample in batch):
                 continue
             # Whole, as it would have been asked at first: numbers depend on a prompt's neighbours.
-            with session.asking(len(batch), sample=batch[0].index):
-                answers = session.adapter.answer([s.prompt for s in batch], session.generation)
-            for sample, answer in zip(batch, answers, strict=True):
+            for position, answer in ask(
+                session.adapter,
+                [sample.prompt for sample in batch],
+                session.generation,
+                asking=session.asking,
+                sample=batch[0].index,
+            ):
+                sample = batch[position]
                 if sample.index in records:
                     continue
                 record = Record(

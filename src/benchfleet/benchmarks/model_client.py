@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchfleet.benchmarks.asking import ask
 from benchfleet.benchmarks.base import Record, Session
 from benchfleet.models.base import Answer, Prompt
 
@@ -49,16 +50,18 @@ class ModelClient:
         indices = range(-self._request_count - 1, -self._request_count - 1 - len(requests), -1)
         self._request_count += len(requests)
         recorded = [earlier.popleft() if (earlier := self._earlier[id]) else None for id in ids]
-        if all(recorded):
-            return [_answer(record) for record in recorded if record]
-        # The batch is asked whole, as at first: numbers depend on a prompt's neighbours.
-        with self._session.asking(len(requests)):
-            answers = self._session.adapter.answer(requests, kwargs)
-        for index, id, record, answer in zip(indices, ids, recorded, answers, strict=True):
-            if record is None:
-                self._session.record(_record(index, id, answer))
-        pairs = zip(recorded, answers, strict=True)
-        return [_answer(record) if record else answer for record, answer in pairs]
+        answers = {number: _answer(record) for number, record in enumerate(recorded) if record}
+        if len(answers) < len(requests):
+            adapter, numbers = self._session.adapter, list(range(len(requests)))
+            # A batch is asked whole, as at first: numbers depend on a prompt's neighbours.
+            if adapter.independent:
+                numbers = [number for number in numbers if number not in answers]
+            chosen = [requests[number] for number in numbers]
+            for position, answer in ask(adapter, chosen, kwargs, asking=self._session.asking):
+                if (number := numbers[position]) not in answers:
+                    answers[number] = answer
+                    self._session.record(_record(indices[number], ids[number], answer))
+        return [answers[number] for number in range(len(requests))]
 
     def generate(self, prompts: str | Sequence[str], **generation: Any) -> Any:
         """The answer's text, or the texts where a list is asked, in batches of the cell's size."""

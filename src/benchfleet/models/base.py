@@ -35,7 +35,7 @@ the stage is ``load`` for `__init__`, `load` and `configure`, and ``benchmark`` 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +105,7 @@ class Adapter(registry.Plugin, ABC):
     keys: ClassVar[tuple[str, ...]] = ()  # kwargs that are keys of a model in the campaign, too
     endpoint: ClassVar[bool] = False  # True: it asks a server elsewhere; its slot has no device
     opens: ClassVar[bool] = True  # False: opens no model; only for benchmarks that need none
+    independent: ClassVar[bool] = False  # True: no answer depends on what is asked beside it
     lends: ClassVar[bool] = False  # True: `lend` works
     serves: ClassVar[bool] = False  # True: `served` works
     measures: ClassVar[frozenset[str] | None] = None  # names in `Answer.measures`; None: unknown
@@ -188,6 +189,13 @@ class Adapter(registry.Plugin, ABC):
         `generation` has the campaign's settings for the cell, under the campaign's names, and
         always ``seed``.
         """
+
+    def answer_each(
+        self, prompts: Sequence[Prompt], generation: Mapping[str, Any]
+    ) -> Generator[tuple[int, Answer], None, None]:
+        """Each answer as it comes, with the position of its prompt. An `independent` adapter that
+        has several prompts under way gives those that were answered before it raises."""
+        yield from enumerate(self.answer(prompts, generation))
 
     @abstractmethod
     def unload(self) -> None:

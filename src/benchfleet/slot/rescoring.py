@@ -14,7 +14,7 @@ class NothingToAsk:
     """Refuses every question and names the sample that lacks an answer; `answered` are the indices
     of the recorded samples."""
 
-    lends, serves = True, False  # as an adapter says it
+    lends, serves, independent = True, False, False  # as an adapter says it
 
     def __init__(self, answered: Collection[int]) -> None:
         self._answered = answered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -176,3 +176,29 @@ def test_ollama_is_identified_by_the_digest_of_its_server() -> None:
             OllamaAdapter.identify("other", {"url": server.url})
     with pytest.raises(ValueError, match="start it"):
         OllamaAdapter.identify("simulated", {"url": server.url})
+
+
+def collect(coming: Iterable[Any], got: list[Any]) -> None:
+    for one in coming:
+        got.append(one)
+
+
+def test_answers_before_a_failure_are_given_and_nothing_is_sent_after_it() -> None:
+    with SimulatedServer() as server, loaded(OpenAIAdapter, server) as adapter:
+        first = len(server.requests)
+        slow = Behaviour(first_s=0.3)
+        server.script = deque([slow, slow, Behaviour(status=400), *[slow] * 17])
+        got: list[Any] = []
+        with pytest.raises(CellFailure, match="400"):
+            collect(adapter.answer_each(PROMPTS, GREEDY), got)
+        assert len(got) == 7
+        assert len(server.requests) - first == 8
+        assert all(a.text == adapter.answer([PROMPTS[n]], GREEDY)[0].text for n, a in got)
+
+
+def test_a_slow_answer_holds_up_no_other() -> None:
+    with SimulatedServer() as server, loaded(OpenAIAdapter, server) as adapter:
+        server.script = deque([Behaviour(first_s=2.0)])
+        order = [position for position, _ in adapter.answer_each(PROMPTS, GREEDY)]
+    assert sorted(order) == list(range(20))
+    assert order[-1] != 19

@@ -17,6 +17,8 @@ from benchfleet.models.base import Answer, Prompt
 class SaidAdapter:
     """Answers each prompt with what `say` makes of it, and remembers what it was asked."""
 
+    independent = False
+
     say: Callable[[Prompt], str]
     batches: list[list[Prompt]] = field(default_factory=list)
     generations: list[Mapping[str, Any]] = field(default_factory=list)

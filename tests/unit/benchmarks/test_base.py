@@ -140,7 +140,7 @@ def test_a_cancelled_run_asks_no_further_batch(session):
 def test_an_adapter_that_answers_too_few_prompts_is_an_error(session):
     given = session(back, batch_size=3)
     given.adapter.answer = lambda prompts, generation: []
-    with pytest.raises(ValueError, match="argument"):
+    with pytest.raises(ValueError, match="0 answers to 3 prompts"):
         Letters().run(given)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchfleet.domain.cell import Config, Model
@@ -31,6 +32,7 @@ class ServedAdapter(Adapter):
     """A model behind a server. `load` asks it once for one token, and so checks address, key and
     model, and what the server offers."""
 
+    independent: ClassVar[bool] = True
     requires: ClassVar[tuple[str, ...]] = ("aiohttp",)
     extra: ClassVar[str] = "serving"
     outside: ClassVar[tuple[str, ...]] = endpoints.OUTSIDE
@@ -97,7 +99,7 @@ class ServedAdapter(Adapter):
             self._endpoint = self.open_endpoint()
             self._client = self.open_client(self._endpoint)
             self.check_model(self._client)
-            reply = self._ask([Prompt(context="Hello")], {"max_new_tokens": 1})[0]
+            ((_, reply),) = self._ask([Prompt(context="Hello")], {"max_new_tokens": 1})
         except CellFailure as error:
             raise self.explain(error, "load") from error
         self._abilities = {"usage": reply.counted, "logprobs": reply.logprob is not None}
@@ -106,23 +108,20 @@ class ServedAdapter(Adapter):
         """All configs ask the same server."""
 
     def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
-        begun = self._clock()
+        answers = dict(self.answer_each(prompts, generation))
+        return [answers[position] for position in range(len(prompts))]
+
+    def answer_each(
+        self, prompts: Sequence[Prompt], generation: Mapping[str, Any]
+    ) -> Generator[tuple[int, Answer], None, None]:
+        before = self._clock()
         try:
-            replies = self._ask(prompts, generation)
+            for position, reply in self._ask(prompts, generation):
+                now = self._clock()
+                yield position, _answer(reply, now - before)
+                before = now
         except CellFailure as error:
             raise self.explain(error, "benchmark") from error
-        seconds = (self._clock() - begun) / max(1, len(prompts))
-        return [
-            Answer(
-                text=reply.text,
-                prompt_tokens=reply.prompt_tokens,
-                completion_tokens=reply.completion_tokens,
-                seconds=seconds,
-                finish=reply.finish,
-                measures={} if reply.logprob is None else {"logprob": reply.logprob},
-            )
-            for reply in replies
-        ]
 
     def served(self) -> ServedModel:
         client, endpoint = self._client, self._endpoint
@@ -164,13 +163,30 @@ class ServedAdapter(Adapter):
             stage=stage, kind=failure.kind, message=str(failure), retryable=failure.is_retryable
         )
 
-    def _ask(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Reply]:
+    def _ask(
+        self, prompts: Sequence[Prompt], generation: Mapping[str, Any]
+    ) -> Iterator[tuple[int, Reply]]:
         if self._client is None:
             raise RuntimeError("the model is not loaded")
-        bodies = [self._wire.body(prompt, generation) for prompt in prompts]
-        values = self._client.post_all(self._wire.path, bodies)
-        try:
-            return [self._wire.reply(value) for value in values]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            message = f"the server's reply lacks {error}; is it a server of this protocol?"
-            raise CellFailure(stage="benchmark", kind="bad_request", message=message) from error
+        bodies = (self._wire.body(prompt, generation) for prompt in prompts)
+        with closing(self._client.post_each(self._wire.path, bodies)) as values:
+            for position, value in values:
+                try:
+                    reply = self._wire.reply(value)
+                except (KeyError, IndexError, TypeError, ValueError) as error:
+                    message = f"the server's reply lacks {error}; is it a server of this protocol?"
+                    raise CellFailure(
+                        stage="benchmark", kind="bad_request", message=message
+                    ) from error
+                yield position, reply
+
+
+def _answer(reply: Reply, seconds: float) -> Answer:
+    return Answer(
+        text=reply.text,
+        prompt_tokens=reply.prompt_tokens,
+        completion_tokens=reply.completion_tokens,
+        seconds=seconds,
+        finish=reply.finish,
+        measures={} if reply.logprob is None else {"logprob": reply.logprob},
+    )

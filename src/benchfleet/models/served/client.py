@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,8 @@ class Client:
 
     def post_all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
         """The JSON of each reply, in order. Raises CellFailure if one cannot be had."""
-        return self._loop.run_until_complete(self._all(path, bodies))
+        replies = dict(self.post_each(path, bodies))
+        return [replies[position] for position in range(len(bodies))]
 
     def get(self, path: str) -> Any:
         """The JSON at a path; None if the server has no such page."""
@@ -83,25 +84,58 @@ class Client:
         except asyncio.TimeoutError:
             return None
 
-    async def _all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
-        tasks = [asyncio.ensure_future(self._post(path, body)) for body in bodies]
-        whole = asyncio.gather(*tasks)
+    def post_each(
+        self, path: str, bodies: Iterable[Mapping[str, Any]]
+    ) -> Generator[tuple[int, Any], None, None]:
+        """Each reply's JSON as it comes, with the position of its body.
+
+        After a failure no further request is sent. The replies of those under way are given before
+        the CellFailure is raised. Closing the generator ends what is under way.
+        """
+        replies: asyncio.Queue[tuple[int, Any] | None] = asyncio.Queue()
+        waiting, failures = iter(enumerate(bodies)), list[CellFailure]()
+
+        async def send() -> None:
+            while not failures:
+                async with self.limit.one() as cuts:
+                    if failures or (following := next(waiting, None)) is None:
+                        return
+                    position, body = following
+                    try:
+                        replies.put_nowait((position, await self._post(path, body, cuts)))
+                    except CellFailure as error:
+                        failures.append(error)
+
+        async def send_all() -> None:
+            try:
+                await asyncio.gather(*(send() for _ in range(self._endpoint.requests_at_once)))
+            finally:
+                replies.put_nowait(None)
+
+        async def watch_over(sending: asyncio.Task[None], watch: HealthWatch) -> None:
+            await self._until_unhealthy(watch)
+            message = f"{self._endpoint.url} stopped answering"
+            failures.insert(0, self._died(message))
+            sending.cancel()
+
+        sending = self._loop.create_task(send_all())
+        tasks = [sending]
         if self._watch:
-            tasks.append(asyncio.ensure_future(self._until_unhealthy(self._watch)))
+            tasks.append(self._loop.create_task(watch_over(sending, self._watch)))
         try:
-            await asyncio.wait([whole, *tasks[len(bodies) :]], return_when=asyncio.FIRST_COMPLETED)
-            if not whole.done():
-                raise CellFailure(
-                    stage="benchmark",
-                    kind="server_died",
-                    message=f"{self._endpoint.url} stopped answering",
-                    retryable=True,
-                )
-            return list(whole.result())
+            while (reply := self._loop.run_until_complete(replies.get())) is not None:
+                yield reply
+            if failures:
+                raise failures[0]
+            self._loop.run_until_complete(sending)
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+    @staticmethod
+    def _died(message: str) -> CellFailure:
+        return CellFailure(stage="benchmark", kind="server_died", message=message, retryable=True)
 
     async def _until_unhealthy(self, watch: HealthWatch) -> None:
         """Return once the server died, or failed health checks in a row without an answer."""
@@ -112,21 +146,18 @@ class Client:
             healthy = healthy or self._answered > answered
             failures, answered = 0 if healthy else failures + 1, self._answered
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        async with self.limit.one() as cuts:
-            try:
-                return await asyncio.wait_for(
-                    self._tried(path, body, cuts), self._endpoint.timeout_s
-                )
-            except asyncio.TimeoutError:
-                seconds = self._endpoint.timeout_s
-                raise CellFailure(
-                    stage="benchmark",
-                    kind="timeout",
-                    message=f"{self._endpoint.url} did not answer a request in {seconds:g} s; "
-                    "raise the model's timeout",
-                    retryable=True,
-                ) from None
+    async def _post(self, path: str, body: Mapping[str, Any], cuts: int) -> Any:
+        try:
+            return await asyncio.wait_for(self._tried(path, body, cuts), self._endpoint.timeout_s)
+        except asyncio.TimeoutError:
+            seconds = self._endpoint.timeout_s
+            raise CellFailure(
+                stage="benchmark",
+                kind="timeout",
+                message=f"{self._endpoint.url} did not answer a request in {seconds:g} s; "
+                "raise the model's timeout",
+                retryable=True,
+            ) from None
 
     async def _tried(self, path: str, body: Mapping[str, Any], cuts: int) -> Any:
         statuses: list[int] = []
