@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.cell import Model
 from benchfleet.environment import hub_cache, hub_token, offline, without_token
 from benchfleet.errors import CellFailure
 from benchfleet.host_lock import lock_file, locked, unfinished
@@ -81,6 +82,14 @@ def fetched_folder(
         mark.finish()
         _refer(source, cache, name, revision, commit, environ)
     return folder
+
+
+def model_files(model: Model) -> Path:
+    """`fetched_folder` of a model, in a slot. Raises CellFailure where it cannot be had."""
+    try:
+        return fetched_folder(model.source, model.digest)
+    except ValueError as error:
+        raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
 
 
 def needed_files(files: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ from benchfleet.models.decoding import Continuation, Decoder, check_output
 from benchfleet.models.digest import model_folder
 from benchfleet.models.effective import effective
 from benchfleet.models.encoding import Encoded, Encoder
-from benchfleet.models.fetch import declared_digest, fetched_folder, is_current
+from benchfleet.models.fetch import declared_digest, is_current, model_files
 from benchfleet.models.generation import Generation
 from benchfleet.models.loading import (
     check_kwargs,
@@ -96,10 +96,7 @@ class TransformersAdapter(Adapter):
 
     @classmethod
     def fetch(cls, model: Model) -> Path:
-        try:
-            return fetched_folder(model.source, model.digest)
-        except ValueError as error:
-            raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
+        return model_files(model)
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchfleet.models.served.client import Client
 
 ABILITIES = ("usage", "logprobs")
-INSIDE = (
+IDENTITY_KWARGS = (
     "api",
     "system",
     "logprobs",
@@ -37,7 +37,7 @@ class ServedAdapter(Adapter):
     extra: ClassVar[str] = "serving"
     outside: ClassVar[tuple[str, ...]] = endpoints.OUTSIDE
     keys: ClassVar[tuple[str, ...]] = (*endpoints.OUTSIDE, "api", "system")
-    inside: ClassVar[tuple[str, ...]] = INSIDE
+    identity_kwargs: ClassVar[tuple[str, ...]] = IDENTITY_KWARGS
     protocol: ClassVar[type[Protocol]]
 
     def __init__(self, model: Model, *, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -77,7 +77,7 @@ class ServedAdapter(Adapter):
     def check(cls, model: Model, config: Config) -> str | None:
         if any(step.name != "dense" for step in config.attention):
             return "a served model takes no attention configs; leave this one out"
-        settings = (*cls.outside, *cls.inside)
+        settings = (*cls.outside, *cls.identity_kwargs)
         if unknown := sorted(set(model.kwargs) - set(settings)):
             return f"no setting {', '.join(map(repr, unknown))}; it takes {', '.join(settings)}"
         if model.kwargs.get("api", "chat") not in API:

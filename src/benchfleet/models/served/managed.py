@@ -12,8 +12,8 @@ from benchfleet.domain import units
 from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.digest import files_digest
-from benchfleet.models.fetch import declared_digest, fetched_folder
-from benchfleet.models.served.adapter import INSIDE, ServedAdapter
+from benchfleet.models.fetch import declared_digest, model_files
+from benchfleet.models.served.adapter import IDENTITY_KWARGS, ServedAdapter
 from benchfleet.models.served.endpoint import DEFAULT_AT_ONCE, Endpoint
 from benchfleet.models.served.managed_server import START_TIMEOUT_S, ManagedServer
 from benchfleet.models.served.ollama import DEFAULT_CONTEXT_TOKENS
@@ -38,7 +38,7 @@ class ManagedAdapter(ServedAdapter):
     keys: ClassVar[tuple[str, ...]] = (
         *("timeout", "requests_at_once", "start_timeout", "api", "system", "server"),
     )
-    inside: ClassVar[tuple[str, ...]] = (*INSIDE, "server")
+    identity_kwargs: ClassVar[tuple[str, ...]] = (*IDENTITY_KWARGS, "server")
     health_every_s: ClassVar[float] = 30.0
     below: ClassVar[str] = "/v1"  # of the server's address, where the protocol begins
 
@@ -52,10 +52,7 @@ class ManagedAdapter(ServedAdapter):
 
     @classmethod
     def fetch(cls, model: Model) -> Path:
-        try:
-            return fetched_folder(model.source, model.digest)
-        except ValueError as error:
-            raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
+        return model_files(model)
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
@@ -197,7 +194,7 @@ class OllamaServeAdapter(ManagedAdapter):
     recipe: ClassVar[str] = "ollama_serve"
     protocol: ClassVar[type[Protocol]] = Ollama
     serves: ClassVar[bool] = False
-    inside: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx", "server")
+    identity_kwargs: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx", "server")
     below: ClassVar[str] = ""
 
     def settings(self) -> Mapping[str, Any]:

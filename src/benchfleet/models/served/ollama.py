@@ -28,7 +28,7 @@ class OllamaAdapter(ServedAdapter):
 
     endpoint: ClassVar[bool] = True
     protocol: ClassVar[type[Protocol]] = Ollama
-    inside: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx")
+    identity_kwargs: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx")
 
     def settings(self) -> Mapping[str, Any]:
         return {"num_ctx": DEFAULT_CONTEXT_TOKENS, **self.model.kwargs}
