@@ -302,3 +302,14 @@ def test_paid_answers_survive_the_final_failure_of_another(user: User, key: str)
         (place,) = user.published()
         lines = (user.results / place / "samples.jsonl").read_text().splitlines()
         assert len(server.requests) - requests == 1 + len(lines) - kept
+
+
+def test_a_wrong_model_name_is_named_and_the_next_run_goes_on(user: User, key: str) -> None:
+    with SimulatedServer(key=key, model="another") as server:
+        user.write(STUDY % server.url)
+        user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+        assert "load: model_not_found" in user.run("failures", "study.yaml").stdout
+        server.model = "simulated"
+        user.run("retry", "study.yaml")
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+    assert len(user.published()) == 1
