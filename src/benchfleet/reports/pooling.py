@@ -33,12 +33,12 @@ class Pool:
     outcomes: list[Outcome] = field(default_factory=list)  # of the repeats that have a score
     values: Mapping[Key, float] = field(default_factory=dict)
     scored: list[tuple[int, float, Mapping[str, float]]] = field(default_factory=list)
-    sparse: bool = False  # the config has attention steps
+    slowed: bool = False  # dense attention was computed beside the sparse one, to measure it
 
     def add(self, cell: Cell, record: CellRecord | None, scores: Scores) -> None:
         """Count a repeat in, with its score where it has one."""
         self.states[record.state if record else "pending"] += 1
-        self.sparse = bool(cell.config.attention)
+        self.slowed = bool(cell.config.attention) and cell.config.mode != "fast"
         outcome = record.outcome if record and record.state == "success" else None
         if record and outcome and "overall_score" in outcome.metrics:
             headline = float(outcome.metrics["overall_score"])

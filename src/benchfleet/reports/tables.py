@@ -190,7 +190,7 @@ def _entry(row: Row, config: str, pool: Pool, difference: Difference | None, spe
 
 def _is_slowed(pool: Pool) -> bool:
     """Whether a sparse config's density was measured, which computes dense attention as well."""
-    return pool.sparse and any("density" in outcome.metrics for outcome in pool.outcomes)
+    return pool.slowed and any("density" in outcome.metrics for outcome in pool.outcomes)
 
 
 def _tokens_per_second(pool: Pool) -> float | None:

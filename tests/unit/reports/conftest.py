@@ -21,11 +21,13 @@ class Study:
     records: list[CellRecord] = field(default_factory=list)
     samples: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def cell(self, config="dense", *, model="tiny", subset="512", repeat=0, **workload) -> Cell:
+    def cell(
+        self, config="dense", *, model="tiny", subset="512", repeat=0, mode="measure", **workload
+    ) -> Cell:
         steps = () if config == "dense" else (AttentionStep(name=config),)
         cell = Cell(
             model=Model(name=model, adapter="mock", source=model, digest=model),
-            config=Config(name=config, attention=steps),
+            config=Config(name=config, attention=steps, mode=mode),
             workload=Workload(benchmark="recall", version="1", subset=subset, **workload),
             repeat=repeat,
             repeats=True,

@@ -238,6 +238,15 @@ def test_no_speed_is_shown_where_density_was_measured_beside_dense_attention(stu
     assert [note for note in compared.notes if note.startswith("No speed is shown")]
 
 
+def test_mode_fast_shows_its_speed_beside_its_density(study):
+    timed = {"completion_tokens": 100, "seconds": 2.0, "density": 0.1}
+    study.done("window", [1.0, 0.0], metrics=timed, mode="fast")
+    compared = study.compared()
+    assert only(compared).tokens_per_second == 50.0
+    assert only(compared).density == pytest.approx(0.1)
+    assert not [note for note in compared.notes if note.startswith("No speed is shown")]
+
+
 def test_notes_list_a_handful_of_names_and_no_empty_brackets(study):
     for number in range(10):
         study.done("dense", [1.0, 0.0], subset=str(number), host=f"h{number}")
