@@ -184,14 +184,13 @@ def requested_devices(arguments: argparse.Namespace, campaign: Campaign) -> Requ
     if per_gpu is not None and cpu_slots is not None:
         message = "needs GPUs, but the run uses CPU slots; drop one of the two"
         raise wrong_option("--slots-per-gpu", message)
-    return Machine(
+    return replace(
+        declared,
         gpus=gpus,
         gpus_origin=origin,
         cpu_slots=cpu_slots,
         max_concurrent_runs=arguments.max_concurrent_runs or declared.max_concurrent_runs,
         slots_per_gpu=declared.slots_per_gpu if per_gpu is None else per_gpu,
-        price=declared.price,
-        endpoint_slots=declared.endpoint_slots,
     )
 
 
