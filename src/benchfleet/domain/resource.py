@@ -7,7 +7,6 @@ from typing import Literal
 
 DeviceKind = Literal["cpu", "gpu", "endpoint"]
 
-
 DEFAULT_ENDPOINT_SLOTS = 4  # cells at a time that ask servers elsewhere, on each machine
 
 

@@ -103,7 +103,7 @@ class Adapter(registry.Plugin, ABC):
     version: ClassVar[int] = 1  # raised when the same model and settings give other answers
     outside: ClassVar[tuple[str, ...]] = ()  # names of kwargs outside the identity: address, …
     keys: ClassVar[tuple[str, ...]] = ()  # kwargs that are keys of a model in the campaign, too
-    endpoint: ClassVar[bool] = False  # True: it asks a server elsewhere; its slot has no device
+    endpoint: ClassVar[bool] = False  # True: it asks a server elsewhere; its slot has an endpoint
     opens: ClassVar[bool] = True  # False: opens no model; only for benchmarks that need none
     independent: ClassVar[bool] = False  # True: no answer depends on what is asked beside it
     lends: ClassVar[bool] = False  # True: `lend` works

@@ -115,7 +115,10 @@ class Client:
         async def watch_over(sending: asyncio.Task[None], watch: HealthWatch) -> None:
             await self._until_unhealthy(watch)
             message = f"{self._endpoint.url} stopped answering"
-            failures.insert(0, self._died(message))
+            failures.insert(
+                0,
+                CellFailure(stage="benchmark", kind="server_died", message=message, retryable=True),
+            )
             sending.cancel()
 
         sending = self._loop.create_task(send_all())
@@ -132,10 +135,6 @@ class Client:
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-
-    @staticmethod
-    def _died(message: str) -> CellFailure:
-        return CellFailure(stage="benchmark", kind="server_died", message=message, retryable=True)
 
     async def _until_unhealthy(self, watch: HealthWatch) -> None:
         """Return once the server died, or failed health checks in a row without an answer."""

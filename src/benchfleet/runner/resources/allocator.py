@@ -183,7 +183,8 @@ class DeviceAllocator:
 
     def _count(self, devices: Sequence[Device], by: int, *, whole: bool, memory: int) -> None:
         host = devices[0].host
-        self._open[host] += by * (devices[0].kind != "endpoint")
+        if devices[0].kind != "endpoint":  # which is beside the pool's slots
+            self._open[host] += by
         self._inside.update(dict.fromkeys({memory_of(device) for device in devices}, by))
         for device in devices:
             self._in_use[device] += by
