@@ -45,7 +45,7 @@ def test_a_plan_says_what_each_cell_needs_takes_and_whether_it_can_run(user: Use
     assert 515 <= memory["tokens"] <= 550
     assert memory["bounded_by"] == "benchmark"
     barred = cells["two-gpus/dense/recall_512"]
-    assert barred["needs"] == {"gpus": 2, "vram": 0}
+    assert barred["needs"] == {"gpus": 2, "vram": 0, "endpoint": False}
     assert barred["impossible"] == "needs 2 GPUs, this run has 0"
     assert plan["counts"] | {"to_run": 4, "impossible": 4} == plan["counts"]
     assert plan["suggestion"]["max_concurrent_runs"] == 2

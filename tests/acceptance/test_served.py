@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 from collections import deque
@@ -170,6 +171,9 @@ def test_served_cells_run_while_a_local_cell_holds_the_only_slot(user: User) -> 
     gate = user.write("", "gate")
     with SimulatedServer() as server:
         user.write(BESIDE % (server.url, gate))
+        plan = user.run("plan", "study.yaml", "--cpu-slots", "1").stdout
+        assert "1 at a time, and 4 endpoints" in plan
+        assert re.search(r"api/dense/mock_benchmark +endpoint +–", plan)
         run = user.start("run", "study.yaml", "--cpu-slots", "1")
         until(lambda: samples_kept(user) >= 1 and user.published())
         assert [place.split("/")[0] for place in user.published()] == ["api"]

@@ -90,9 +90,11 @@ class Fit:
 
 def fit(pool: Pool, demands: Sequence[tuple[Cell, int | None]], *, ram: int, cores: int) -> Fit:
     """The concurrency that suits the cells left to run, each with the bytes that it takes on a
-    device (None: unknown); `ram` is what the machine can still give."""
+    device (None: unknown); `ram` is what the machine can still give. Cells that ask servers
+    elsewhere take none of it."""
+    demands = [(cell, size) for cell, size in demands if not cell.need.endpoint]
     if not demands:
-        return Fit(slots=pool.slots, why="nothing is left to run")
+        return Fit(slots=pool.slots, why="no cell is left that takes a slot")
     largest = max((size for _, size in demands if size is not None), default=0)
     on_gpus = pool.devices[0].kind == "gpu"
     rooms = [device.memory for device in pool.devices] if on_gpus else [ram]

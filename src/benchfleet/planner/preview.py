@@ -108,7 +108,6 @@ def planned(
         if record.outcome and record.state == "success"
         if (cell := record.cell or ours.get(record.fingerprint))
     )
-    device_type = pool.devices[0].type if pool else ""
     memory = MemoryForecast(pool.devices[0].kind if pool else "cpu")
     rows = []
     for named in with_paths(cells, records):
@@ -126,22 +125,38 @@ def planned(
                 state="reused" if state == "success" else state,
                 impossible=reason,
                 memory=memory.of(named.cell),
-                expected=times.expected(named.cell, device_type),
+                expected=times.expected(named.cell, _device_type(named.cell, pool)),
             )
         )
     remaining = [row for row in rows if row.to_run]
     demands = [(row.cell, row.bytes_on_a_device) for row in remaining]
     fitting = fit(pool, demands, ram=ram, cores=cores) if pool else None
-    expected = [row.expected for row in remaining if row.expected]
-    loads = [times.load(model, device_type) for model in {row.cell.model.name for row in remaining}]
     return Plan(
         rows=rows,
         pool=pool,
         ram=ram,
         fit=fitting,
-        seconds=wall_time(expected, loads, fitting.slots) if fitting and expected else None,
-        unknown=len(remaining) - len(expected),
+        seconds=_seconds(remaining, times, pool, fitting.slots) if pool and fitting else None,
+        unknown=sum(row.expected is None for row in remaining),
     )
+
+
+def _seconds(rows: Sequence[Row], times: DurationModel, pool: Pool, slots: int) -> float | None:
+    """The wall time of a run: cells on endpoints run beside those in slots."""
+    ends = []
+    for endpoint, at_once in ((False, slots), (True, len(pool.endpoints))):
+        group = [row for row in rows if row.cell.need.endpoint == endpoint]
+        if expected := [row.expected for row in group if row.expected]:
+            models = {row.cell.model.name: row.cell for row in group}
+            loads = [times.load(name, _device_type(cell, pool)) for name, cell in models.items()]
+            ends.append(wall_time(expected, loads, at_once))
+    return max(ends, default=None)
+
+
+def _device_type(cell: Cell, pool: Pool | None) -> str:
+    if cell.need.endpoint:
+        return "endpoint"
+    return pool.devices[0].type if pool else ""
 
 
 def with_paths(cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[Named]:
@@ -171,6 +186,7 @@ def as_json(study: Study, plan: Plan) -> dict[str, Any]:
                 for device in (plan.pool.devices if plan.pool else ())
             ],
             "slots": plan.pool.slots if plan.pool else 0,
+            "endpoints": len(plan.pool.endpoints) if plan.pool else 0,
             "memory_available": plan.ram,
         },
         "placement": study.campaign.placement,
@@ -192,7 +208,7 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "state": row.state,
         "fingerprint": row.cell.fingerprint,
         "phase": row.cell.phase,
-        "needs": {"gpus": row.cell.need.gpus, "vram": row.cell.need.vram},
+        "needs": vars(row.cell.need),
         "memory": {"total": estimate.total, **vars(estimate)} if estimate else None,
         "memory_unknown": row.memory if isinstance(row.memory, str) else "",
         "expected": {

@@ -81,4 +81,4 @@ def test_a_cell_too_large_for_its_device_is_warned_of() -> None:
 
 
 def test_with_nothing_left_nothing_is_suggested_but_what_was_asked() -> None:
-    assert _fit(_cpus(3)) == (3, "nothing is left to run", 0)
+    assert _fit(_cpus(3)) == (3, "no cell is left that takes a slot", 0)

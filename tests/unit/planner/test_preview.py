@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import Device, Need
 from benchfleet.domain.state import State
 from benchfleet.planner.preview import Plan, planned, with_paths
-from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.resources.shapes import Pool, endpoints
 from benchfleet.testing.sample_cells import sample_cell
 from records import record_of
 
@@ -55,6 +57,16 @@ def test_the_time_is_that_of_the_cells_left() -> None:
     assert (plan.seconds, plan.unknown) == (4.0 * 2 + 1.0, 0)
     assert _plan(cells, []).seconds is None
     assert _plan(cells, []).unknown == 3
+
+
+def test_cells_on_endpoints_run_beside_those_in_slots() -> None:
+    cells = [_cell(number) for number in range(3)]
+    served = [replace(_cell(10 + number), need=Need(endpoint=True)) for number in range(9)]
+    done = [_record(cells[0], "success"), _record(served[0], "success")]
+    plan = _plan([*cells, *served], done, replace(GPU, endpoints=endpoints(2)))
+    assert plan.seconds == 4.0 * 8 / 2 + 1.0  # the cells in the slot end before, after 9 s
+    assert plan.fit
+    assert plan.fit.slots == 1
 
 
 def test_a_cell_that_nothing_here_can_take_says_why_and_is_not_counted_in() -> None:

@@ -42,7 +42,7 @@ def overview(
     spoken += [f"{counts['impossible']} cannot run here"] if counts["impossible"] else []
     whole = every_cell or counts["total"] <= _MAX_ROWS
     lines = [f"{study.campaign.name}: {' · '.join(spoken)} → {study.layout.root}"]
-    lines += [f"on {_machine(plan.pool, plan.ram)}"] if plan.pool else []
+    lines += [f"on {_machine(plan, plan.pool)}"] if plan.pool else []
     return [
         *lines,
         *phases,
@@ -54,16 +54,27 @@ def overview(
     ]
 
 
-def _machine(pool: Pool, ram: int) -> str:
+def _machine(plan: Plan, pool: Pool) -> str:
     kinds = Counter((d.kind, d.name, d.memory) for d in pool.devices)
     named = [
         f"{many} × {name or 'GPU'} with {gigabytes(memory)}"
         if kind == "gpu"
-        else f"{counted(many, 'CPU slot')}, {gigabytes(ram)} of memory free"
+        else f"{counted(many, 'CPU slot')}, {gigabytes(plan.ram)} of memory free"
         for (kind, name, memory), many in kinds.items()
     ]
     most = "up to " if pool.begin else ""
-    return f"{', '.join(named)}; {most}{pool.slots} at a time"
+    at_once = _at_once(plan.rows, pool, f"{most}{pool.slots} at a time")
+    return f"{', '.join(named)}; {at_once}"
+
+
+def _at_once(rows: Sequence[Row], pool: Pool | None, in_slots: str) -> str:
+    """What of these runs at the same time: cells in slots, as `in_slots` says it, and others on
+    endpoints."""
+    endpoints = counted(len(pool.endpoints), "endpoint") if pool else ""
+    spoken = {
+        row.cell.need.endpoint: endpoints if row.cell.need.endpoint else in_slots for row in rows
+    }
+    return ", and ".join(spoken[kind] for kind in sorted(spoken))
 
 
 def _cells(rows: Sequence[Row]) -> Iterator[str]:
@@ -126,6 +137,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _needs(cell: Cell) -> str:
+    if cell.need.endpoint:
+        return "endpoint"
     gpus = counted(cell.need.gpus, "GPU") if cell.need.gpus else ""
     vram = gigabytes(cell.need.vram) if cell.need.vram else ""
     return " × ".join(part for part in (gpus, vram) if part) or "–"
@@ -133,6 +146,8 @@ def _needs(cell: Cell) -> str:
 
 def _memory(rows: Sequence[Row]) -> str:
     """The most that one of them takes."""
+    if all(row.cell.need.endpoint for row in rows):
+        return "–"
     totals = [row.memory.total for row in rows if not isinstance(row.memory, str)]
     return gigabytes(max(totals)) if totals else "unknown"
 
@@ -168,17 +183,20 @@ def _forecast(study: Study, plan: Plan) -> Iterator[str]:
     if not plan.to_run or plan.fit is None:
         return
     yield ""
+    in_slots = [row for row in plan.to_run if not row.cell.need.endpoint]
     slots = plan.fit.slots
     if plan.seconds is None:
         yield "time     unknown: no cell like these has ended yet"
     else:
+        at_once = _at_once(plan.to_run, plan.pool, f"{slots} at a time")
         rest = f"; of {plan.unknown} more nothing is known" if plan.unknown else ""
-        yield f"time     {duration(plan.seconds)} with {slots} at a time{rest}"
-    unknown = Counter(row.memory for row in plan.to_run if isinstance(row.memory, str))
+        yield f"time     {duration(plan.seconds)} with {at_once}{rest}"
+    unknown = Counter(row.memory for row in in_slots if isinstance(row.memory, str))
     for why, many in unknown.most_common(_MAX_NAMES):
         yield f"memory   unknown for {many} of the cells: {why}"
     yield f"place    {study.campaign.placement}"
-    yield f"suggest  max_concurrent_runs: {slots} ({plan.fit.why})"
+    if in_slots:
+        yield f"suggest  max_concurrent_runs: {slots} ({plan.fit.why})"
     for warning in plan.fit.warnings:
         yield f"warning  {warning}"
 
