@@ -20,6 +20,7 @@ BenchfleetError
 │   ├── GitAway              the remote cannot be reached now, or has not answered
 │   └── GitDenied            the remote does not let us
 ├── ClaimLost            the lease is no longer held; its writer publishes nothing
+├── Superseded           another event came first; read again, then decide again
 ├── ProtocolError        the other end of a slot's channel speaks something else
 └── CellFailure          a cell ended without a result: stage, kind, retryable
 """
@@ -158,6 +159,10 @@ class PushRejected(GitDenied):
 
 class ClaimLost(BenchfleetError):
     """The lease is no longer held, so nothing may be published under it."""
+
+
+class Superseded(BenchfleetError):
+    """Another event of the same subject came first, so this one was not recorded."""
 
 
 class ProtocolError(BenchfleetError):

@@ -201,9 +201,9 @@ class WiredLedger(Ledger):
             ),
         )
 
-    def record(self, event: Event) -> int:
+    def record(self, event: Event, *, after: int | None = None) -> int:
         def recorded() -> int:
-            number = self._ledger.record(event)
+            number = self._ledger.record(event, after=after)
             if event.kind == "cancel_asked":
                 self._watch.cancelled(event.fingerprint)
             return number

@@ -37,6 +37,12 @@ that they name, in the same transaction:
 * ``cancel_asked`` makes a ``pending`` or ``running`` cell ``cancelled``. Its token grows, so the
   runner loses its claim.
 
+Subjects. The fingerprint of an event may name a subject that is no cell, such as ``rentals``. All
+events of a subject are recorded with `after`: the number of the subject's last event that the
+caller has read, or 0. If another event came in between, `record` appends nothing and raises
+`Superseded`. So of several callers who decide on the same history, one succeeds. A caller that gets
+no answer reads the events again to learn whether its event is there.
+
 Progress. `report_progress` keeps what a runner does now: its slots, samples, speed and memory.
 `progress` returns the last report of each runner with its age, for people who watch a fleet. A new
 report replaces the old one, a power cut may lose it, and old ones are removed. Reports decide
@@ -53,7 +59,7 @@ their tokens may be reused.
 
 Errors. `LedgerUnreachable`: the store cannot be used. Its subclasses: `LedgerAway` where a later
 call may succeed, `LedgerDamaged` where stored data cannot be read, `LedgerTooNew` where a newer
-benchfleet wrote it. `ClaimLost`: see above.
+benchfleet wrote it. `ClaimLost` and `Superseded`: see above.
 """
 
 from __future__ import annotations
@@ -69,7 +75,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.domain.worker_progress import WorkerProgress
-from benchfleet.errors import ClaimLost
+from benchfleet.errors import ClaimLost, Superseded
 
 PROGRESS_KEPT_S = 7200.0  # seconds for which a report of progress is kept
 DEFAULT_LEASE_S = 60.0  # at least four heartbeats
@@ -158,8 +164,12 @@ class Ledger(ABC):
         """The records of cells in the order of enrolment; `with_cell` includes the `Cell`."""
 
     @abstractmethod
-    def record(self, event: Event) -> int:
-        """Append the event and return its sequence number, which grows."""
+    def record(self, event: Event, *, after: int | None = None) -> int:
+        """Append the event and return its sequence number, which grows.
+
+        With `after`, raises `Superseded` unless that is the number of the last event with the same
+        fingerprint (0: there is none). Only for a subject; the module's docstring says more.
+        """
 
     @abstractmethod
     def events(
@@ -209,3 +219,9 @@ class Ledger(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close files and connections; leases stay."""
+
+
+def refuse_superseded(subject: str, last: int, after: int) -> None:
+    """Raise `Superseded` unless `after` is the number of the last event of the subject."""
+    if last != after:
+        raise Superseded(f"{subject}: event {last} came after {after}, so nothing was recorded")

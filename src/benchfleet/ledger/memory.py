@@ -13,7 +13,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.base import DEFAULT_LEASE_S, PROGRESS_KEPT_S, Ledger
+from benchfleet.ledger.base import DEFAULT_LEASE_S, PROGRESS_KEPT_S, Ledger, refuse_superseded
 from benchfleet.ledger.paths import PathAllocator
 
 
@@ -197,8 +197,11 @@ class MemoryLedger(Ledger):
             ]
         yield from records
 
-    def record(self, event: Event) -> int:
+    def record(self, event: Event, *, after: int | None = None) -> int:
         with self._lock:
+            if after is not None:
+                own = (e.seq for e in reversed(self._events) if e.fingerprint == event.fingerprint)
+                refuse_superseded(event.fingerprint, next(own, 0), after)
             entry = self._entries.get(event.fingerprint)
             if entry is not None:
                 final = entry.state in FINAL_STATES

@@ -16,7 +16,8 @@ from .contract.claiming import Claiming
 from .contract.enrolling import Enrolling
 from .contract.finishing import Finishing
 from .contract.holding import Holding
+from .contract.subjects import Subjects
 
 
-class LedgerContract(Enrolling, Claiming, Holding, Finishing, Reading):
+class LedgerContract(Enrolling, Claiming, Holding, Finishing, Reading, Subjects):
     """Every sentence of `benchfleet.ledger.base`, checked through the public verbs."""

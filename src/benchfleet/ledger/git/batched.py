@@ -215,10 +215,11 @@ class BatchedLedger(CopyableLedger):
         with self._lock:
             self._begun.difference_update(lease.fingerprint for lease in leases)
 
-    def record(self, event: Event) -> int:
-        """An event that acts on a cell is pushed at once, since a person waits for it."""
-        if event.kind in ACTS:
-            return self.inside.record(event)
+    def record(self, event: Event, *, after: int | None = None) -> int:
+        """An event is pushed at once if it acts on a cell, since a person waits for it, or if it
+        may be refused."""
+        if event.kind in ACTS or after is not None:
+            return self.inside.record(event, after=after)
         self._call(lambda tx: tx.record(event))
         return self.inside.last_event() + 1
 

@@ -177,10 +177,10 @@ class GitLedger(CopyableLedger):
         with self._view() as view:
             yield from view.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
 
-    def record(self, event: Event) -> int:
+    def record(self, event: Event, *, after: int | None = None) -> int:
         if event.kind in ACTS:
             self._transactions.refresh(self._max_age)
-        return self._transactions.run_one(lambda tx: tx.record(event))
+        return self._transactions.run_one(lambda tx: tx.record(event, after=after))
 
     def events(
         self,

@@ -36,7 +36,7 @@ class Fact:
     fingerprint: str
     data: Mapping[str, Any]
     at: float  # by the clock of its installation; for people only
-    turn: int = 0  # 1 for the first thing that changed the cell; 0: it changes none
+    turn: int = 0  # 1 for the first thing that changed the cell or subject; 0: it changes none
 
 
 @dataclass(frozen=True, kw_only=True)

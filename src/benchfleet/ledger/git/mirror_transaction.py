@@ -48,6 +48,7 @@ class MirrorTransaction(MirrorView):
         self.reported: list[WorkerProgress] = []  # for the next heartbeat
         self.finished: list[tuple[Lease, Outcome]] = []
         self.without_effect: set[int] = set()  # events of acting kinds that changed no cell
+        self.ordered: set[int] = set()  # events of a subject, in an order that all agree on
 
     def attempt(self, verb: Verb) -> Any:
         """The answer of a verb. An error of ours is an answer too, and undoes that verb alone."""
@@ -80,9 +81,11 @@ class MirrorTransaction(MirrorView):
         if self._counts()[1] > events:  # else it was finished before
             self.finished.append((lease, outcome))
 
-    def record(self, event: Event) -> int:
+    def record(self, event: Event, *, after: int | None = None) -> int:
         row = self.execute("cell_state", fingerprint=event.fingerprint).fetchone()
-        number = super().record(event)
+        number = super().record(event, after=after)
+        if after is not None:
+            self.ordered.add(number)
         ended = row is not None and row[1] in FINAL_STATES
         if row is None or ended != (event.kind == "retry_asked"):
             self.without_effect.add(number)

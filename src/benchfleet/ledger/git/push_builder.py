@@ -128,7 +128,8 @@ class _Builder:
         facts = []
         for seq, at, kind, fingerprint, data in rows:
             turn = 0
-            if kind in ACTS and seq not in self._transaction.without_effect:
+            acts = kind in ACTS and seq not in self._transaction.without_effect
+            if acts or seq in self._transaction.ordered:
                 if fingerprint not in turns:
                     turns[fingerprint], objects[fingerprint] = self._standing(fingerprint)
                 turn = turns[fingerprint] = turns[fingerprint] + 1

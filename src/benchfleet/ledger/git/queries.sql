@@ -62,6 +62,9 @@ select cell.ordinal, cell.fingerprint, cell.state, cell.ready, cell.attempt, cel
        cell.ended_token, cell.runner, cell.outcome, claim.turn, claim.base
 from claim join cell using (fingerprint) order by cell.ordinal;
 
+-- name: snapshot_subjects
+select fingerprint, turn, base from claim where fingerprint not in (select fingerprint from cell);
+
 -- name: restore_cell
 update cell
 set state = :state, ready = :ready, attempt = :attempt, tries = :tries, token = :token,

@@ -64,7 +64,10 @@ def can_apply(execute: Execute, facts: Sequence[Fact]) -> bool:
         if fact.turn:
             turn = turns.get(fact.fingerprint)
             if turn is None:
-                if execute("cell_state", fingerprint=fact.fingerprint).fetchone() is None:
+                if (
+                    fact.kind in ACTS
+                    and not execute("cell_state", fingerprint=fact.fingerprint).fetchone()
+                ):
                     return False
                 turn = claim_state(execute, fact.fingerprint)[0]
             if fact.turn > turn + 1:
@@ -82,8 +85,9 @@ def apply(
         if fact.turn:
             if fact.turn <= claim_state(execute, fact.fingerprint)[0]:
                 continue
-            ordinal = execute("cell_state", fingerprint=fact.fingerprint).fetchone()[0]
-            ACTS[fact.kind](execute, ordinal, fact, now, lease)
+            if act := ACTS.get(fact.kind):  # the other kinds are about a subject
+                ordinal = execute("cell_state", fingerprint=fact.fingerprint).fetchone()[0]
+                act(execute, ordinal, fact, now, lease)
             execute(
                 "set_claim_ref",
                 fingerprint=fact.fingerprint,

@@ -1,8 +1,8 @@
 """Snapshots of a ledger in git: a new machine reads one instead of the whole history.
 
 A snapshot is a commit without parents at ``refs/benchfleet/<campaign>/state/<events>``. Its message
-names the commit of each log up to which it goes. Its tree has the state of the cells and all
-events, as lines. The cells themselves are in the enrolments.
+names the commit of each log up to which it goes. Its tree has the state of the cells, all events,
+and the turns of the subjects, as lines. The cells themselves are in the enrolments.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ def tips_of(commit: Commit) -> dict[str, str]:
 def write_snapshot(objects: Objects, execute: Execute, *, now: float) -> str:
     """Write the state of all cells and all events; the tree."""
     files = {}
-    for name, lines in (("cells", _cells(execute, now)), ("events", _events(execute))):
+    for name, lines in (
+        ("cells", _cells(execute, now)),
+        ("events", _events(execute)),
+        ("subjects", _subjects(execute)),
+    ):
         for number, some in enumerate(_batches(lines)):
             files[f"{name}-{number:05}.gz"] = objects.blob(compressed(some)), False
     return objects.tree(files)
@@ -64,7 +68,9 @@ def read_snapshot(
             lines = lines_of(objects.read(blob)[1])
             if name.startswith("events-"):
                 execute_many("restore_event", map(_event_row, lines))
-            else:
+            elif name.startswith("subjects-"):
+                execute_many("set_claim_ref", map(_subject_row, lines))
+            elif name.startswith("cells-"):
                 rows = [_cell_row(json.loads(line), now, lease) for line in lines]
                 execute_many("restore_cell", rows)
                 execute_many(
@@ -85,6 +91,15 @@ def _cells(execute: Execute, now: float) -> Iterator[str]:
 def _events(execute: Execute) -> Iterator[str]:
     for seq, at, kind, fingerprint, data in execute("events_after", seq=0):
         yield f"{seq}\t{at!r}\t{kind}\t{fingerprint}\t{data}"
+
+
+def _subjects(execute: Execute) -> Iterator[str]:
+    return (json.dumps(row) for row in execute("snapshot_subjects"))
+
+
+def _subject_row(line: str) -> dict[str, Any]:
+    subject, turn, base = json.loads(line)
+    return {"fingerprint": subject, "turn": turn, "base": base, "object": ""}
 
 
 def _cell_row(row: list[Any], now: float, lease: float) -> dict[str, Any]:

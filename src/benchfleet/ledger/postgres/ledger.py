@@ -19,7 +19,7 @@ from benchfleet.domain.state import STATES, State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import display_url, schema_name
-from benchfleet.ledger.base import DEFAULT_LEASE_S, PROGRESS_KEPT_S, Clock
+from benchfleet.ledger.base import DEFAULT_LEASE_S, PROGRESS_KEPT_S, Clock, refuse_superseded
 from benchfleet.ledger.postgres.bulk_load import enter, rows_of_each
 from benchfleet.ledger.postgres.claim import Claimants, claim_of
 from benchfleet.ledger.postgres.connections import RETRY_TIMEOUT_S, Connections
@@ -162,9 +162,13 @@ class PostgresLedger(CopyableLedger):
     def reap(self) -> Sequence[Fingerprint]:
         return [fingerprint for fingerprint, _ in self._rows("reap")]
 
-    def record(self, event: Event) -> int:
+    def record(self, event: Event, *, after: int | None = None) -> int:
         def recorded(connection: Connection) -> int:
             with connection.transaction():
+                if after is not None:
+                    run(connection, "lock_subject", fingerprint=event.fingerprint)
+                    ((last,),) = run(connection, "last_event_of", fingerprint=event.fingerprint)
+                    refuse_superseded(event.fingerprint, last, after)
                 if event.kind in _EFFECTS:
                     run(connection, _EFFECTS[event.kind], fingerprint=event.fingerprint)
                 return self._append(connection, event)

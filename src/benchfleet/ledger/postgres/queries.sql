@@ -267,6 +267,13 @@ insert into event (at, kind, fingerprint, data)
 values (clock(%(now)s), %(kind)s, %(fingerprint)s, %(data)s)
 returning seq;
 
+-- name: lock_subject
+-- Of two who append to a subject, one waits: the statement after this one sees the other's event.
+select pg_advisory_xact_lock(hashtextextended(current_schema() || ' ' || %(fingerprint)s, 0));
+
+-- name: last_event_of
+select coalesce(max(seq), 0) from event where fingerprint = %(fingerprint)s;
+
 -- name: notify
 -- Wakes the listeners: cells may be claimed.
 select pg_notify(current_schema(), '');

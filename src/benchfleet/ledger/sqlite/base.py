@@ -20,7 +20,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import STATES, State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
-from benchfleet.ledger.base import PROGRESS_KEPT_S, Clock, Ledger
+from benchfleet.ledger.base import PROGRESS_KEPT_S, Clock, Ledger, refuse_superseded
 from benchfleet.ledger.named_queries import Execute
 from benchfleet.ledger.serialization import CellSerializer, parse_cell, parse_record
 from benchfleet.ledger.sqlite.enrolment import SqliteEnrolment
@@ -182,8 +182,11 @@ class SqliteBase(Ledger):
                 if selected is None or row[0] in selected:
                     yield parse_record(row, now)
 
-    def record(self, event: Event) -> int:
+    def record(self, event: Event, *, after: int | None = None) -> int:
         with self._writing() as execute:
+            if after is not None:
+                row = execute("last_event_of", fingerprint=event.fingerprint).fetchone()
+                refuse_superseded(event.fingerprint, row[0] if row else 0, after)
             if event.kind == "retry_asked":
                 execute("retry", fingerprint=event.fingerprint)
             elif event.kind == "cancel_asked":

@@ -110,6 +110,10 @@ insert into event (at, kind, fingerprint, data) values (:at, :kind, :fingerprint
 -- name: event
 select data from event where seq = :seq;
 
+-- name: last_event_of
+-- Searched from the end, where the last event of a subject usually is.
+select seq from event where fingerprint = :fingerprint order by seq desc limit 1;
+
 ------------------------------------------------------------------------------------ Reading
 
 -- name: cells

@@ -137,8 +137,11 @@ class RetryingLedger(Ledger):
             yield from some
             some = self._at_once(lambda: list(islice(rows, _READ_BATCH)))
 
-    def record(self, event: Event) -> int:
-        return self._at_once(lambda: self._ledger.record(event), seconds=_RECORD_TIMEOUT_S)
+    def record(self, event: Event, *, after: int | None = None) -> int:
+        def ask() -> int:
+            return self._ledger.record(event, after=after)
+
+        return self._at_once(ask, seconds=_RECORD_TIMEOUT_S)
 
     def events(
         self,
