@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,13 +40,15 @@ class Encoder:
     def encode(self, prompt: Prompt, *, max_new_tokens: int) -> Encoded:
         """Context and question apart, the special tokens that lead a text once before them.
 
-        A text that already begins with them, as templated ones do, gets no second set. Too long
-        for the model and its answer, the context loses its middle. Where there is no question,
-        the context's last token stands for it. Raises ValueError where nothing is left to encode.
+        The tokens are those of the whole text; one that lies in both parts belongs to the
+        question. A text that already begins with them, as templated ones do, gets no second set.
+        Too long for the model and its answer, the context loses its middle. Where there is no
+        question, the context's last token stands for it. Raises ValueError where nothing is left
+        to encode.
         """
         if prompt.messages:
             raise ValueError("messages with roles need a chat server; give this model one text")
-        context, question = self._ids(prompt.context), self._ids(prompt.question)
+        context, question = self._split(prompt)
         first = context or question
         if first[: len(self._lead)] != self._lead:
             context = self._lead + context
@@ -76,6 +79,18 @@ class Encoder:
             return any(stop in tail for stop in stops)
 
         return stopped if stops else lambda ids: False
+
+    def _split(self, prompt: Prompt) -> tuple[list[int], list[int]]:
+        """The ids of context and question. Tokenizers in Python cannot say where a token lies, so
+        they encode the two apart."""
+        if not (prompt.context and prompt.question and self._tokenizer.is_fast):
+            return self._ids(prompt.context), self._ids(prompt.question)
+        encoded = self._tokenizer(
+            prompt.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
+        ids, ends = encoded["input_ids"], [end for _, end in encoded["offset_mapping"]]
+        count = bisect_right(ends, len(prompt.context))
+        return [int(token) for token in ids[:count]], [int(token) for token in ids[count:]]
 
     def _truncate_context(self, context: list[int], others: int) -> list[int]:
         if self._max_length is None or len(context) + others <= self._max_length:

@@ -62,7 +62,7 @@ class TransformersAdapter(Adapter):
     keys in the sparse phase; 1 for dense) and, where sparse, ``attention_error``.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     extra: ClassVar[str] = "hf"
     lends: ClassVar[bool] = True

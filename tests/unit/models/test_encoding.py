@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from benchfleet.models.base import Prompt
@@ -12,6 +14,8 @@ BOS, EOS, CLS = 1, 2, 3
 
 class Letters:
     """A tokenizer of one token a letter; ``<s>`` in a text is its BOS, as with real ones."""
+
+    is_fast = False
 
     def __init__(self, before=(BOS,), after=(), model_max_length=10**30):
         self._before, self._after = list(before), list(after)
@@ -24,6 +28,27 @@ class Letters:
 
     def decode(self, ids, *, skip_special_tokens, clean_up_tokenization_spaces):
         return "".join(chr(token) for token in ids if token > CLS)
+
+
+class Words:
+    """A fast tokenizer of words with the space before each, such as ``"ab cd"`` to ``"ab"``,
+    ``" cd"``; ids are those of the vocabulary."""
+
+    is_fast = True
+    model_max_length = 10**30
+
+    def __init__(self):
+        self.vocabulary = ["<s>"]
+
+    def __call__(self, text, *, add_special_tokens, verbose, return_offsets_mapping=False):
+        pieces = list(re.finditer(" ?[^ ]+| ", text))
+        for piece in pieces:
+            if piece[0] not in self.vocabulary:
+                self.vocabulary.append(piece[0])
+        ids = [self.vocabulary.index(piece[0]) for piece in pieces]
+        if add_special_tokens:
+            return {"input_ids": [0, *ids]}
+        return {"input_ids": ids, "offset_mapping": [piece.span() for piece in pieces]}
 
 
 def encoded(tokenizer, context, question="", *, limit=None, new=4):
@@ -49,6 +74,25 @@ def encoded(tokenizer, context, question="", *, limit=None, new=4):
 )
 def test_special_tokens_lead_the_context_once_and_never_the_question(tokenizer, prompt, expected):
     assert encoded(tokenizer, *prompt) == (*expected, False)
+
+
+@pytest.mark.parametrize(
+    ("context", "question", "tokens"),
+    [
+        ("ab cd", " ef", (["<s>", "ab", " cd"], [" ef"])),
+        ("ab cd ", "ef", (["<s>", "ab", " cd"], [" ef"])),  # a token of both parts
+        ("ab c", "d ef", (["<s>", "ab"], [" cd", " ef"])),
+        ("a", "b", (["<s>"], ["ab"])),
+        ("<s> ab", " cd", (["<s>", " ab"], [" cd"])),
+    ],
+)
+def test_context_and_question_have_the_tokens_of_the_whole_text(context, question, tokens):
+    tokenizer = Words()
+    encoded = Encoder(tokenizer, max_length=None).encode(
+        Prompt(context=context, question=question), max_new_tokens=1
+    )
+    parts = (encoded.context, encoded.question)
+    assert tuple([tokenizer.vocabulary[id] for id in part] for part in parts) == tokens
 
 
 def test_without_a_question_the_last_token_of_the_context_stands_for_it():
