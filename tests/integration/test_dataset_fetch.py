@@ -40,14 +40,15 @@ import os, sys
 from pathlib import Path
 from types import SimpleNamespace as Of
 from benchfleet.benchmarks.lm_eval.harness import build_task
-from benchfleet.benchmarks.lm_eval.tasks import own_task
+from benchfleet.benchmarks.lm_eval.tasks import own_task, remote_data_of
 from benchfleet.errors import CellFailure
 loan = Of(model=Of(name_or_path=""), tokenizer=None)
-session = Of(generation={}, repeat=0)
+session = Of(generation={}, repeat=0, seed=7)
 settings = {"metadata": None, "num_fewshot": None}
 print("begins", flush=True)
 try:
-    task = build_task("rows", own_task(Path(sys.argv[1]), "rows"), session, loan, settings)
+    own = own_task(Path(sys.argv[1]), "rows")
+    task = build_task("rows", own, session, loan, settings, [remote_data_of("rows", own)])
     print(len(task.eval_docs))
 except CellFailure as error:
     print(error.kind, error.is_retryable, error)

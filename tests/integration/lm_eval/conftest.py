@@ -42,6 +42,10 @@ class Session:
     expected: int | None = None
 
     @property
+    def model_path(self) -> str:
+        return self.model.source
+
+    @property
     def samples(self) -> list[Record]:
         """Without what is kept for the next attempt alone."""
         kept = sorted(self.kept, key=lambda record: record.index)

@@ -32,11 +32,13 @@ class Answers:
         session: Session,
         tokens: Callable[..., int],  # of a text; add_special_tokens=False for an answer
         measures: Callable[[], Mapping[str, float]],
+        finish: Callable[[], str] = str,
         clock: Callable[[], float],
     ) -> None:
         self._task = task
         self._session = session
         self._tokens, self._measures, self._clock = tokens, measures, clock
+        self._why_ended = finish  # the last answer
         self._before = clock()
         self._waiting: dict[str, deque[_Position]] | None = None
         self._requests: dict[int, list[Any]] = defaultdict(list)
@@ -193,6 +195,7 @@ class Answers:
             completion_tokens=self._tokens(predicted, add_special_tokens=False) if generated else 0,
             seconds=now - self._before,
             measures=self._measured,
+            finish=self._why_ended(),
             resume={
                 "asked": entries,
                 **({"chance": self.random_state} if self.random_state else {}),

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchfleet.benchmarks.base import Benchmark, Score, Session
+from benchfleet.benchmarks.base import Benchmark, Score, Session, withdraw
 from benchfleet.benchmarks.parameters import whole_number, with_defaults
+from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Workload
 from benchfleet.environment import offline
 
+from .dataset import RemoteData
 from .groups import tasks_of
-from .harness import build_task, evaluate_served, evaluate_task, without_local_rank
+from .harness import (
+    build_task,
+    document_count,
+    evaluate_prompted,
+    evaluate_served,
+    evaluate_task,
+    without_local_rank,
+)
+from .local_data import LocalData, redirected
+from .needs import Need
+from .nltk_data import nltk_from
+from .parts import Part, after_column, combined, part_session, scaled
 from .score import scored
 from .tasks import (
     TaskFile,
@@ -29,6 +42,8 @@ from .tasks import (
 
 _DEFAULTS: dict[str, Any] = {
     "include_path": None,
+    "data": None,
+    "context": None,
     "num_fewshot": None,
     "metric": None,
     "metadata": None,
@@ -40,6 +55,9 @@ _DEFAULTS: dict[str, Any] = {
 }
 _KINDS: dict[str, tuple[type, str]] = {
     "include_path": (str, "a folder, such as ./tasks"),
+    "data": (str, "a folder, such as ./data"),
+    "tokenizer": (str, "a folder, such as ./tokenizer"),
+    "context": (str, "the name of a column, such as passage"),
     "metric": (str, "the name of a metric, such as acc"),
     "metadata": (dict, "a mapping, such as {max_seq_lengths: [4096]}"),
     "apply_chat_template": (bool, "true or false"),
@@ -47,13 +65,15 @@ _KINDS: dict[str, tuple[type, str]] = {
     "system_instruction": (str, "a text"),
     "add_bos_token": (bool, "true or false"),
 }
+_LEAST = {"num_fewshot": 0, "max_length": 1}
 
 
 class LmEval(Benchmark):
     """Any task of lm-eval; a subset is a task's name, or that of a group or tag.
 
-    Parameters: `include_path`, a folder with your own tasks; `num_fewshot`; `metric` that
-    makes the headline; and as lm-eval has them, `metadata`, `apply_chat_template`,
+    Parameters: `include_path`, a folder with your own tasks; `data`, a folder with the data sets;
+    `context`, the column whose text is asked apart from the question; `num_fewshot`; `metric`
+    that makes the headline; and as lm-eval has them, `metadata`, `apply_chat_template`,
     `fewshot_as_multiturn`, `system_instruction`, `add_bos_token` and `max_length`.
     """
 
@@ -64,20 +84,24 @@ class LmEval(Benchmark):
     borrows_served: ClassVar[bool] = True
     reports: ClassVar[frozenset[str] | None] = frozenset({"num_fewshot", "task_version"})
     subsets_key: ClassVar[str] = "tasks"
+    defaults: ClassVar[Mapping[str, Any]] = _DEFAULTS
+    # Their content enters the identity, not their names.
+    path_params: ClassVar[tuple[str, ...]] = ("include_path", "data")
+    scale: ClassVar[float] = 1.0  # of its scores, where lm-eval has 0 to 1
+    weighted: ClassVar[bool] = False  # by the samples of its tasks, where a cell has several
 
     def __init__(
         self, params: Mapping[str, Any], *, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         values = {key: value for key, value in params.items() if key != "folder"}
         self._folder = str(params.get("folder", ""))
-        self._params = with_defaults(values, _DEFAULTS)
-        for name, (kind, expected) in _KINDS.items():
-            value = self._params[name]
-            if value != _DEFAULTS[name] and not isinstance(value, kind):
+        self._params = with_defaults(values, self.defaults)
+        for name, value in self._params.items():
+            kind, expected = _KINDS.get(name, (object, ""))
+            if value != self.defaults[name] and not isinstance(value, kind):
                 raise ValueError(f"{name} must be {expected}, not {value!r}")
-        for name, least in (("num_fewshot", 0), ("max_length", 1)):
-            if self._params[name] is not None:
-                whole_number(name, self._params[name], least=least)
+            if name in _LEAST and value is not None:
+                whole_number(name, value, least=_LEAST[name])
         self._clock = clock
 
     @classmethod
@@ -86,17 +110,41 @@ class LmEval(Benchmark):
         return f"tasks of its own in {path}" if path else ""
 
     def params(self) -> Mapping[str, Any]:
-        """All but where the tasks lie, whose content enters by `data_digest`."""
-        return {name: value for name, value in self._params.items() if name != "include_path"}
+        """All but where tasks and data lie, whose content enters by `data_digest`."""
+        unset = {"context"} if self._params.get("context") is None else set()  # as in older cells
+        return {
+            k: value for k, value in self._params.items() if k not in {*self.path_params, *unset}
+        }
 
     def outside(self) -> Mapping[str, Any]:
-        """Where the tasks lie."""
-        return {"folder": self._folder, "include_path": self._params["include_path"]}
+        """Where tasks and data lie."""
+        named = {name: self._params[name] for name in self.path_params if name in self.defaults}
+        paths = {name: path for name, path in named.items() if path or name == "include_path"}
+        return {"folder": self._folder, **paths}
+
+    def parts(self, subset: str | None) -> Sequence[Part]:
+        """The tasks of a cell, in their order."""
+        column = self._params["context"]
+        end = after_column(column) if column else None
+        return [Part(task=subset or "", label=subset or "", context_end=end)]
+
+    def remotes(self, part: Part) -> Sequence[RemoteData]:
+        """The data sets that a task reads."""
+        remote = remote_data_of(part.task, self.own(part.task))
+        return [remote] if remote else []
+
+    def needs(self, part: Part) -> Sequence[Need]:
+        """All that a task reads and that may have to be fetched."""
+        return self.remotes(part)
+
+    def own(self, name: str) -> TaskFile | None:
+        """The task of that name where it is none of lm-eval's."""
+        return own_task(folder, name) if (folder := self.folder_of("include_path")) else None
 
     def expand_subset(self, subset: str) -> Sequence[str]:
         """The tasks of a group or a tag; the name itself for all others."""
         try:
-            if self._own(subset) or built_in_file(subset):
+            if self.own(subset) or built_in_file(subset):
                 return [subset]
             return tasks_of(subset, self._own_files())
         except ValueError:
@@ -105,65 +153,123 @@ class LmEval(Benchmark):
     def check_subset(self, subset: str) -> str | None:
         """Whether there is such a task, and its data where they must not be fetched."""
         try:
-            own = self._own(subset)
-            if own is None and (message := self._unknown(subset)):
+            if self.own(subset) is None and (message := self._unknown(subset)):
                 return message
-            if not offline(os.environ, datasets=True):
-                return None
-            remote = remote_data_of(subset, own)
-            return remote.missing_message(os.environ) or None if remote else None
+            return self.check_data(subset) or None
         except ValueError as error:
             return str(error)
 
+    def check_data(self, subset: str | None) -> str:
+        """What data are neither in the folder nor in the cache, where none may be fetched."""
+        if self.folder_of("data") or not offline(os.environ, datasets=True):
+            return ""
+        messages = (need.missing_message(os.environ) for need in self._needs(self.parts(subset)))
+        return next((message for message in messages if message), "")
+
     def missing_data(self, subset: str | None) -> str:
         """Whether its data set is neither in the cache nor in reach of the network."""
+        if self.folder_of("data"):
+            return ""
         try:
-            remote = remote_data_of(subset or "", self._own(subset or ""))
+            needs = self._needs(self.parts(subset))
         except ValueError:
             return ""
-        return remote.unreachable_message(os.environ) if remote else ""
+        messages = (need.unreachable_message(os.environ) for need in needs)
+        return next((message for message in messages if message), "")
 
     def data_digest(self, subset: str | None) -> str:
-        if subset is None:
+        if subset is None and type(self).subsets_key == "tasks":
             raise ValueError("names no task; write tasks: [gsm8k], one cell for each")
-        own = self._own(subset)
-        return own.digest() if own else built_in_digest()
+        parts = self.parts(subset)
+        digests = [own.digest() if (own := self.own(p.task)) else built_in_digest() for p in parts]
+        if local := self.local():
+            digests += [local.digest(self._needs(parts))]
+        return digests[0] if len(digests) == 1 else content_digest(digests)
 
     def files(self, subset: str | None) -> Sequence[Path]:
-        """The files of a task of the user's own, and its data."""
-        own = self._own(subset or "")
-        return [*own.sources, *own.data] if own else []
+        """The files of a task of the user's own, and the data that it reads from a folder."""
+        parts = self.parts(subset)
+        owns = [own for part in parts if (own := self.own(part.task))] if self._own_files() else []
+        files = [file for own in owns for file in (*own.sources, *own.data)]
+        if local := self.local():
+            files += local.files(self._needs(parts))
+        return list(dict.fromkeys(files))
 
     def run(self, session: Session) -> Score:
         """Ask what was not recorded yet, record and score."""
-        name = session.subset or ""
-        own = self._own(name)
-        with without_local_rank():
-            if session.adapter.serves:
-                served = session.adapter.served()
-                task = build_task(name, own, session, served.tokenizer, self._params)
-                results = evaluate_served(task, session, served, self._params, clock=self._clock)
-            else:
-                with session.adapter.lend() as loan:
-                    task = build_task(name, own, session, loan.model.name_or_path, self._params)
-                    results = evaluate_task(task, session, loan, self._params, clock=self._clock)
-        score = scored(results, task.task_name, metric=self._params["metric"])
-        sparse = any(step.name != "dense" for step in session.config.attention)
-        how = "sparse in every pass" if sparse else "dense"
-        return replace(score, summary={**score.summary, "attention": how})
+        parts, local = self.parts(session.subset), self.local()
+        borrows = not all(part.context_end for part in parts)
+        if borrows and not (session.adapter.lends or session.adapter.serves):
+            session.adapter.lend()  # raises with what to do
+        with (
+            without_local_rank(),
+            redirected(local, [remote for part in parts for remote in self.remotes(part)]),
+            nltk_from(local.folder if local else None),
+        ):
+            tasks = [self.build(part, session) for part in parts]
+            counts = [document_count(task, session.limit) for task in tasks]
+            session.expect(sum(counts))
+            withdraw(session, [r for r in session.recorded if r.index >= sum(counts)])
+            scores = []
+            for number, (part, task) in enumerate(zip(parts, tasks, strict=True)):
+                own = part_session(session, sum(counts[:number]), counts[number])
+                results = self._evaluated(part, task, own)
+                score = scored(results, task.task_name, metric=self._params["metric"])
+                scores.append(self.refined(part, results["samples"][task.task_name], score))
+        weights = counts if self.weighted else [1] * len(parts)
+        score = scaled(combined(parts, scores, weights), self.scale)
+        return replace(score, summary={**score.summary, "attention": self._attention(session)})
+
+    def build(self, part: Part, session: Session) -> Any:
+        """One task with its data."""
+        serves = session.adapter.serves
+        tokenizer = session.adapter.served().tokenizer if serves else session.model_path
+        settings = {**self._params, "metadata": self._params.get("metadata") or part.metadata}
+        needs = [] if self.folder_of("data") else self.needs(part)
+        return build_task(part.task, self.own(part.task), session, tokenizer, settings, needs)
+
+    def refined(self, part: Part, samples: Sequence[Mapping[str, Any]], score: Score) -> Score:
+        """The score of one task with what else its samples, as lm-eval has them, tell."""
+        return score
+
+    def _evaluated(self, part: Part, task: Any, session: Session) -> Mapping[str, Any]:
+        if part.context_end:
+            end = part.context_end
+            return evaluate_prompted(task, session, end, self._params, clock=self._clock)
+        if session.adapter.serves:
+            served = session.adapter.served()
+            return evaluate_served(task, session, served, self._params, clock=self._clock)
+        with session.adapter.lend() as loan:
+            return evaluate_task(task, session, loan, self._params, clock=self._clock)
+
+    def _attention(self, session: Session) -> str:
+        if not any(step.name != "dense" for step in session.config.attention):
+            return "dense"
+        apart = all(part.context_end for part in self.parts(session.subset))
+        dense_context = apart and not session.config.everywhere
+        return "sparse for question and answer" if dense_context else "sparse in every pass"
+
+    def _needs(self, parts: Iterable[Part]) -> list[Need]:
+        needs: list[Need] = []
+        for need in (need for part in parts for need in self.needs(part)):
+            needs += [] if need in needs else [need]
+        return needs
 
     def _unknown(self, subset: str) -> str | None:
         tasks_of(subset, own := self._own_files())  # raises for a group that cannot be used
         return check_built_in(subset, own)
 
-    def _own(self, name: str) -> TaskFile | None:
-        return own_task(folder, name) if (folder := self._own_folder()) else None
-
     def _own_files(self) -> Sequence[Path]:
-        return own_files(folder) if (folder := self._own_folder()) else ()
+        return own_files(folder) if (folder := self.folder_of("include_path")) else ()
 
-    def _own_folder(self) -> Path | None:
-        path = self._params["include_path"]
+    def local(self) -> LocalData | None:
+        """The folder of the data sets where one is named."""
+        folder = self.folder_of("data")
+        return LocalData(folder) if folder else None
+
+    def folder_of(self, name: str) -> Path | None:
+        """The folder that a parameter names, whole."""
+        path = self._params.get(name)
         if path is None:
             return None
         return Path(os.path.abspath(Path(self._folder, os.path.expanduser(path))))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ from benchfleet.environment import datasets_cache, hub_cache, offline
 from benchfleet.host_lock import lock_file, locked
 
 _SECRET = ("token", "use_auth_token")
-_CONNECT_TIMEOUT_S = 5.0
+_CONNECT_TIMEOUT_S = 1.5
 _WHICH = ("revision", "data_dir", "data_files")  # what may name other data of the same repository
 
 
@@ -28,6 +28,7 @@ class RemoteData:
     config: str | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)  # of load_dataset
     reader: bool = False
+    splits: tuple[str, ...] = ("test",)  # that the task reads; the one that is asked first
 
     def __str__(self) -> str:
         if self.reader:
@@ -88,7 +89,12 @@ class RemoteData:
 
 
 def remote_data(
-    path: Any, config: Any, kwargs: Any, *, readers: tuple[str, ...]
+    path: Any,
+    config: Any,
+    kwargs: Any,
+    *,
+    readers: tuple[str, ...],
+    splits: Iterable[str | None] = (),
 ) -> RemoteData | None:
     """What a task's keys name, where it is not on this host by their own account."""
     arguments = dict(kwargs) if isinstance(kwargs, dict) else {}
@@ -99,33 +105,47 @@ def remote_data(
     if reader and "://" not in json.dumps(arguments, default=str):
         return None
     return RemoteData(
-        path=path, config=None if config is None else str(config), kwargs=arguments, reader=reader
+        path=path,
+        config=None if config is None else str(config),
+        kwargs=arguments,
+        reader=reader,
+        splits=tuple(dict.fromkeys(filter(None, splits))) or ("test",),
     )
 
 
 def unreachable_hub(environ: Mapping[str, str]) -> str:
     """The hub's host where no connection to it can be made; ``""`` where one can, or behind a
     proxy."""
-    from urllib.parse import urlsplit  # these take longer than reading a campaign
-    from urllib.request import getproxies
+    from urllib.parse import urlsplit  # takes longer than reading a campaign
 
     address = urlsplit(environ.get("HF_ENDPOINT") or "https://huggingface.co")
-    if not address.hostname or getproxies():
+    if not address.hostname:
         return ""
     port = address.port or (80 if address.scheme == "http" else 443)
-    return "" if _accepts(address.hostname, port) else address.hostname
+    return address.hostname if unreachable(address.hostname, port) else ""
 
 
 @cache
-def _accepts(host: str, port: int) -> bool:
-    """Whether the host accepts connections; asked once in a process."""
+def unreachable(host: str, port: int) -> bool:
+    """Whether the host accepts no connection; asked once in a process. Never behind a proxy."""
     import socket
+    import threading
+    from urllib.request import getproxies
 
-    try:
-        socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
-    except OSError:
+    if getproxies():
         return False
-    return True
+    accepted = threading.Event()
+
+    def connect() -> None:
+        with suppress(OSError):
+            socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
+            accepted.set()
+
+    # In a thread, since looking up a name may take longer than any timeout of a connection.
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(_CONNECT_TIMEOUT_S)
+    return not accepted.is_set()
 
 
 @contextmanager

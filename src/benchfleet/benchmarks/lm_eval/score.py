@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from numbers import Real
 from typing import Any
 
 from benchfleet.benchmarks.base import Score
+from benchfleet.benchmarks.scoring import mean_by
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.failure import Kind
 from benchfleet.errors import CellFailure
@@ -52,6 +54,21 @@ def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) 
             ),
         },
     )
+
+
+def documents(samples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The documents of lm-eval's samples, each once, in their order."""
+    docs = {int(sample["doc_id"]): sample["doc"] for sample in samples}
+    return [docs[number] for number in sorted(docs)]
+
+
+def grouped(score: Score, names: Mapping[str, Sequence[str]]) -> Score:
+    """The score with the means of groups of its samples: for each grouping the group of each."""
+    means: dict[str, float] = {}
+    for what, groups in names.items():
+        if len(score.per_sample) == len(groups):
+            means |= mean_by(what, groups, score.per_sample)
+    return replace(score, tasks={**score.tasks, **means})
 
 
 def _is_metric(key: str, value: Any) -> bool:

@@ -25,6 +25,7 @@ from .dataset import RemoteData, remote_data
 
 # The readers of `datasets` whose `data_files` lie where the task says, not in a repository.
 _READERS = ("arrow", "csv", "json", "parquet", "text", "xml")
+_SPLITS = ("test", "validation", "training", "fewshot")  # keys of a task; the first is asked
 _LOCAL_PREFIXES = ("./", "../", "/", "~")
 _IGNORED = {"__pycache__", ".ipynb_checkpoints"}  # by lm-eval, too
 _FUNCTION = "!function"
@@ -193,7 +194,10 @@ def _remote(settings: Mapping[str, tuple[Any, Path]]) -> RemoteData | None:
     keys = ("dataset_path", "dataset_name", "dataset_kwargs")
     path, name, kwargs = (settings.get(key, (None,))[0] for key in keys)
     is_local = isinstance(path, str) and path.startswith(_LOCAL_PREFIXES)
-    return None if is_local else remote_data(path, name, kwargs, readers=_READERS)
+    splits = [settings.get(f"{split}_split", (None,))[0] for split in _SPLITS]
+    if is_local:
+        return None
+    return remote_data(path, name, kwargs, readers=_READERS, splits=splits)
 
 
 def read_settings(

@@ -1,0 +1,1 @@
+"""Tasks in lm-eval's format that lm-eval lacks: LooGLE, and LongBench v2 answered in words."""

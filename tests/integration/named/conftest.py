@@ -1,0 +1,113 @@
+"""Rows in each data set's published format, and tiny models with random weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from benchfleet.benchmarks import base
+from benchfleet.benchmarks.base import Record, Score, benchmark_class
+from benchfleet.domain.cell import Config, Model
+from benchfleet.models.transformers import TransformersAdapter
+from tiny_models import saved_model
+
+DENSE = Config(name="dense")
+
+
+@dataclass
+class Session:
+    """What the slot gives a benchmark."""
+
+    adapter: Any
+    model: Model
+    subset: str | None
+    config: Config = DENSE
+    seed: int = 7
+    repeat: int = 0
+    limit: int | None = None
+    batch_size: int = 1
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    recorded: Sequence[Record] = ()
+    stop_after: int | None = None
+    kept: list[Record] = field(default_factory=list)
+    expected: int | None = None
+
+    @property
+    def model_path(self) -> str:
+        return self.model.source
+
+    def record(self, record: Record) -> None:
+        json.dumps(record.to_dict(), allow_nan=False)
+        self.kept.append(record)
+        if len(self.kept) == self.stop_after:
+            raise KeyboardInterrupt
+
+    def check_stop(self) -> None:
+        """Nobody asks it to."""
+
+    def expect(self, total: int) -> None:
+        self.expected = total
+
+    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def loaded(folder: Path) -> TransformersAdapter:
+    """The adapter of a saved model, with the model in memory."""
+    source = str(folder)
+    adapter = TransformersAdapter(
+        Model(
+            name=folder.name,
+            adapter="transformers",
+            source=source,
+            digest=TransformersAdapter.digest(source),
+            model_kwargs={"dtype": "float32"},
+        )
+    )
+    adapter.load()
+    return adapter
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The folder of a tiny model of an architecture, made once."""
+    folder = tmp_path_factory.mktemp("models")
+
+    def of(architecture: str) -> Path:
+        place = folder / architecture
+        return place if place.exists() else saved_model(place, architecture)
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def llama(models: Any) -> Iterator[TransformersAdapter]:
+    adapter = loaded(models("llama"))
+    yield adapter
+    adapter.unload()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where `datasets` keeps what it reads, away from the user's own."""
+    datasets = pytest.importorskip("datasets")
+    pytest.importorskip("lm_eval")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets"))
+        yield
+
+
+def answered(
+    name: str, adapter: Any, subset: str | None, params: Mapping[str, Any], **given: Any
+) -> tuple[Score, Session]:
+    """Runs a cell of a benchmark: its score, and the session with what it recorded."""
+    session = Session(adapter=adapter, model=adapter.model, subset=subset, **given)
+    adapter.configure(session.config)
+    benchmark = benchmark_class(name)({"folder": "/", **params})
+    return benchmark.run(cast(base.Session, session)), session
