@@ -1,0 +1,114 @@
+"""Rents an instance: records the intent, sends one request, records what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchfleet.domain.event import Event
+from benchfleet.domain.rental import (
+    CREATED,
+    RETURNING,
+    VOID,
+    Rental,
+    RentalHistory,
+    rental_event,
+)
+from benchfleet.providers.base import (
+    CreatedBroken,
+    CreateUnknown,
+    GpuOffer,
+    InstanceSpec,
+    Provider,
+    ProviderAway,
+    ProviderError,
+)
+from benchfleet.rentals.stream import RentalStream
+
+MAX_DELAY_S = 30.0  # between the intent and its request: a frozen process sends nothing later
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What may be rented at once, by all runners of a ledger."""
+
+    count: int | None = None  # open rentals
+    budget: int | None = None  # of `currency`, for all rentals ever
+    currency: str = "USD"
+
+    def allow(self, rental: Rental, history: RentalHistory, now: float) -> bool:
+        """Whether one more rental stays within the limits."""
+        if self.count is not None and len(history.open) >= self.count:
+            return False
+        if self.budget is None:
+            return True
+        committed = history.committed(now)
+        if set(committed) - {self.currency} or rental.currency != self.currency:
+            return False  # several currencies cannot be added up
+        return committed.get(self.currency, 0) + rental.reserve <= self.budget
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renting:
+    """How one process rents."""
+
+    stream: RentalStream
+    limits: Limits
+    clock: Callable[[], float]  # counts while the machine sleeps
+    now: Callable[[], float]  # seconds since the epoch
+
+    def rent(
+        self, rental: Rental, provider: Provider, offer: GpuOffer, spec: InstanceSpec
+    ) -> ProviderError | None:
+        """Rent an instance, or return why not; the stream says how far it came.
+
+        The label of `spec` is replaced by the rental's. Raises LedgerUnreachable.
+        """
+        began = self.clock()
+        if not self.stream.intend(
+            rental, lambda history: self.limits.allow(rental, history, self.now())
+        ):
+            return None
+        if self.clock() - began > MAX_DELAY_S:
+            return None  # it becomes void
+        label = rental.label(self.stream.history.ledger_id)
+        try:
+            instance = provider.create(offer, replace(spec, label=label))
+        except (CreateUnknown, ProviderAway) as error:
+            return error  # a list shows what came of it
+        except CreatedBroken as error:
+            self._created(rental, error.instance)
+            self._append(rental, RETURNING, instance=error.instance, why=str(error))
+            return error
+        except ProviderError as error:
+            self._append(rental, VOID, why=str(error))
+            return error
+        self._created(rental, instance)
+        return None
+
+    def _created(self, rental: Rental, instance: str) -> None:
+        """Record the instance. If others gave the rental up meanwhile, it is to be destroyed."""
+
+        def event(history: RentalHistory) -> Event | None:
+            current = history.rentals[rental.id]
+            if current.state == "intended":
+                return rental_event(CREATED, rental.id, instance=instance)
+            if current.state in ("void", "ended"):
+                why = "it was created after its rental had ended"
+                return rental_event(RETURNING, rental.id, instance=instance, why=why)
+            return None
+
+        self.stream.append(event)
+
+    def give_back(self, rental: Rental, why: str, failure: dict[str, Any] | None = None) -> None:
+        """Record that the instance is to be destroyed; the reconciler does it."""
+        self._append(rental, RETURNING, why=why, **({"failure": failure} if failure else {}))
+
+    def _append(self, rental: Rental, kind: str, **data: Any) -> None:
+        def event(history: RentalHistory) -> Event | None:
+            state = history.rentals[rental.id].state
+            applies = state == "intended" if kind == VOID else state in ("created", "ready")
+            return rental_event(kind, rental.id, **data) if applies else None
+
+        self.stream.append(event)

@@ -1,0 +1,78 @@
+"""The ledger's stream of rentals: reads it, and appends what is true of what was read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from benchfleet.domain.event import Event
+from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalHistory
+from benchfleet.errors import Superseded
+from benchfleet.ledger.base import Ledger
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"  # base32, as labels take it
+_LEDGER_ID_LETTERS, _RENTAL_ID_LETTERS = 10, 8
+
+
+def random_id(letters: int = _RENTAL_ID_LETTERS) -> str:
+    """A random id, of a rental by default."""
+    return "".join(secrets.choice(_LETTERS) for _ in range(letters))
+
+
+class RentalStream:
+    """The rentals of a ledger, and when this process first saw each state of each.
+
+    Clocks of machines are never compared: `seen_at` is by `clock`, which must not go back and must
+    count while the machine sleeps.
+    """
+
+    def __init__(self, ledger: Ledger, clock: Callable[[], float]) -> None:
+        self._ledger, self._clock = ledger, clock
+        self.history = RentalHistory()
+        self._seen: dict[str, tuple[str, float]] = {}  # by rental: its state, and since when
+
+    def read(self) -> RentalHistory:
+        """The rentals now. Raises LedgerUnreachable."""
+        events = self._ledger.events(self.history.last, fingerprints=[SUBJECT], kinds=KINDS)
+        for event in events:
+            self.history.take(event)
+        now = self._clock()
+        for id, rental in self.history.rentals.items():
+            if self._seen.get(id, ("", 0.0))[0] != rental.state:
+                self._seen[id] = rental.state, now
+        return self.history
+
+    def seen_at(self, rental: Rental) -> float:
+        """When this process first saw the rental in its state."""
+        return self._seen[rental.id][1]
+
+    def append(self, decide: Callable[[RentalHistory], Event | None]) -> bool:
+        """Append what `decide` returns for the history as it is; whether it returned an event.
+
+        If another runner appends first, `decide` is asked again. Raises LedgerUnreachable; then it
+        is not known whether the event was recorded.
+        """
+        while True:
+            history = self.read()
+            event = decide(history)
+            if event is None:
+                return False
+            try:
+                self._ledger.record(event, after=history.last)
+            except Superseded:
+                continue
+            self.read()
+            return True
+
+    def intend(self, rental: Rental, allowed: Callable[[RentalHistory], bool]) -> bool:
+        """Record the intent to rent if the history allows it; whether it is recorded. No request
+        that creates something may be sent before."""
+
+        def intent(history: RentalHistory) -> Event | None:
+            if rental.id in history.rentals or not allowed(history):
+                return None
+            return rental.intent(history.ledger_id or random_id(_LEDGER_ID_LETTERS))
+
+        self.append(intent)
+        recorded = self.history.rentals.get(rental.id)
+        return recorded is not None and recorded.state == "intended"

@@ -1,0 +1,171 @@
+"""A cloud in memory: offers, instances, a bill, lists that lag, and faults. Nothing waits.
+
+Time is virtual (`advance`). Amounts are millionths. The bill counts each instance from its creation
+to the moment when it was destroyed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchfleet.domain.rental import Account, Billing
+from benchfleet.providers.base import (
+    BadRequest,
+    CreatedBroken,
+    CreateUnknown,
+    GpuOffer,
+    Instance,
+    InstanceSpec,
+    InstanceState,
+    Listing,
+    OfferGone,
+    Provider,
+    ProviderAway,
+    Want,
+)
+
+
+@dataclass
+class CloudInstance:
+    """What really runs."""
+
+    id: str
+    label: str
+    owner: str  # the account
+    offer: GpuOffer
+    began: float
+    ended: float | None = None
+    state: InstanceState = "running"
+
+    @property
+    def lives(self) -> bool:
+        """Whether it is billed."""
+        return self.ended is None
+
+
+@dataclass
+class Cloud:
+    """The state of all instances, and what the next requests are answered.
+
+    `faults` has, by endpoint (``list``, ``create``, ``destroy``), what happens to its next calls:
+    ``away`` (no effect, no answer), ``lost`` (done, but no answer), ``ignored`` (an answer, but
+    nothing is done), ``refused``, ``broken``. ``""`` is no fault.
+    """
+
+    now: float = 1_000_000.0
+    lag_s: float = 0.0  # lists show the cloud as it was so long ago
+    price: int = 500_000
+    billing: Billing = field(default_factory=Billing)
+    instances: dict[str, CloudInstance] = field(default_factory=dict)
+    faults: dict[str, list[str]] = field(default_factory=dict)
+    creates: list[str] = field(default_factory=list)  # labels of all create requests
+    destroyed: list[str] = field(default_factory=list)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+    def fault(self, endpoint: str) -> str:
+        """What happens to this call."""
+        waiting = self.faults.get(endpoint)
+        return waiting.pop(0) if waiting else ""
+
+    @property
+    def living(self) -> list[CloudInstance]:
+        """The instances that are billed now."""
+        return [instance for instance in self.instances.values() if instance.lives]
+
+    def bill(self) -> int:
+        """What all instances cost so far."""
+        return sum(
+            self.billing.cost(one.offer.hourly, (one.ended or self.now) - one.began)
+            for one in self.instances.values()
+        )
+
+
+class SimulatedProvider(Provider):
+    """A provider over a `Cloud`, by the key of one account."""
+
+    name = "simulated"
+    dead_man = "none"
+
+    def __init__(self, cloud: Cloud, key: str = "me", *, visible_within_s: float = 180.0) -> None:
+        self.cloud, self.key = cloud, key
+        self.visible_within_s = visible_within_s
+        self.billing = cloud.billing
+
+    def account(self) -> Account:
+        return Account(provider=self.name, url="simulated:", id=self.key)
+
+    def offers(self, want: Want) -> Sequence[GpuOffer]:
+        offer = GpuOffer(
+            provider=self.name, id="1", machine="m1", gpu=want.gpu, count=want.count,
+            vram=24 << 30, price=self.cloud.price,
+        )  # fmt: skip
+        return [] if want.max_price is not None and offer.hourly > want.max_price else [offer]
+
+    def create(self, offer: GpuOffer, spec: InstanceSpec) -> str:
+        cloud = self.cloud
+        fault = cloud.fault("create")
+        cloud.creates.append(spec.label)
+        if fault == "refused":
+            raise OfferGone("no such ask")
+        if fault == "bad":
+            raise BadRequest("invalid image")
+        if fault == "away":
+            raise CreateUnknown("no answer")
+        id = f"i{len(cloud.instances) + 1}"
+        cloud.instances[id] = CloudInstance(
+            id=id, label=spec.label, owner=self.key, offer=offer, began=cloud.now
+        )
+        if fault == "lost":
+            raise CreateUnknown("the answer was lost")
+        if fault == "broken":
+            cloud.instances[id].state = "stopped"
+            raise CreatedBroken("the bid was too low", id)
+        return id
+
+    def list(self, prefix: str = "") -> Listing:
+        cloud = self.cloud
+        if cloud.fault("list"):
+            raise ProviderAway("no answer")
+        then = cloud.now - cloud.lag_s
+        visible = [
+            _listed(one)
+            for one in cloud.instances.values()
+            if one.owner == self.key
+            and one.label.startswith(prefix)
+            and one.began <= then
+            and (one.ended is None or one.ended > then)
+        ]
+        return Listing(instances=tuple(visible), at=cloud.now)
+
+    def destroy(self, instance: str) -> float | None:
+        cloud = self.cloud
+        fault = cloud.fault("destroy")
+        if fault == "away":
+            raise ProviderAway("no answer")
+        cloud.destroyed.append(instance)
+        one = cloud.instances.get(instance)
+        if fault != "ignored" and one is not None and one.owner == self.key and one.lives:
+            one.ended = cloud.now
+        if fault == "lost":
+            raise ProviderAway("the answer was lost")
+        return cloud.now
+
+    def charges(self, instance: str) -> int | None:
+        one = self.cloud.instances[instance]
+        end = self.cloud.now if one.ended is None else one.ended
+        return self.billing.cost(one.offer.hourly, end - one.began)
+
+
+def _listed(one: CloudInstance) -> Instance:
+    return Instance(
+        id=one.id,
+        label=one.label,
+        state=one.state,
+        began=one.began,
+        hourly=one.offer.hourly,
+        address="127.0.0.1",
+    )
