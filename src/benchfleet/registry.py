@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -110,6 +111,26 @@ class Plugin:
 
     requires: ClassVar[tuple[str, ...]] = ()  # modules that must be importable, such as ("torch",)
     extra: ClassVar[str] = ""  # the extra of benchfleet that brings them
+    example: ClassVar[str] = ""  # an entry of a campaign file, for lists of what there is
+
+    @classmethod
+    def unavailable(cls) -> str:
+        """What else than a package this host lacks for it, and what to do; ``""`` for nothing."""
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginInfo:
+    """A plugin as the lists of the command line show it."""
+
+    name: str
+    plugin: Any = None  # its class; None where it cannot be imported
+    problem: str = ""  # why it cannot be used here
+
+    @property
+    def summary(self) -> str:
+        """The first sentence or paragraph of its docstring."""
+        return " ".join((self.plugin.__doc__ or "").partition("\n\n")[0].split())
 
 
 @cache
@@ -131,6 +152,24 @@ def load(family: Family, name: str) -> Any:
     Raises `UnknownName` with the near ones, `MissingExtra` where the class says that packages are
     lacking here, and `PluginError` where it does not derive from the base class of its family.
     """
+    plugin = _plugin(family, name)
+    if message := _missing_packages(family, name, plugin):
+        raise MissingExtra(message)
+    return plugin
+
+
+def info(family: Family, name: str) -> PluginInfo:
+    """What there is to say of a plugin, whether or not it can be used here."""
+    try:
+        plugin = _plugin(family, name)
+    except (PluginError, ImportError) as error:
+        return PluginInfo(name=name, problem=str(error))
+    problem = _missing_packages(family, name, plugin) or plugin.unavailable()
+    return PluginInfo(name=name, plugin=plugin, problem=problem)
+
+
+def _plugin(family: Family, name: str) -> Any:
+    """The class of that name, whether or not its packages are here."""
     location = _BUILT_IN[family].get(name) or _entry_points(family).get(name)
     if location is None:
         raise UnknownName(no_such(family, name))
@@ -149,13 +188,19 @@ def load(family: Family, name: str) -> Any:
             f"{_SINGULAR[family]} {name!r} ({location}) does not derive from the base class of its "
             f"family; make it a subclass of {_BASES[family].replace(':', '.')}"
         )
-    missing = [need for need in plugin.requires if find_spec(need) is None] if base else []
-    if missing:
-        raise MissingExtra(
-            f"{_SINGULAR[family]} {name!r} needs {', '.join(missing)}; "
-            f"pip install 'benchfleet[{plugin.extra}]'"
-        )
     return plugin
+
+
+def _missing_packages(family: Family, name: str, plugin: Any) -> str:
+    if family not in _BASES:
+        return ""
+    missing = [package for package in plugin.requires if find_spec(package) is None]
+    if not missing:
+        return ""
+    return (
+        f"{_SINGULAR[family]} {name!r} needs {', '.join(missing)}; "
+        f"pip install 'benchfleet[{plugin.extra}]'"
+    )
 
 
 def version_mismatch(family: Family, name: str, version: int | str | None) -> str:

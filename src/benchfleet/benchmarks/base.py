@@ -209,6 +209,11 @@ class Benchmark(registry.Plugin, ABC):
         """The user's own files that it reads, and the folders that must exist."""
         return ()
 
+    def data_sources(self) -> Mapping[str, bool]:
+        """The data sets of others that it reads, each with whether this host has it. Without the
+        network, and for lists alone."""
+        return {}
+
     def missing_data(self, subset: str | None) -> str:
         """Why its data are neither on this host nor in reach, or ``""``. Asked once before a run,
         and may use the network for some seconds."""

@@ -58,6 +58,9 @@ class Command(Benchmark):
     the report is left in too).
     """
 
+    example: ClassVar[str] = (
+        "- command: {name: my-eval, argv: [python, eval.py, --out, '{result}']}"
+    )
     needs_model: ClassVar[bool] = False
     takes_folder: ClassVar[bool] = True
     takes_identity: ClassVar[bool] = True

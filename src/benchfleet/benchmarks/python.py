@@ -55,6 +55,7 @@ class Python(Benchmark):
     text `identity` stands for the content of all.
     """
 
+    example: ClassVar[str] = "- python: {name: my-bench, call: 'my_eval:evaluate'}"
     takes_folder: ClassVar[bool] = True
     takes_identity: ClassVar[bool] = True
     reads_generation: ClassVar[bool] = True

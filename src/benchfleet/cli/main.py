@@ -22,6 +22,9 @@ VERB_GROUPS = {
         "init": "write a campaign file for this machine",
         "plan": "check a campaign and list its cells; runs nothing",
         "schema": "print the JSON Schema of a campaign file, for editors",
+        "benchmarks": "list the benchmarks that a campaign may name",
+        "models": "list the models in the Hugging Face cache of this host",
+        "adapters": "list the adapters that open models",
         "attention": "list the attention configs that a campaign may name",
     },
     "run": {
@@ -197,7 +200,7 @@ def _overview() -> str:
     """What the command does, and its verbs by group."""
     lines = ["Run a matrix of LLM benchmarks; every cell runs once.", "", _FIRST_VERBS]
     for group, verbs in VERB_GROUPS.items():
-        lines += ["", f"{group}:", *(f"  {verb:<10} {text}" for verb, text in verbs.items())]
+        lines += ["", f"{group}:", *(f"  {verb:<10}  {text}" for verb, text in verbs.items())]
     return "\n".join(lines)
 
 

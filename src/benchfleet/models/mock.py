@@ -15,6 +15,7 @@ _DEFAULTS: dict[str, Any] = {"answer": "mock", "seconds": 0.0, "load_seconds": 0
 class MockAdapter(Adapter):
     """Answers every prompt with `answer`, after `seconds`; loading takes `load_seconds`."""
 
+    example: ClassVar[str] = "{name: m, adapter: mock}"
     measures: ClassVar[frozenset[str] | None] = frozenset()
 
     def __init__(self, model: Model) -> None:

@@ -18,6 +18,7 @@ class NoAdapter(Adapter):
     A name is its own identity; a file or folder is known by its content.
     """
 
+    example: ClassVar[str] = "{name: m, adapter: none, model: my-model}"
     opens: ClassVar[bool] = False
 
     @classmethod

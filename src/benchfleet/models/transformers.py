@@ -65,6 +65,7 @@ class TransformersAdapter(Adapter):
     version: ClassVar[int] = 3
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     extra: ClassVar[str] = "hf"
+    example: ClassVar[str] = "{adapter: transformers, model: Qwen/Qwen3-0.6B}"
     lends: ClassVar[bool] = True
     measures: ClassVar[frozenset[str] | None] = frozenset(
         {"truncated", "density", "attention_error"}

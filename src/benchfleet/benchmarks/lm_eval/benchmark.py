@@ -79,6 +79,7 @@ class LmEval(Benchmark):
 
     requires: ClassVar[tuple[str, ...]] = ("lm_eval", "torch", "transformers")
     extra: ClassVar[str] = "lm-eval"
+    example: ClassVar[str] = "- lm_eval: {tasks: [arc_easy, hellaswag]}"
     takes_folder: ClassVar[bool] = True
     borrows: ClassVar[bool] = True
     borrows_served: ClassVar[bool] = True

@@ -50,14 +50,14 @@ class RemoteData:
 
         Known without `datasets`, and so only where it has nothing of the repository at all.
         """
-        if not (variable := offline(environ, datasets=True)) or self._may_be_cached(environ):
+        if not (variable := offline(environ, datasets=True)) or self.is_here(environ):
             return ""
         return self.way_out(f"{variable} is set")
 
     def unreachable_message(self, environ: Mapping[str, str]) -> str:
         """What to do, where the data are not here and the hub cannot be reached; ``""``
         otherwise."""
-        if offline(environ, datasets=True) or self._may_be_cached(environ):
+        if offline(environ, datasets=True) or self.is_here(environ):
             return ""
         host = unreachable_hub(environ)
         if not host:
@@ -65,7 +65,8 @@ class RemoteData:
         # All configs of a repository share one message, so that they are listed together.
         return replace(self, config=None).way_out(f"{host} cannot be reached")
 
-    def _may_be_cached(self, environ: Mapping[str, str]) -> bool:
+    def is_here(self, environ: Mapping[str, str]) -> bool:
+        """Whether this host has it, or may have it: only `datasets` knows the configs."""
         if self.reader or "cache_dir" in self.kwargs:
             return True
         expected = _plain(self.path.replace("/", "___"))

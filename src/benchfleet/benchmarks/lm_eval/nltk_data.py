@@ -34,7 +34,7 @@ class NltkData:
 
     def unreachable_message(self, environ: Mapping[str, str]) -> str:
         """What to do where it is not on this host and cannot be fetched; ``""`` otherwise."""
-        if self._is_in(host_folders(environ)) or not unreachable(_HOST, 443):
+        if self.is_here(environ) or not unreachable(_HOST, 443):
             return ""
         return (
             f"{self} is not on this host, and {_HOST} cannot be reached: fetch it where there is "
@@ -51,15 +51,16 @@ class NltkData:
                 return sorted(file for file in path.rglob("*") if file.is_file())
             if archive.is_file():
                 return [archive]
-        if self._is_in(host_folders(os.environ)):
+        if self.is_here(os.environ):
             return []
         raise ValueError(
             f"data: {folder} holds no nltk_data/{self.resource}; copy it there "
             f"({self.command()} brings it to ~/nltk_data)"
         )
 
-    def _is_in(self, folders: list[Path]) -> bool:
-        paths = [folder / self.resource for folder in folders]
+    def is_here(self, environ: Mapping[str, str]) -> bool:
+        """Whether this host has it."""
+        paths = [folder / self.resource for folder in host_folders(environ)]
         return any(p.exists() or p.with_name(f"{p.name}.zip").exists() for p in paths)
 
 

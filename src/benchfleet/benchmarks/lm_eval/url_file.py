@@ -28,6 +28,10 @@ class UrlFile:
         """Where `benchfleet fetch` keeps it."""
         return own_cache(environ) / "files" / self.name
 
+    def is_here(self, environ: Mapping[str, str]) -> bool:
+        """Whether this host has it."""
+        return self.cached(environ).is_file()
+
     def command(self) -> str:
         """What fetches it on a host with a network."""
         return f"curl -LO {self.url}"
@@ -39,7 +43,7 @@ class UrlFile:
     def unreachable_message(self, environ: Mapping[str, str]) -> str:
         """What to do where it is not on this host and cannot be fetched; ``""`` otherwise."""
         host = self.url.partition("://")[2].partition("/")[0]
-        if self.cached(environ).is_file() or not unreachable(host, 443):
+        if self.is_here(environ) or not unreachable(host, 443):
             return ""
         return (
             f"{self.name} is not on this host, and {host} cannot be reached: fetch it where there "

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet import registry
-from benchfleet.errors import PluginError, wrong_option
+from benchfleet.errors import wrong_option
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,22 +47,44 @@ def main(arguments: argparse.Namespace) -> int:
         )
         print(f"{config['name']}({parameters})")
         print(f"    {config['description']}")
+        if config["problem"]:
+            print(f"    missing: {config['problem']}")
+        else:
+            print(f"    example: {config['example']}")
     return 0
 
 
 def _described(name: str) -> dict[str, Any]:
-    try:
-        config = registry.load("attention", name)
-    except PluginError as error:
-        return {"name": name, "parameters": {}, "description": str(error), "fast": False}
+    info = registry.info("attention", name)
+    config = info.plugin
+    if config is None:
+        parts = {"parameters": {}, "description": "", "fast": False, "example": ""}
+        return {"name": name, **parts, "problem": info.problem}
     parameters = {
         field.name: None if field.default is MISSING else str(field.default)
         for field in fields(config)
     }
-    summary = (config.__doc__ or "").partition("\n\n")[0]
     return {
         "name": name,
         "parameters": parameters,
-        "description": " ".join(summary.split()),
+        "description": info.summary,
         "fast": config.has_fast_form,
+        "example": _example(name, parameters),
+        "problem": info.problem,
     }
+
+
+_VALUES = {"weights": "weights.safetensors", "sorted_channel_file": "channels.json"}
+_SIZES = {"top_p": "0.9", "epsilon": "0.1", "delta": "0.1", "rate": "0.1", "base_rate": "0.1"}
+
+
+def _example(name: str, parameters: dict[str, Any]) -> str:
+    """An entry of ``configs`` with the parameters that have no default."""
+    required = [parameter for parameter, default in parameters.items() if default is None]
+    values = {one: {**_VALUES, **_SIZES}.get(one, "64") for one in required}
+    if not values:
+        return f"{name}: {{attention: {name}}}" if name != "dense" else "dense: null"
+    if len(values) == 1:
+        return f"{name}: {{attention: {{{name}: {next(iter(values.values()))}}}}}"
+    listed = ", ".join(f"{one}: {value}" for one, value in values.items())
+    return f"{name}: {{attention: {{{name}: {{{listed}}}}}}}"

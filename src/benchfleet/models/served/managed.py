@@ -74,6 +74,11 @@ class ManagedAdapter(ServedAdapter):
         return RECIPES[cls.recipe].command_line(cls.path_of(model), args, gpus=gpus)
 
     @classmethod
+    def unavailable(cls) -> str:
+        """Whether the program of its server is here."""
+        return RECIPES[cls.recipe].missing_program()
+
+    @classmethod
     def path_of(cls, model: Model) -> str:
         """What the server opens."""
         return str(model.source)
@@ -153,24 +158,28 @@ class VllmAdapter(ManagedAdapter):
     """A model on ``vllm serve``."""
 
     recipe: ClassVar[str] = "vllm"
+    example: ClassVar[str] = "{adapter: vllm, model: Qwen/Qwen3-0.6B}"
 
 
 class SglangAdapter(ManagedAdapter):
     """A model on SGLang's server."""
 
     recipe: ClassVar[str] = "sglang"
+    example: ClassVar[str] = "{adapter: sglang, model: Qwen/Qwen3-0.6B}"
 
 
 class TransformersServeAdapter(ManagedAdapter):
     """A model on ``transformers serve``."""
 
     recipe: ClassVar[str] = "transformers_serve"
+    example: ClassVar[str] = "{adapter: transformers_serve, model: Qwen/Qwen3-0.6B}"
 
 
 class LlamaCppAdapter(ManagedAdapter):
     """A GGUF file on llama-server, or on the server of llama-cpp-python."""
 
     recipe: ClassVar[str] = "llama_cpp"
+    example: ClassVar[str] = "{adapter: llama_cpp, path: model.gguf}"
 
     @classmethod
     def digest(cls, source: str) -> str:
@@ -192,6 +201,7 @@ class OllamaServeAdapter(ManagedAdapter):
     """A pulled model on ``ollama serve``; its identity is the digest of its manifest."""
 
     recipe: ClassVar[str] = "ollama_serve"
+    example: ClassVar[str] = "{adapter: ollama_serve, model: qwen3}"
     protocol: ClassVar[type[Protocol]] = Ollama
     serves: ClassVar[bool] = False
     identity_kwargs: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx", "server")

@@ -26,6 +26,7 @@ _LIST_TIMEOUT_S = 10.0
 class OllamaAdapter(ServedAdapter):
     """A model of Ollama, by its own API; its identity is the digest that the server has for it."""
 
+    example: ClassVar[str] = "{adapter: ollama, model: qwen3}"
     endpoint: ClassVar[bool] = True
     protocol: ClassVar[type[Protocol]] = Ollama
     identity_kwargs: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx")

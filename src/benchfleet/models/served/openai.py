@@ -22,6 +22,7 @@ URL_VARIABLE = "OPENAI_BASE_URL"
 class OpenAIAdapter(ServedAdapter):
     """A model of a compatible server: `url` (or OPENAI_BASE_URL) ends in ``/v1``."""
 
+    example: ClassVar[str] = "{adapter: openai, model: gpt-oss, url: 'http://lab2:8000/v1'}"
     endpoint: ClassVar[bool] = True
     protocol: ClassVar[type[Protocol]] = OpenAI
     serves: ClassVar[bool] = True

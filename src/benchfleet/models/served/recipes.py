@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 PORT = "{port}"  # stands for the port in a command line
@@ -60,6 +61,13 @@ class Recipe:
     ) -> list[str]:
         """The command with the user's arguments last; `PORT` stands for the port."""
         return [*self.command(model, _cuda_devices() if gpus is None else gpus), *args]
+
+    def missing_program(self) -> str:
+        """What to install if this host cannot start the server; ``""`` if it can."""
+        program, *words = self.command("", 0)
+        module = words[1].partition(".")[0] if words[0] == "-m" else ""
+        is_here = find_spec(module) if module else find_program(program)
+        return "" if is_here else f"its server is not installed; {self.install}"
 
 
 RECIPES: Mapping[str, Recipe] = {
