@@ -26,7 +26,9 @@ def built(*steps: tuple[str, Mapping[str, Any]]) -> tuple[AttentionConfig, ...]:
 def states_of(steps: Sequence[AttentionConfig], scene: Any) -> dict[int, State]:
     """The states of the steps in a first pass over all keys."""
     states = {}
-    shape = Shape(layer=0, heads=scene.query.shape[1], key_heads=scene.key.shape[1], dim=8)
+    heads, key_heads = scene.query.shape[1], scene.key.shape[1]
+    device = scene.key.device
+    shape = Shape(layer=0, heads=heads, key_heads=key_heads, dim=8, device=device)
     for number, step in enumerate(steps):
         if (state := step.new_state(shape)) is not None:
             state.fit(scene.key, scene.tokens)

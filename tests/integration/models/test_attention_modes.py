@@ -8,9 +8,10 @@ import pytest
 
 from benchfleet.domain.cell import AttentionStep, Config
 from benchfleet.errors import CellFailure
+from benchfleet.models.attention import fast, forward
 from benchfleet.models.attention.files import digest_of_file
 
-from .conftest import COMPOSED, PROMPTS, QUEST, SAMPLED, STREAMING, config, one_by_one, texts
+from .conftest import COMPOSED, PROMPTS, QUEST, SAMPLED, SHORT, STREAMING, config, one_by_one, texts
 
 
 @pytest.mark.parametrize("kind", ["gqa", "qwen3", "mixed"])
@@ -20,11 +21,30 @@ def test_fast_answers_as_measure_does_and_has_no_error_to_report(adapter, kind, 
     mine.configure(given)
     measured = one_by_one(mine, PROMPTS)
     mine.configure(replace(given, mode="fast"))
-    fast = one_by_one(mine, PROMPTS)
-    assert texts(fast) == texts(measured)
-    for quick, slow in zip(fast, measured, strict=True):
+    quick_answers = one_by_one(mine, PROMPTS)
+    assert texts(quick_answers) == texts(measured)
+    for quick, slow in zip(quick_answers, measured, strict=True):
         assert "attention_error" not in quick.measures
         assert quick.measures["density"] == pytest.approx(slow.measures["density"], rel=1e-5)
+
+
+def test_fast_decodes_single_tokens_without_a_mask(adapter, monkeypatch):
+    calls = []
+
+    def decoded(steps, view, states):
+        calls.append(view.layer)
+        return fast.decoded(steps, view, states)
+
+    monkeypatch.setattr(forward, "decoded", decoded)
+    mine = adapter()
+    mine.configure(replace(STREAMING, mode="fast"))
+    (answer,) = mine.answer(PROMPTS[:1], SHORT)
+    passes = len(calls) // 2  # of one token each; the question gives the first, and an end is none
+    assert calls == [0, 1] * passes
+    assert passes in (answer.completion_tokens - 1, answer.completion_tokens)
+    calls.clear()
+    mine.answer(PROMPTS, SHORT)
+    assert not calls  # rows of unlike lengths need a mask
 
 
 def test_a_config_without_a_fast_form_is_refused_at_plan(adapter):

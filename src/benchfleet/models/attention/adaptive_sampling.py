@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from benchfleet.models.attention.base import (
     AttentionConfig,
-    check_number,
-    check_share,
+    check_common,
+    check_fraction,
     check_size,
 )
 from benchfleet.models.attention.random_sampling import drawn, nth
@@ -37,10 +37,10 @@ class AdaptiveSampling(AttentionConfig):
 
     def __post_init__(self) -> None:
         for name in ("base_rate", "epsilon", "delta"):
-            check_share(name, getattr(self, name))
+            check_fraction(name, getattr(self, name))
         check_size("init_offset", self.init_offset)
         check_size("local_offset", self.local_offset)
-        check_number("seed", self.seed, 0)
+        check_common(self)
 
     def keep(self, view: View) -> Picks:
         import torch
@@ -52,7 +52,7 @@ class AdaptiveSampling(AttentionConfig):
         scores = view.scores().masked_fill(~view.visible, float("-inf"))
         greatest = scores.amax(-1, keepdim=True)
         values = (scores - greatest).exp().nan_to_num()  # the bound is the same at any scale
-        most = max(1, int(base.max()))
+        most = max(2, fraction_of(self.base_rate, int(view.key.shape[2])))
         number = (view.uniform(most, seed=self.seed) * many).long()
         sampled = values.gather(-1, nth(among, number.clamp(max=(many - 1).clamp(min=0))))
         counted = torch.arange(most, device=many.device) < base
@@ -62,4 +62,6 @@ class AdaptiveSampling(AttentionConfig):
         total = values.masked_fill(~view.selected, 0.0).sum(-1, keepdim=True) + many * mean
         bound = NormalDist().inv_cdf(1 - self.delta / 2) * many * deviation / self.epsilon
         draws = (bound / total.clamp(min=1e-30)).square().ceil().clamp(max=2.0**31).long()
-        return drawn(view, among, torch.minimum(draws.maximum(base), many), seed=self.seed)
+        draws = torch.minimum(draws.maximum(base), many)
+        # It waits for the device: room for as many draws as there are keys would be too much.
+        return drawn(view, among, draws, int(draws.max()), seed=self.seed)

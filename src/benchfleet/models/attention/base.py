@@ -21,7 +21,7 @@ Importing a config's module imports nothing heavy: torch belongs inside `keep`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -105,12 +105,22 @@ class AttentionConfig(Plugin, ABC):
         [batch, heads, queries, keys] or broadcast to it, or picks by index."""
 
 
-def check_layers(layers: Any) -> tuple[int, ...]:
-    """Numbers of layers as a tuple. Raises ValueError where they are none."""
-    items = layers if isinstance(layers, (list, tuple)) else [layers]
-    if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in items):
-        raise ValueError(f"dense_layers may not be {layers!r}; list layers from 0 up")
-    return tuple(sorted(set(items)))
+def check_common(config: Any) -> None:
+    """Check those of a config's parameters that others share. Raises ValueError."""
+    for name in {field.name for field in fields(config)} & _COMMON.keys():
+        _COMMON[name](name, getattr(config, name))
+    object.__setattr__(config, "dense_layers", tuple(sorted(set(_listed(config.dense_layers)))))
+
+
+def check_layers(name: str, layers: Any) -> None:
+    """Raise ValueError unless these are numbers of layers."""
+    for each in _listed(layers):
+        if isinstance(each, bool) or not isinstance(each, int) or each < 0:
+            raise ValueError(f"{name} may not be {layers!r}; list layers from 0 up")
+
+
+def _listed(layers: Any) -> Sequence[Any]:
+    return layers if isinstance(layers, (list, tuple)) else [layers]
 
 
 def check_choice(name: str, value: Any, *choices: str) -> None:
@@ -127,7 +137,7 @@ def check_number(name: str, value: Any, least: int, most: int | None = None) -> 
         raise ValueError(f"{name} may not be {value!r}; use a whole number from {least} {to}")
 
 
-def check_share(name: str, value: Any) -> None:
+def check_fraction(name: str, value: Any) -> None:
     """Raise ValueError unless `value` is a fraction above 0, up to 1."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= 1:
@@ -146,6 +156,16 @@ def check_size(name: str, size: Any) -> None:
         raise ValueError(f"{name} may not be negative, as {size!r} is; {_SIZES}")
     if not whole and not size <= 1:
         raise ValueError(f"{name} may not be {size!r}, as a fraction is from 0 to 1; {_SIZES}")
+
+
+_COMMON: Mapping[str, Callable[[str, Any], None]] = {
+    "heavy_size": check_size,
+    "label_bits": lambda name, value: check_number(name, value, 1, 16),
+    "share": lambda name, value: check_choice(name, value, "head", "group"),
+    "question": lambda name, value: check_choice(name, value, "sparse", "dense"),
+    "dense_layers": check_layers,
+    "seed": lambda name, value: check_number(name, value, 0),
+}
 
 
 def _no_parameter(name: str, known_fields: list[str]) -> str:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, ClassVar
 from benchfleet.models.attention.base import (
     AttentionConfig,
     check_choice,
-    check_layers,
+    check_common,
     check_number,
-    check_size,
 )
 from benchfleet.models.attention.selection import (
     Picks,
@@ -52,13 +51,9 @@ class DoubleSparsity(AttentionConfig):
     dense_layers: tuple[int, ...] = (0, 1)
 
     def __post_init__(self) -> None:
-        check_size("heavy_size", self.heavy_size)
+        check_common(self)
         check_number("group_factor", self.group_factor, 1)
-        check_number("label_bits", self.label_bits, 1, 16)
         check_choice("channel_selection", self.channel_selection, "qk_proj", "q_proj", "k_proj")
-        check_choice("share", self.share, "head", "group")
-        check_choice("question", self.question, "sparse", "dense")
-        object.__setattr__(self, "dense_layers", check_layers(self.dense_layers))
 
     def files(self) -> Mapping[str, Path]:
         return {"sorted_channel_file": Path(self.sorted_channel_file)}
@@ -96,7 +91,7 @@ class DoubleSparsity(AttentionConfig):
                 f" {shape.heads} heads; make the file for this model"
             )
         many = max(1, shape.dim // self.group_factor)
-        return torch.tensor([each[:many] for each in lists], dtype=torch.long)
+        return torch.tensor([each[:many] for each in lists], device=shape.device)
 
 
 class Labels(KeyState):
@@ -114,7 +109,7 @@ class Labels(KeyState):
         return self._label(query)
 
     def _label(self, vectors: Tensor) -> Tensor:
-        channels = self._channels.to(vectors.device)
+        channels = self._channels
         heads, lists = vectors.shape[1], len(channels)
         if lists < heads:  # one list for a key head, and these are queries
             channels = channels.repeat_interleave(heads // lists, dim=0)

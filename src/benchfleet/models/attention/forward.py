@@ -108,6 +108,7 @@ class SparseAttention:
             layer=layer,
             layers=self.layers,
             samples=self._samples,
+            padded=attention_mask is not None,
         )
         if self.fast and query.shape[2] == 1 and attention_mask is None:
             output, density = decoded(self.steps, view, states)
@@ -165,7 +166,13 @@ class SparseAttention:
         """The states of the steps, which cover all keys: those of the cache, or new ones that are
         fitted to these keys."""
         states = {} if self._cache is None else self._cache.layers[layer].states
-        shape = Shape(layer=layer, heads=query.shape[1], key_heads=key.shape[1], dim=key.shape[-1])
+        shape = Shape(
+            layer=layer,
+            heads=query.shape[1],
+            key_heads=key.shape[1],
+            dim=key.shape[-1],
+            device=key.device,
+        )
         valid = visible[:, 0, -1]
         for number, step in enumerate(self.steps):
             if number not in states:

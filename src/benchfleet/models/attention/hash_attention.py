@@ -17,7 +17,7 @@ from benchfleet.models.attention.view import Size, View
 if TYPE_CHECKING:
     from torch import Tensor
 
-Network = list[tuple["Tensor", "Tensor"]]  # weight [heads, in, out] and bias [heads, out]
+Network = list[tuple["Tensor", "Tensor"]]  # weight [heads, in, out] and bias [heads, 1, out]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,10 @@ class HashAttention(AttentionConfig):
         network: Network = []
         prefix = f"layers.{shape.layer}.{of}"
         while (name := f"{prefix}.{len(network)}") + ".weight" in self._tensors:
-            network.append((self._tensors[f"{name}.weight"], self._tensors[f"{name}.bias"]))
+            weight, bias = self._tensors[f"{name}.weight"], self._tensors[f"{name}.bias"]
+            network.append(
+                (weight.to(shape.device).float(), bias.to(shape.device).float().unsqueeze(1))
+            )
         sizes = network and (network[0][0].shape[:2], network[-1][0].shape[-1])
         if sizes != ((shape.heads, shape.dim), self.bits):
             raise ValueError(
@@ -95,5 +98,5 @@ def _code(vectors: Tensor, network: Network) -> Tensor:
     output = vectors.float()
     for number, (weight, bias) in enumerate(network):
         output = silu(output) if number else output
-        output = output @ weight.to(output) + bias.to(output).unsqueeze(1)
+        output = output @ weight + bias
     return (output >= 0).float() * 2 - 1

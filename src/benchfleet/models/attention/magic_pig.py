@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from benchfleet.models.attention.base import (
     AttentionConfig,
-    check_choice,
-    check_layers,
+    check_common,
     check_number,
 )
 from benchfleet.models.attention.selection import grouped_product
@@ -42,11 +41,9 @@ class MagicPig(AttentionConfig):
         check_number("k", self.k, 1, 15)
         check_number("l", self.l, 1)
         check_number("tables", self.tables, 1, self.l)
-        check_number("seed", self.seed, 0)
+        check_common(self)
         if not isinstance(self.center, bool):
             raise ValueError(f"center may not be {self.center!r}; use true or false")
-        check_choice("question", self.question, "sparse", "dense")
-        object.__setattr__(self, "dense_layers", check_layers(self.dense_layers))
 
     def new_state(self, shape: Shape) -> State:
         return Tables(self, shape)
@@ -90,7 +87,8 @@ class Tables(KeyState):
 
         super().__init__()
         random = torch.Generator().manual_seed(config.seed + shape.layer)
-        self._planes = torch.randn(shape.dim, config.l * config.k, generator=random)
+        planes = torch.randn(shape.dim, config.l * config.k, generator=random)
+        self._planes = planes.to(shape.device)  # drawn on the CPU: the same on each device
         self._config = config
         self._mean: Tensor | None = None
 
@@ -111,7 +109,7 @@ class Tables(KeyState):
         """The code of each vector in each table: int16 [batch, heads, length, tables]."""
         import torch
 
-        bits = (vectors @ self._planes.to(vectors.device)) >= 0
+        bits = (vectors @ self._planes) >= 0
         bits = bits.unflatten(-1, (self._config.l, self._config.k))
         powers = 2 ** torch.arange(self._config.k, device=vectors.device)
         return (bits * powers).sum(-1).short()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from benchfleet.models.attention.base import AttentionConfig, check_choice, check_share
+from benchfleet.models.attention.base import AttentionConfig, check_choice, check_fraction
 from benchfleet.models.attention.selection import best_first
 from benchfleet.models.attention.view import View
 
@@ -25,7 +25,7 @@ class OracleTopP(AttentionConfig):
     of: str = "all"
 
     def __post_init__(self) -> None:
-        check_share("top_p", self.top_p)
+        check_fraction("top_p", self.top_p)
         check_choice("of", self.of, "all", "rest")
 
     def keep(self, view: View) -> Tensor:

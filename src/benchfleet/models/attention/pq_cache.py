@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from benchfleet.models.attention.base import (
     AttentionConfig,
-    check_choice,
+    check_common,
     check_number,
-    check_size,
 )
 from benchfleet.models.attention.hashing import uniform
 from benchfleet.models.attention.selection import Picks, best_picks
@@ -41,14 +40,12 @@ class PQCache(AttentionConfig):
     share: str = "group"
 
     def __post_init__(self) -> None:
-        check_size("heavy_size", self.heavy_size)
+        check_common(self)
         if self.sub_dim is not None:
             check_number("sub_dim", self.sub_dim, 1)
         check_number("bits", self.bits, 1, 15)
         check_number("iterations", self.iterations, 0)
-        check_number("seed", self.seed, 0)
         check_number("init_offset", self.init_offset, 0)
-        check_choice("share", self.share, "head", "group")
 
     def new_state(self, shape: Shape) -> State:
         sub_dim = self.sub_dim or shape.dim // 2

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from benchfleet.models.attention.base import (
     AttentionConfig,
-    check_choice,
-    check_layers,
+    check_common,
     check_number,
-    check_size,
 )
 from benchfleet.models.attention.selection import (
     Picks,
@@ -21,6 +19,7 @@ from benchfleet.models.attention.selection import (
 )
 from benchfleet.models.attention.state import Shape, State
 from benchfleet.models.attention.view import Size, View
+from benchfleet.models.room import appended
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,12 +44,8 @@ class Quest(AttentionConfig):
     dense_layers: tuple[int, ...] = (0, 1)
 
     def __post_init__(self) -> None:
-        check_size("heavy_size", self.heavy_size)
+        check_common(self)
         check_number("page_size", self.page_size, 1)
-        check_number("label_bits", self.label_bits, 1, 16)
-        check_choice("share", self.share, "head", "group")
-        check_choice("question", self.question, "sparse", "dense")
-        object.__setattr__(self, "dense_layers", check_layers(self.dense_layers))
 
     def new_state(self, shape: Shape) -> State:
         return PageBounds(self.page_size)
@@ -90,28 +85,29 @@ class PageBounds(State):
 
     def __init__(self, page_size: int) -> None:
         self._page_size = page_size
-        self._ranks: Tensor  # how many keys each row has up to each column: [batch, columns]
+        self._ranks: Tensor  # how many keys each row has up to each column: [batch, columns, 1]
         self.least: Tensor
         self.greatest: Tensor
+        self._rooms: tuple[Tensor | None, Tensor | None, Tensor | None] = (None, None, None)
 
     def extend(self, key: Tensor, valid: Tensor) -> None:
-        import torch
-
         key = key.float()
-        batch, heads, _, dim = key.shape
+        ranks = valid.cumsum(-1).unsqueeze(-1)
         if not self.seen:
-            self._ranks = torch.zeros(batch, 0, dtype=torch.long, device=key.device)
-            self.least = key.new_empty(batch, heads, 0, dim)
+            self._ranks, self.least = ranks[:, :0], key[:, :, :0]
             self.greatest = self.least
-        before = self._ranks[:, self.seen - 1 : self.seen] if self.seen else 0
-        ranks = valid.cumsum(-1) + before
-        self._ranks = torch.cat((self._ranks, ranks), 1)
-        pages = -(-int(ranks[:, -1].max()) // self._page_size)
+        else:
+            ranks += self._ranks[:, -1:]
+        room, low, high = self._rooms
+        self._ranks, room = appended(self._ranks, room, self.seen, ranks)
+        # As many pages as without padding: no need to ask the device how many keys there are.
+        pages = -(-self._ranks.shape[1] // self._page_size)
         if (missing := pages - self.least.shape[2]) > 0:
-            room = key.new_full((batch, heads, missing, dim), float("inf"))
-            self.least = torch.cat((self.least, room), 2)
-            self.greatest = torch.cat((self.greatest, -room), 2)
-        page = ((ranks - 1).clamp(min=0) // self._page_size)[:, None, :, None].expand_as(key)
+            empty = key.new_full((*key.shape[:2], missing, key.shape[-1]), float("inf"))
+            self.least, low = appended(self.least, low, pages - missing, empty)
+            self.greatest, high = appended(self.greatest, high, pages - missing, -empty)
+        self._rooms = room, low, high
+        page = ((ranks - 1).clamp(min=0) // self._page_size)[:, None].expand_as(key)
         padding = ~valid[:, None, :, None]
         self.least.scatter_reduce_(2, page, key.masked_fill(padding, float("inf")), "amin")
         self.greatest.scatter_reduce_(2, page, key.masked_fill(padding, float("-inf")), "amax")
@@ -119,8 +115,11 @@ class PageBounds(State):
     def crop(self, length: int) -> None:
         if length >= self.seen:
             return
+        if not length:
+            self.seen = 0
+            return
         # Pages that lose a key begin again with their first key; adding others twice is harmless.
-        whole = self._ranks[:, length - 1] // self._page_size if length else self._ranks.sum(1) * 0
+        whole = self._ranks[:, length - 1] // self._page_size
         pages = int(whole.max())
         first_page = int(whole.min())
         page = slice(first_page, pages + 1)
@@ -128,7 +127,7 @@ class PageBounds(State):
         self.greatest[:, :, page] = float("-inf")
         self.least, self.greatest = self.least[:, :, : pages + 1], self.greatest[:, :, : pages + 1]
         start = first_page * self._page_size
-        self.seen = int((self._ranks[:, :length] <= start).sum(1).min()) if length else 0
+        self.seen = int((self._ranks[:, :length] <= start).sum(1).min())
         self._ranks = self._ranks[:, : self.seen]
 
     def rows(self, index: Tensor) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from benchfleet.models.attention.base import AttentionConfig, check_number, check_share
+from benchfleet.models.attention.base import AttentionConfig, check_common, check_fraction
 from benchfleet.models.attention.selection import Picks
 from benchfleet.models.attention.view import View, fraction_of
 
@@ -28,21 +28,23 @@ class RandomSampling(AttentionConfig):
     seed: int = 42
 
     def __post_init__(self) -> None:
-        check_share("rate", self.rate)
-        check_number("seed", self.seed, 0)
+        check_fraction("rate", self.rate)
+        check_common(self)
 
     def keep(self, view: View) -> Picks:
         many = view.open.sum(-1, keepdim=True)
-        return drawn(view, view.open, fraction_of(self.rate, many), seed=self.seed)
+        most = fraction_of(self.rate, int(view.key.shape[2]))
+        return drawn(view, view.open, fraction_of(self.rate, many), most, seed=self.seed)
 
 
-def drawn(view: View, among: Tensor, draws: Tensor, *, seed: int) -> Picks:
+def drawn(view: View, among: Tensor, draws: Tensor, most: int, *, seed: int) -> Picks:
     """`draws` ([batch, 1 or heads, queries, 1]) draws with replacement from the keys `among` (bool,
-    [batch, 1 or heads, queries, keys]); all of them once where there are as many draws."""
+    [batch, 1 or heads, queries, keys]); all of them once where there are as many draws.
+    `most` is a number that no draws exceed."""
     import torch
 
     many = among.sum(-1, keepdim=True)
-    most = max(1, int(draws.max()))
+    most = max(1, most)
     order = torch.arange(most, device=among.device)
     chance = (view.uniform(most, seed=seed) * many).long().clamp(max=(many - 1).clamp(min=0))
     number = torch.where(draws >= many, order, chance)  # of the keys `among`, counted from 0

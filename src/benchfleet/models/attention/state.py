@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from benchfleet.models.room import appended
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
@@ -20,6 +21,7 @@ class Shape:
     heads: int
     key_heads: int
     dim: int
+    device: torch.device
 
 
 class State(ABC):

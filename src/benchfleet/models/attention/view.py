@@ -30,6 +30,7 @@ class View:
     layer: int = 0
     layers: int = 1
     samples: Tensor | None = None  # int64 [batch]: a number for each row's prompt
+    padded: bool = True  # False: no row has padding
     state: Any = None  # the `State` of this step and layer, where `new_state` made one
 
     @cached_property
@@ -55,7 +56,7 @@ class View:
 
     def columns_of(self, ranks: Tensor) -> Tensor:
         """The columns of keys by rank, counted from 0: any [batch, heads, queries, many]."""
-        if bool(self.visible[:, 0, -1].all()):  # without padding
+        if not self.padded:
             return ranks
         columns = self.columns[:, None, None].expand(*ranks.shape[:3], -1)
         return columns.gather(-1, ranks)

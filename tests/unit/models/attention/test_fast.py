@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -48,6 +50,27 @@ def test_fast_in_a_padded_batch_is_masked_attention(scene, steps_of):
     outputs, densities = fast_and_measured(given, steps, given.visible)
     assert torch.allclose(*outputs, atol=1e-6)
     assert densities[0] == densities[1]
+
+
+def _waits(*args):
+    raise AssertionError("this asks the device for a number, and waits for it")
+
+
+@pytest.mark.parametrize(("name", "params"), FAST)
+def test_decoding_a_token_never_waits_for_the_device(scene, steps_of, monkeypatch, name, params):
+    if name in ("quest", "double_sparsity"):
+        params = {**params, "dense_layers": []}
+    given = scene("k" * 30, "k" * 30, queries=1)
+    steps = steps_of(("sink", {"sink_size": 2}), (name, params))
+    attention, cache = SparseAttention(), SimpleNamespace(layers=[SimpleNamespace(states={})])
+    attention.steps, attention.fast = steps, True
+    tally = Tally(2, "cpu")
+    for keys in (20, 25):  # the context, whose end a state may be fitted to, and a token
+        key, value = given.key[:, :, :keys], given.value[:, :, :keys]
+        with attention.counting(tally, given.counted, cache=cache):
+            attention(given.module, given.query, key, value, None, scaling=given.scaling)
+        for method in ("__bool__", "__int__", "__float__", "__index__", "item", "tolist"):
+            monkeypatch.setattr(torch.Tensor, method, _waits)
 
 
 @pytest.mark.parametrize(
