@@ -26,6 +26,7 @@ VERB_GROUPS = {
         "models": "list the models in the Hugging Face cache of this host",
         "adapters": "list the adapters that open models",
         "attention": "list the attention configs that a campaign may name",
+        "new": "write a plugin of your own: one file, its test and entry point",
     },
     "run": {
         "run": "run the cells that are not done, and show the comparison",

@@ -1,0 +1,117 @@
+"""What `benchfleet new` writes: its own test passes, and a campaign uses it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchfleet.cli.main import main
+from tiny_models import saved_model
+
+CAMPAIGN = """\
+campaign: s
+{more}
+matrix:
+  models: [{model}]
+  configs: {{{config}}}
+  benchmarks: [{benchmark}]
+"""
+DEFAULTS = {
+    "model": "{name: m, adapter: mock}",
+    "config": "dense: null",
+    "benchmark": "mock_benchmark",
+    "more": "",
+}
+USES = {
+    "benchmark": {"benchmark": "my-part: {subsets: [easy], prefix: Say it.}"},
+    "adapter": {"model": "{name: m, adapter: my-part, model: my-model}"},
+    "attention": {
+        "model": "{name: m, path: model, generation: {max_new_tokens: 2}}",
+        "config": "a: {attention: {my-part: 8}}",
+    },
+    "policy": {"more": "placement: my-part"},
+    "store": {"more": "results: 'my-part://{folder}/store'"},
+}
+
+
+def installed(folder: Path) -> None:
+    """Its entry point beside it, as an installer lays it out."""
+    text = (folder / "pyproject.toml").read_text()
+    found = re.search(r'^\[project.entry-points."(.+)"\]\n(.+)$', text, re.MULTILINE)
+    assert found
+    info = folder / "my_part-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-part\nVersion: 0.1.0\n")
+    (info / "entry_points.txt").write_text(f"[{found[1]}]\n{found[2].replace(chr(34), '')}\n")
+
+
+@pytest.mark.parametrize("kind", USES)
+def test_what_is_written_passes_its_test_and_is_used_by_a_campaign(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", kind, "my-part"]) == 0
+    package = tmp_path / "my-part"
+    installed(package)
+    environment = {**os.environ, "PYTHONPATH": str(package)}
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    output = run("-m", "pytest", "-q", "-p", "no:cacheprovider", "my-part")
+    assert " passed" in output
+    assert "skipped" not in output
+    study = tmp_path / "study.yaml"
+    text = CAMPAIGN.format(**{**DEFAULTS, **USES[kind]}).replace("{folder}", str(tmp_path))
+    study.write_text(text)
+    if kind == "attention":  # only a real model takes it
+        saved_model(tmp_path / "model", "llama")
+    run("-m", "benchfleet.cli.main", "run", "study.yaml", "--cpu-slots", "1")
+    if kind == "store":
+        assert list((tmp_path / "store").rglob("cell.json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["benchmark", "recall"], "there is a benchmark 'recall' already"),
+        (["benchmark", "../x"], "is no name"),
+        (["store", "my_store"], "is no scheme of a URL"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused(
+    words: list[str],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", *words]) == 2
+    assert why in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "policy", "mine"]) == 0
+    (tmp_path / "mine" / "mine.py").write_text("# my work\n")
+    assert main(["new", "policy", "mine"]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert (tmp_path / "mine" / "mine.py").read_text() == "# my work\n"
