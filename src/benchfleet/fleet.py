@@ -12,14 +12,17 @@ from benchfleet import registry
 from benchfleet.benchmarks.base import loads_model
 from benchfleet.campaign.base import Machine
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import Device, GpuChecks
-from benchfleet.engines.base import Engine, Post
+from benchfleet.engines.base import Engine, EngineOptions, Post
 from benchfleet.errors import DeviceError
 from benchfleet.ledger.base import DEFAULT_LEASE_S
 from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU, cores, select_devices
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.resources.shapes import Pool, endpoints
+
+LOCAL_ENGINE = "local"  # for the slots of this machine, if no other is chosen
 
 
 def _devices(machine: Machine) -> tuple[Device, ...]:
@@ -77,11 +80,13 @@ def choose_pool(machine: Machine) -> Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """The machines of a run: this one's pool, if it takes part, and others that ssh reaches."""
+    """The machines of a run: this one's pool, if it takes part, others that ssh reaches, and those
+    of the engines that the user chose."""
 
     pool: Pool | None = None
     hosts: Sequence[Host] = ()
     known_hosts: Path = Path(os.devnull)  # the file that keeps their keys
+    engines: Sequence[EngineChoice] = ()
     checks: GpuChecks = field(default_factory=GpuChecks)  # of their GPUs
     named: bool = False  # this machine's GPUs were named one by one
     trial_load: bool = False  # a model is loaded and asked once on each device first
@@ -96,28 +101,44 @@ def open_engine(
 ) -> Engine:
     """What opens slots on all of these machines, for as long as `connected` is open."""
     if not fleet.trial_load:
-        return _untried(fleet, inbox.post, connected, lease)
+        return _open_engines(fleet, inbox.post, connected, lease)
     from benchfleet.engines.preload_check import PreloadCheckEngine
 
     trials = PreloadCheckEngine(inbox.post, [cell for cell in cells if loads_model(cell)])
-    trials.inside = _untried(fleet, trials.handle, connected, lease)
+    trials.inside = _open_engines(fleet, trials.handle, connected, lease)
     return trials
 
 
-def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: float) -> Engine:
-    """The engines. Where leases are shorter than usual, slots of this machine are missed sooner."""
-    silence = min(lease, DEFAULT_LEASE_S)
-    local = registry.load("engines", "local")
-    local_engine: Engine = local(
-        post,
-        heartbeat=silence / 12,
-        silence=silence,
-        checks=fleet.checks,
-        named=fleet.named,
+def _open_engines(
+    fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: float
+) -> Engine:
+    """One engine for all machines. Where leases are shorter than usual, a silent slot of this
+    machine is ended sooner."""
+    options = EngineOptions(
+        silence=min(lease, DEFAULT_LEASE_S), checks=fleet.checks, named=fleet.named
     )
-    if not fleet.hosts:
-        return local_engine
+    plugins = [(registry.load("engines", one.engine), one) for one in fleet.engines]
+    remote: list[Engine] = [
+        plugin.open_engine(post, replace(options, name=one.label, settings=one.settings))
+        for plugin, one in plugins
+        if plugin.remote
+    ]
+    if fleet.hosts:
+        remote.append(_ssh_engine(fleet, post, connected))
+    chosen = [one for plugin, one in plugins if not plugin.remote]
+    one = chosen[-1] if chosen else EngineChoice(engine=LOCAL_ENGINE)
+    local: Engine = registry.load("engines", one.engine).open_engine(
+        post, replace(options, settings=one.settings)
+    )
+    if not remote:
+        return local
     from benchfleet.engines.composite import CompositeEngine
+
+    return CompositeEngine(local, remote)
+
+
+def _ssh_engine(fleet: Fleet, post: Post, connected: contextlib.ExitStack) -> Engine:
+    """What opens slots on the hosts of an inventory."""
     from benchfleet.engines.openssh import connections
     from benchfleet.engines.ssh import SshEngine
     from benchfleet.machines.host_capacity import capacity_from_facts
@@ -125,7 +146,4 @@ def _untried(fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: f
 
     hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]
     ssh = connected.enter_context(connections(fleet.known_hosts))
-    ssh_engine = SshEngine(
-        post, hosts=hosts, ssh=ssh, examine=capacity_from_facts, checks=fleet.checks
-    )
-    return CompositeEngine(local_engine, ssh_engine)
+    return SshEngine(post, hosts=hosts, ssh=ssh, examine=capacity_from_facts, checks=fleet.checks)

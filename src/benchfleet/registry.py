@@ -100,6 +100,7 @@ _EXTRA_OF = {"psycopg": "postgres"}  # packages that a plugin's module cannot do
 _BASES = {
     "models": "benchfleet.models.base:Adapter",
     "benchmarks": "benchfleet.benchmarks.base:Benchmark",
+    "engines": "benchfleet.engines.base:EnginePlugin",
     "attention": "benchfleet.models.attention.base:AttentionConfig",
     "stores": "benchfleet.results.stores.base:ResultStore",
 }

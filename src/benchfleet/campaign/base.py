@@ -11,6 +11,7 @@ from benchfleet.domain.budget import Budget
 from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.eligibility import default_eligibility as usual_rules
+from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host_filter import HostFilter
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
@@ -46,6 +47,7 @@ class Campaign:
     phases: tuple[Phase, ...] = ()
     runners: Mapping[str, HostFilter] = field(default_factory=dict)  # what each host may run
     machine: Machine = field(default_factory=Machine)
+    engine: EngineChoice | None = None  # where its cells run; None: on this machine, or over SSH
     budget: Budget | None = None  # what it may cost
     store_url: str = ""  # where results are uploaded to; "" for the results folder only
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name

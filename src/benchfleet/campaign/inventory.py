@@ -10,11 +10,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from benchfleet import registry
+from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import Host
 from benchfleet.errors import CampaignError, Mistake, wrong_option
 
 from . import hosts
 from .base import Machine
+from .engines import ENGINES, read_engines
 from .entry import Entry, Mistakes
 from .hosts import LOCAL_HOST, host_name, read_host
 from .load import MACHINE, Reader, read_machine, read_source
@@ -29,6 +32,7 @@ KEYS: Mapping[str, Shape] = {
     "here": doc(mapping(MACHINE), "this machine takes part too, with these (it does not)"),
     "defaults": doc(mapping(hosts.SHARED), "what holds where a host says nothing else"),
     "hosts": doc(either(_NAMED, _LISTED), "the machines to reach over SSH, by name"),
+    "engines": doc(ENGINES, "what finds machines itself, by name, such as {cluster: {NAME: {}}}"),
 }
 _READERS: Mapping[str, Reader] = {
     ".yaml": lambda text, _: read_yaml(text),
@@ -45,6 +49,7 @@ class Inventory:
 
     hosts: tuple[Host, ...] = ()
     local: Machine | None = None  # this machine; None: it takes no part
+    engines: tuple[EngineChoice, ...] = ()  # each finds its machines itself
 
 
 def load_inventory(path: str | Path) -> Inventory:
@@ -64,7 +69,7 @@ def read_inventory(source: Source, *, folder: Path, file_label: str) -> Inventor
     mistakes = Mistakes(source)
     root = Entry(source.data, (), mistakes)
     inventory = _inventory(root, folder)
-    if root.right and not inventory.hosts and inventory.local is None:
+    if root.right and not (inventory.hosts or inventory.local or inventory.engines):
         root.wrong("names no machine; write the names of some under 'hosts:'")
     if listed := mistakes.listed():
         raise CampaignError(file_label, listed)
@@ -85,6 +90,7 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
     """
     words = [word.strip() for pattern in patterns for word in pattern.split(",") if word.strip()]
     words_by_host = {host.name: {host.name, *host.labels} for host in inventory.hosts}
+    words_by_host.update({one.name: {one.name} for one in inventory.engines})
     if inventory.local is not None:
         words_by_host[LOCAL_HOST] = {LOCAL_HOST}
     if mistakes := [
@@ -108,6 +114,7 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
         inventory,
         hosts=tuple(host for host in inventory.hosts if host.name in remaining),
         local=inventory.local if LOCAL_HOST in remaining else None,
+        engines=tuple(one for one in inventory.engines if one.name in remaining),
     )
 
 
@@ -117,6 +124,7 @@ def inventory_schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "benchfleet inventory of machines",
         **either(mapping(KEYS), _LISTED, _NAMED),
+        "$defs": {"engines": {"enum": registry.names("engines")}},
     }
 
 
@@ -154,7 +162,12 @@ def _inventory(root: Entry, folder: Path) -> Inventory:
         elif any(host.name == name for host in found_hosts[:-1]):
             entry.wrong(f"{name!r} stands twice; remove one")
     local = _local_machine(fields["here"]) if by_key and "here" in root.value else None
-    return Inventory(hosts=tuple(found_hosts), local=local)
+    engines = read_engines(fields["engines"]) if by_key else ()
+    for one in engines:
+        entry = fields["engines"].inside(one.name)
+        if host_name(entry, one.name) and one.name.casefold() in seen:
+            entry.wrong(f"{one.name!r} is the name of a host, too; rename one of the two")
+    return Inventory(hosts=tuple(found_hosts), local=local, engines=engines)
 
 
 def _declared(entry: Entry) -> list[tuple[Entry, str, dict[str, Entry]]]:

@@ -20,6 +20,7 @@ from . import defaults, eligibility
 from .base import RESULTS, Campaign, Machine, results_folder
 from .defaults import read_defaults
 from .eligibility import read_eligibility
+from .engines import ENGINE, read_engine
 from .entry import Entry, Mistakes
 from .hosts import read_gpus
 from .matrices import BELONG, MATRIX, MatrixReader
@@ -63,6 +64,7 @@ KEYS: Mapping[str, Shape] = {
     **MACHINE,
     "budget": doc(MONEY, "no cell begins once this is spent, such as 20 USD"),
     "placement": doc(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
+    "engine": doc(ENGINE, "what opens the slots, as --engine (this machine, and hosts over SSH)"),
     "eligibility": eligibility.SHAPE,
     "defaults": doc(mapping(defaults.KEYS), "what holds where an axis says nothing else"),
     "matrix": doc(mapping(MATRIX), "what to run"),
@@ -164,6 +166,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     money = fields["budget"].money()
     placement = fields["placement"].text(DEFAULT)
     opened_plugin("policies", placement, fields["placement"])
+    engine = read_engine(fields["engine"])
     rules_for_machines = read_eligibility(fields["eligibility"])
     default_settings = read_defaults(fields["defaults"])
     if fields["matrix"].absent and fields["phases"].absent:
@@ -184,6 +187,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         phases=phases,
         runners=runners,
         machine=machine,
+        engine=engine,
         placement=placement,
         eligibility=rules_for_machines,
         budget=Budget(amount=money[0], currency=money[1]) if money else None,

@@ -9,7 +9,7 @@ from benchfleet.registry import Family, names
 from .load import KEYS, REQUIRED
 from .schema_types import mapping
 
-_FAMILIES: tuple[Family, ...] = ("models", "benchmarks", "attention", "policies")
+_FAMILIES: tuple[Family, ...] = ("models", "benchmarks", "attention", "engines", "policies")
 
 # What a matrix must have where no phase brings axes of its own.
 _WHOLE = {

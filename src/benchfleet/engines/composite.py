@@ -8,15 +8,18 @@ from benchfleet.engines.base import AttemptRequest, Engine, SlotId, SlotSpec
 
 
 class CompositeEngine:
-    """Passes each call to the engine of the slot's machine; see `benchfleet.engines.base`."""
+    """Passes each call to the engine of the slot's machine; see `benchfleet.engines.base`.
 
-    def __init__(self, local: Engine, remote: Engine) -> None:
+    `local` opens the slots of this machine; each of `remote` those of the hosts that it names.
+    """
+
+    def __init__(self, local: Engine, remote: Sequence[Engine]) -> None:
         self._local, self._remote = local, remote
         self._engines: dict[SlotId, Engine] = {}
 
     def open(self, spec: SlotSpec) -> None:
-        self._engines[spec.slot] = self._remote if spec.host else self._local
-        self._engines[spec.slot].open(spec)
+        self._engines[spec.slot] = engine = self._engine_of(spec.host)
+        engine.open(spec)
 
     def run(self, slot: SlotId, request: AttemptRequest) -> None:
         self._engines[slot].run(slot, request)
@@ -31,11 +34,18 @@ class CompositeEngine:
         self._engines[slot].kill(slot)
 
     def shutdown(self) -> None:
-        self._remote.shutdown()
-        self._local.shutdown()
+        for engine in (*self._remote, self._local):
+            engine.shutdown()
 
     def slots(self) -> Sequence[SlotId]:
-        return [*self._local.slots(), *self._remote.slots()]
+        return [slot for engine in (self._local, *self._remote) for slot in engine.slots()]
 
     def hosts(self) -> Sequence[str]:
-        return [*self._local.hosts(), *self._remote.hosts()]
+        return [host for engine in self._remote for host in engine.hosts()]
+
+    def _engine_of(self, host: str) -> Engine:
+        """The engine that names the host; the first remote one if none does any more, which then
+        reports that the host is lost."""
+        if not host:
+            return self._local
+        return next((e for e in self._remote if host in e.hosts()), self._remote[0])

@@ -7,10 +7,17 @@ import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from benchfleet.domain.resource import GpuChecks
-from benchfleet.engines.base import AttemptRequest, EngineEvent, SlotSpec
+from benchfleet.engines.base import (
+    AttemptRequest,
+    EngineEvent,
+    EngineOptions,
+    EnginePlugin,
+    Post,
+    SlotSpec,
+)
 from benchfleet.engines.child import Child
 from benchfleet.engines.process_engine import ProcessEngine
 from benchfleet.engines.processes import end_orphans, is_stopped, owner
@@ -18,14 +25,27 @@ from benchfleet.engines.protocol import gpu_checks
 
 _PACKAGE = Path(__file__).parents[1]
 _LAUNCHER = _PACKAGE / "slot" / "launch.py"
+HEARTBEATS_IN_SILENCE = 12
 
 
-class LocalEngine(ProcessEngine):
+class LocalEngine(ProcessEngine, EnginePlugin):
     """Opens slots as child processes; see `benchfleet.engines.base` for the contract.
 
     `orphan_timeout` is long: a slot notices at once when its runner dies, and a suspended runner
     may resume. With `checks` a slot checks its GPUs before it starts; `named`: the user named each.
     """
+
+    remote: ClassVar[bool] = False
+
+    @classmethod
+    def open_engine(cls, post: Post, options: EngineOptions) -> LocalEngine:
+        return cls(
+            post,
+            heartbeat=options.silence / HEARTBEATS_IN_SILENCE,
+            silence=options.silence,
+            checks=options.checks,
+            named=options.named,
+        )
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ _SHELL_ONLY_OPTIONS = {"--detach", "--another", "--json"}
 
 def detach(arguments: argparse.Namespace, study: Study, devices: RequestedDevices) -> int:
     """Start the run in a new session, and print how to reach it."""
-    machines(arguments, devices)  # raises for wrong machines
+    machines(arguments, devices, study.campaign.engine)  # raises for wrong machines
     make_folder(study.layout.root)
     with records.one_at_a_time(study.layout):
         going = [run for run in records.runs_of(study.layout) if run.is_running]

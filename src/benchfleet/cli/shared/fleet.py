@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
+from benchfleet import registry
+from benchfleet.campaign.inventory import (
+    Inventory,
+    choose_hosts,
+    known_hosts_of,
+    load_inventory,
+)
 from benchfleet.cli.shared.options import RequestedDevices, hosts
+from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.errors import CampaignError, Mistake, wrong_option
@@ -35,15 +43,22 @@ def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
     return hosts
 
 
-def machines(arguments: argparse.Namespace, devices: RequestedDevices) -> Fleet:
-    """The machines of a run: this one, or those selected from an inventory. With an inventory, this
-    machine takes part if the inventory has it or the command line names devices of it. Raises
-    CampaignError."""
+def machines(
+    arguments: argparse.Namespace, devices: RequestedDevices, declared: EngineChoice | None
+) -> Fleet:
+    """The machines of a run: this one, those of an engine, or those selected from an inventory.
+    With an inventory or an engine of other machines, this machine takes part if the inventory has
+    it or the command line names devices of it. `declared` is the campaign's engine. Raises
+    CampaignError and PluginError."""
     checks = GpuChecks(share=arguments.share_gpus, trial=arguments.trial_gpus)
-    if arguments.machines is None:
-        if arguments.hosts:
-            message = "selects machines of an inventory; name the file with --machines"
-            raise wrong_option("--hosts", message)
+    engine = chosen_engine(arguments, declared)
+    engines = (engine,) if engine else ()
+    elsewhere = any(registry.load("engines", one.engine).remote for one in engines)
+    names_devices = arguments.gpus is not None or arguments.cpu_slots is not None
+    if arguments.machines is None and arguments.hosts:
+        message = "selects machines of an inventory; name the file with --machines"
+        raise wrong_option("--hosts", message)
+    if arguments.machines is None and not elsewhere:
         if checks.share and not devices.gpus:
             message = "shares GPUs with other processes; name the GPUs: --gpus 0,1"
             raise wrong_option("--share-gpus", message)
@@ -53,12 +68,15 @@ def machines(arguments: argparse.Namespace, devices: RequestedDevices) -> Fleet:
             raise wrong_option("--trial-gpus", message)
         return Fleet(
             pool=pool,
+            engines=engines,
             checks=checks,
             named=bool(devices.gpus),
             trial_load=arguments.trial_load,
         )
-    inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
-    names_devices = arguments.gpus is not None or arguments.cpu_slots is not None
+    inventory, known_hosts = Inventory(), Path(os.devnull)
+    if arguments.machines is not None:
+        inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
+        known_hosts = known_hosts_of(arguments.machines)
     local = inventory.local
     if local is not None:
         price = devices.price if local.price is None else local.price
@@ -66,11 +84,22 @@ def machines(arguments: argparse.Namespace, devices: RequestedDevices) -> Fleet:
     return Fleet(
         pool=choose_pool(devices) if names_devices or local is not None else None,
         hosts=inventory.hosts,
-        known_hosts=known_hosts_of(arguments.machines),
+        known_hosts=known_hosts,
+        engines=(*engines, *inventory.engines),
         checks=checks,
         named=bool(devices.gpus),
         trial_load=arguments.trial_load,
     )
+
+
+def chosen_engine(
+    arguments: argparse.Namespace, declared: EngineChoice | None
+) -> EngineChoice | None:
+    """The engine of the command line, or else the campaign's. Raises PluginError."""
+    if not arguments.engine or (declared and declared.engine == arguments.engine):
+        return declared
+    registry.load("engines", arguments.engine)
+    return EngineChoice(engine=arguments.engine)
 
 
 def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T]:

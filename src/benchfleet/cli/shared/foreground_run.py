@@ -51,7 +51,7 @@ def _run(
     collector: Collector | None,
     worker_options: WorkerOptions,
 ) -> int:
-    fleet = machines(arguments, devices)
+    fleet = machines(arguments, devices, study.campaign.engine)
     inbox, serving = EventQueue(), threading.Event()
     stream = sys.stderr if arguments.json else sys.stdout
     metrics = collector.address if collector else ""

@@ -156,6 +156,12 @@ def machines(parser: argparse.ArgumentParser) -> None:
         "--machines", metavar="FILE", type=Path, help="run on the machines of this inventory"
     )
     hosts(parser)
+    parser.add_argument(
+        "--engine",
+        metavar="NAME",
+        default="",
+        help="what opens the slots: local or a plugin's, over the campaign's (local)",
+    )
 
 
 def hosts(parser: argparse.ArgumentParser) -> None:
@@ -222,7 +228,7 @@ def same_choice(
     if verb.split()[0] not in _WHOLE:
         words += _repeated(arguments, "only", "exclude", "limit")
     if verb == "run":
-        words += _repeated(arguments, "placement", "machines")
+        words += _repeated(arguments, "placement", "engine", "machines")
         if getattr(arguments, "machines", None) is not None:
             words += _repeated(arguments, "hosts")
         words += _repeated(arguments, *DEVICES)

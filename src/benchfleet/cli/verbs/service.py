@@ -94,7 +94,8 @@ def main(arguments: argparse.Namespace) -> int:
         message = "contains a password, which the unit would show; use ~/.pgpass or PGPASSWORD"
         raise wrong_option("--ledger", message)
     study, _ = options.opened(arguments)
-    machines(arguments, options.requested_devices(arguments, study.campaign))
+    devices = options.requested_devices(arguments, study.campaign)
+    machines(arguments, devices, study.campaign.engine)
     name = f"benchfleet-{re.sub(r'[^A-Za-z0-9_.-]', '-', study.campaign.name)}.service"
     words = [word for word in arguments.words[1:] if word not in _OWN]
     command = [*own_command(), "work" if arguments.worker else "run", *words]

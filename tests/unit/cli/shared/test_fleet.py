@@ -10,8 +10,9 @@ import pytest
 from benchfleet.campaign.base import Machine
 from benchfleet.campaign.inventory import Inventory
 from benchfleet.cli.shared import fleet
+from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import Host
-from benchfleet.errors import CampaignError
+from benchfleet.errors import CampaignError, UnknownName
 from benchfleet.fleet import Fleet
 
 HERE = Machine(cpu_slots=1)
@@ -41,8 +42,9 @@ def chosen(
         share_gpus=False,
         trial_gpus=False,
         trial_load=False,
+        engine="",
     )
-    return fleet.machines(arguments, Machine(cpu_slots=cpu_slots))
+    return fleet.machines(arguments, Machine(cpu_slots=cpu_slots), None)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,24 @@ def test_the_inventory_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
     chosen(monkeypatch, BOTH, read=read)
     assert len(read) == 1
+
+
+def test_the_engine_of_the_command_line_wins_over_the_campaigns() -> None:
+    declared = EngineChoice(engine="local", settings={"a": 1})
+    assert fleet.chosen_engine(Namespace(engine=""), None) is None
+    assert fleet.chosen_engine(Namespace(engine=""), declared) is declared
+    assert fleet.chosen_engine(Namespace(engine="local"), declared) is declared
+    other = EngineChoice(engine="elsewhere")
+    assert fleet.chosen_engine(Namespace(engine="local"), other) == EngineChoice(engine="local")
+
+
+def test_an_engine_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(UnknownName, match="no engine 'nope'"):
+        fleet.chosen_engine(Namespace(engine="nope"), None)
+
+
+def test_engines_of_the_inventory_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = EngineChoice(engine="local", name="cluster")
+    found = chosen(monkeypatch, Inventory(hosts=LABS, engines=(cluster,)))
+    assert found.pool is None
+    assert found.engines == (cluster,)
