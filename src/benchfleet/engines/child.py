@@ -117,13 +117,21 @@ class Child:
                 _append(self.output_file, part)
         return markers
 
+    @property
+    def orphaned(self) -> bool:
+        """Whether its supervisor ended it because it had lost its runner."""
+        return self.kind == "host_lost"
+
     def note_activity(self) -> None:
         """The slot itself showed a sign of life."""
         self.last_activity, self.quiet = time.monotonic(), False
 
     def note_cause(self, text: str) -> None:
-        """Take over why its supervisor ended it: a kind and a message."""
+        """Take over why its supervisor ended it: a kind and a message. That its runner is gone is
+        no news of a slot that the engine ends."""
         word, _, message = text.partition(" ")
+        if word == "host_lost" and (self.terminating_since or self.closing_since):
+            return
         kind = next((kind for kind in KINDS if kind == word), None)
         if kind is not None and not self.reason:
             self.kind, self.reason = kind, message

@@ -146,6 +146,10 @@ class SshEngine(ProcessEngine):
         """Its supervisor said how it ended, or nobody knows."""
         if child.wait_status is not None:
             code = os.waitstatus_to_exitcode(child.wait_status)
+            if child.orphaned:
+                return slot_lost(
+                    child, f"its connection broke ({child.reason})", None, host_lost=True
+                )
             return slot_lost(child, child.reason or exit_reason(code), code)
         last, reason = child.last_logged(), exit_reason(code)
         if code == LOST or (code is not None and code < 0):
@@ -161,7 +165,9 @@ class SshEngine(ProcessEngine):
 
     def _exited(self, child: Child) -> None:
         host = self._host_of.pop(child.id)
-        if child.wait_status is None:
+        if child.orphaned:
+            self._connections[host.name].check()
+        elif child.wait_status is None:
             self._unseen[host.name].append(child.id)
             self._connections[host.name].check()
 

@@ -55,6 +55,7 @@ _THREADS = (
 # Idle OpenMP threads of a CPU slot sleep: while they spin, those of other runs on the machine wait.
 _YIELDING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}
 _MISLEADING = ("LOCAL_RANK", "RANK", "WORLD_SIZE")  # a launcher's leftovers
+_ORPHANED = ("host_lost", "its runner is gone")  # no verdict on the cell
 _SECRET = ("PGPASSWORD",)  # the ledger's: no slot speaks to it, and much prints its environment
 
 
@@ -83,7 +84,8 @@ def main() -> None:
     os.close(sets_limits)
     watchdog = Watchdog(slot, opening["slot"], limits, heartbeat=opening["heartbeat"])
     markers = MarkerWriter(report, opening.get("marker_key", ""))
-    status = _end_all(slot, _wait_for_end(slot, reads, signals, parent, watchdog, markers))
+    ended, orphaned = _wait_for_end(slot, reads, signals, parent, watchdog, markers)
+    status = _end_all(slot, ended)
     cause = watchdog.exit_cause(status)
     if cause and opening.get("log"):
         _log(f"slot ends ({cause[0]}): {cause[1]}")
@@ -91,7 +93,7 @@ def main() -> None:
         import shutil
 
         shutil.rmtree(os.path.expanduser(opening["scratch"]), ignore_errors=True)
-    why = " ".join(cause)[:MAX_CAUSE_CHARS].replace("\0", "")
+    why = " ".join(cause or orphaned)[:MAX_CAUSE_CHARS].replace("\0", "")
     markers.write(f"ended {status} {why}")
     _exit_like(status)
 
@@ -160,8 +162,9 @@ def _wait_for_end(
     parent: "int | None",
     watchdog: Watchdog,
     markers: MarkerWriter,
-) -> "int | None":
-    """The wait status of the slot; None where it still runs and is to be ended."""
+) -> "tuple[int | None, tuple[str, ...]]":
+    """The wait status of the slot; None where it still runs and is to be ended. Where that is
+    because nobody is there to hear it, the cause."""
     watch = select.poll()
     # Its hang-up alone: what the runner writes is the slot's to read.
     watch.register(reads, getattr(select, "POLLRDHUP", 0))
@@ -169,16 +172,17 @@ def _wait_for_end(
     while True:
         ready = dict(watch.poll(watchdog.every * 1000))
         received = os.read(signals, 4096) if signals in ready else b""
+        orphaned = reads in ready or (parent is not None and os.getppid() != parent)
         pid = -1
         while pid != 0:  # what lost its parent is buried here too
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == slot:
-                return status
-        if reads in ready or (parent is not None and os.getppid() != parent):
+                return status, _ORPHANED if orphaned else ()
+        if orphaned:
             _log("slot ends: its runner is gone")
-            return None
+            return None, _ORPHANED
         if signal.SIGTERM in received or watchdog.check():
-            return None
+            return None, ()
         markers.write_if_room(watchdog.heartbeat())
 
 
