@@ -6,6 +6,7 @@ from benchfleet.engines.base import (
     AttemptEvent,
     Done,
     Failed,
+    HostAwaited,
     HostLost,
     HostReady,
     Measured,
@@ -49,6 +50,8 @@ class EventHandlers:
             return True
         if isinstance(event, HostLost):
             self._host_lifecycle.host_lost(event)
+        elif isinstance(event, HostAwaited):
+            self._host_lifecycle.host_awaited(event)
         elif isinstance(event, Interrupted):
             self._termination.interrupt(event)
         elif isinstance(event, LeaseLost):

@@ -9,7 +9,7 @@ from benchfleet.domain.attempt import Claim
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Kind, Stage
 from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
-from benchfleet.engines.base import HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
+from benchfleet.engines.base import HostAwaited, HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.results.read import log_tail
 from benchfleet.runner.attempt.attempt import Attempt
@@ -67,7 +67,7 @@ class HostLifecycle:
 
     def host_ready(self, event: HostReady) -> None:
         """Slots can be opened there."""
-        if not self._hosts.is_away(event.host):
+        if self._hosts.is_present(event.host):
             return
         doubted = self._hosts.is_doubted(event.host)
         self._hosts.ready(event)
@@ -89,14 +89,21 @@ class HostLifecycle:
 
     def host_lost(self, event: HostLost) -> None:
         """It cannot be used now; each of its slots was lost before."""
+        was_used = self._hosts.is_present(event.host) or self._hosts.is_doubted(event.host)
         self._hosts.lost(event)
-        self._devices.remove(event.host)
-        self._state.notify(
-            "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
-        )
-        self._record("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
+        self._devices.remove(event.host, for_good=event.removed)
+        if was_used or not event.removed:  # the user does not know of others
+            self._state.notify(
+                "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
+            )
+            self._record("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
         if not self._devices.able:
             self._state.broken = f"no machine can be used ({self._hosts.why})"
+
+    def host_awaited(self, event: HostAwaited) -> None:
+        """Cells may wait for hosts that are still to join."""
+        self._hosts.await_more(event)
+        self._devices.remove(event.host)  # there is none yet; what may run is sorted out again
 
     def _record(self, kind: str, **data: Any) -> None:
         """Record an event of a host in the history."""
@@ -146,7 +153,7 @@ class HostLifecycle:
             )
         elif slot.reserved is not None and (self._state.ends):
             self._lifecycle.release_claim(slot.reserved, "its runner ends")
-        elif slot.reserved is not None and self._hosts.is_away(slot.spec.host):
+        elif slot.reserved is not None and not self._hosts.is_present(slot.spec.host):
             self._lifecycle.release_claim(slot.reserved, why)
         elif slot.reserved is not None and slot.ready:
             self._slots.open(

@@ -158,8 +158,11 @@ class Devices:
                 self._pools = with_device(self._pools, pool, device)
         self.sort_out()
 
-    def remove(self, host: str) -> None:
-        """A machine cannot be used any more."""
+    def remove(self, host: str, *, for_good: bool = False) -> None:
+        """A machine cannot be used now, or never again under this name."""
+        if for_good:
+            self._origins.pop(host, None)
+            self._grown = [device for device in self._grown if device.host != host]
         remaining = [pool for pool in self._pools if pool.host != host]
         before, now = (self._expected, self._unmet), (self._hosts.expected, self._hosts.unmet)
         if len(remaining) < len(self._pools) or now != before:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import HostLost, HostReady
+from benchfleet.engines.base import HostAwaited, HostLost, HostReady
 
 HOST_TIMEOUT_S = 600.0  # seconds without any machine before a run is given up
 
@@ -16,7 +16,9 @@ class Hosts:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._away: dict[str, HostLost | None] = dict.fromkeys(names)  # None: not reached yet
+        self._present: set[str] = set()
         self._doubted: set[str] = set()
+        self._removed: HostLost | None = None  # the last that left for good
         self._provenance: dict[str, Mapping[str, Any]] = {}
         self._spare: dict[str, Sequence[Device]] = {}
 
@@ -39,11 +41,17 @@ class Hosts:
 
     @property
     def why(self) -> str:
-        """Why those that are away are away."""
+        """Why those that are away are away; where none is, why the last one left."""
+        away: dict[str, HostLost | None] = dict(self._away)
+        if not away and self._removed is not None:
+            away = {self._removed.host: self._removed}
         return "; ".join(
-            f"{host}: {lost.reason if lost else 'not reached yet'}"
-            for host, lost in self._away.items()
+            f"{host}: {lost.reason if lost else 'not reached yet'}" for host, lost in away.items()
         )
+
+    def is_present(self, host: str) -> bool:
+        """Whether slots can be opened on it; this machine (``""``) is always present."""
+        return not host or host in self._present
 
     def is_away(self, host: str) -> bool:
         """Whether slots cannot be opened on it, or nobody knows whether they can."""
@@ -55,19 +63,31 @@ class Hosts:
 
     def ready(self, event: HostReady) -> None:
         self._away.pop(event.host, None)
+        self._present.add(event.host)
         self._doubted.discard(event.host)
         self._provenance[event.host] = event.provenance
         self._spare[event.host] = event.spare
 
     def doubt(self, host: str, reason: str) -> None:
         """A connection to it broke; its engine is about to say what that means."""
-        if host not in self._away:
+        if host in self._present:
+            self._present.discard(host)
             self._away[host] = HostLost(host=host, reason=reason)
             self._doubted.add(host)
 
     def lost(self, event: HostLost) -> None:
-        self._away[event.host] = event
+        self._present.discard(event.host)
         self._doubted.discard(event.host)
+        if event.removed:
+            self._away.pop(event.host, None)
+            self._spare.pop(event.host, None)
+            self._removed = event
+        else:
+            self._away[event.host] = event
+
+    def await_more(self, event: HostAwaited) -> None:
+        """Others may join."""
+        self._away[event.host] = HostLost(host=event.host, reason=event.reason)
 
     def spare(self, host: str) -> Sequence[Device]:
         """What it has beside that which it came with."""
