@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Literal
 from benchfleet.errors import MissingExtra, PluginError, UnknownName
 from benchfleet.hints import hint
 
-Family = Literal["models", "benchmarks", "attention", "ledgers", "engines", "policies", "stores"]
+Family = Literal[
+    "models", "benchmarks", "attention", "ledgers", "engines", "policies", "providers", "stores"
+]
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
@@ -78,6 +80,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "shortest-first": "benchfleet.policies.by_time:ShortestFirst",
         "warm-first": "benchfleet.policies.warm_first:WarmFirst",
     },
+    "providers": {"vast": "benchfleet.providers.vast:VastProvider"},
     "stores": {
         "file": "benchfleet.results.stores.folder:FolderStore",
         "rsync": "benchfleet.results.stores.rsync:RsyncStore",
@@ -94,14 +97,19 @@ _SINGULAR = {
     "ledgers": "ledger",
     "engines": "engine",
     "policies": "placement policy",
+    "providers": "provider",
     "stores": "results store",
 }
-_EXTRA_OF = {"psycopg": "postgres"}  # packages that a plugin's module cannot do without
+_EXTRA_OF = {
+    "httpx2": "rent",
+    "psycopg": "postgres",
+}  # packages that a plugin's module cannot do without
 _BASES = {
     "models": "benchfleet.models.base:Adapter",
     "benchmarks": "benchfleet.benchmarks.base:Benchmark",
     "engines": "benchfleet.engines.base:EnginePlugin",
     "attention": "benchfleet.models.attention.base:AttentionConfig",
+    "providers": "benchfleet.providers.base:Provider",
     "stores": "benchfleet.results.stores.base:ResultStore",
 }
 

@@ -16,6 +16,8 @@ from typing import ClassVar, Literal
 
 from benchfleet.domain.rental import Account, Billing
 from benchfleet.errors import BenchfleetError
+from benchfleet.providers.secret import Secret
+from benchfleet.registry import Plugin
 
 InstanceState = Literal["starting", "running", "stopped", "broken"]
 DeadMan = Literal["destroys", "stops", "none"]
@@ -94,14 +96,20 @@ class Listing:
     at: float  # when it was answered
 
 
-class Provider(ABC):
+class Provider(Plugin, ABC):
     """An account at a provider. Methods block, and raise `ProviderError`."""
 
     name: ClassVar[str]
+    key_variable: ClassVar[str] = ""  # of the environment, where the inventory names no key
     currency: ClassVar[str] = "USD"
     visible_within_s: float = 180.0  # after creation, each list has the instance
     dead_man: ClassVar[DeadMan] = "none"  # what an instance can do to itself
     billing: Billing = Billing()
+
+    @classmethod
+    @abstractmethod
+    def open(cls, key: Secret, url: str) -> Provider:
+        """The account of a key; `url` is the base address of the API, "" for the usual one."""
 
     @abstractmethod
     def account(self) -> Account:

@@ -24,6 +24,7 @@ from benchfleet.providers.base import (
     ProviderAway,
     Want,
 )
+from benchfleet.providers.secret import Secret
 
 
 @dataclass
@@ -37,6 +38,8 @@ class CloudInstance:
     began: float
     ended: float | None = None
     state: InstanceState = "running"
+    address: str = "127.0.0.1"
+    port: int = 22
 
     @property
     def lives(self) -> bool:
@@ -56,6 +59,7 @@ class Cloud:
     now: float = 1_000_000.0
     lag_s: float = 0.0  # lists show the cloud as it was so long ago
     price: int = 500_000
+    offers: list[GpuOffer] = field(default_factory=list)
     billing: Billing = field(default_factory=Billing)
     instances: dict[str, CloudInstance] = field(default_factory=dict)
     faults: dict[str, list[str]] = field(default_factory=dict)
@@ -70,6 +74,27 @@ class Cloud:
         """What happens to this call."""
         waiting = self.faults.get(endpoint)
         return waiting.pop(0) if waiting else ""
+
+    def add(self, offer: GpuOffer, label: str, owner: str) -> CloudInstance:
+        """Create an instance."""
+        id = str(len(self.instances) + 1)
+        one = CloudInstance(id=id, label=label, owner=owner, offer=offer, began=self.now)
+        self.instances[id] = one
+        return one
+
+    def end(self, id: str) -> None:
+        """Destroy an instance, once."""
+        if self.instances[id].lives:
+            self.instances[id].ended = self.now
+
+    def visible(self, owner: str) -> list[CloudInstance]:
+        """What a list of an account shows now."""
+        then = self.now - self.lag_s
+        return [
+            one
+            for one in self.instances.values()
+            if one.owner == owner and one.began <= then and (one.ended is None or one.ended > then)
+        ]
 
     @property
     def living(self) -> list[CloudInstance]:
@@ -95,6 +120,10 @@ class SimulatedProvider(Provider):
         self.visible_within_s = visible_within_s
         self.billing = cloud.billing
 
+    @classmethod
+    def open(cls, key: Secret, url: str) -> SimulatedProvider:
+        return cls(Cloud(), key.reveal())
+
     def account(self) -> Account:
         return Account(provider=self.name, url="simulated:", id=self.key)
 
@@ -115,31 +144,20 @@ class SimulatedProvider(Provider):
             raise BadRequest("invalid image")
         if fault == "away":
             raise CreateUnknown("no answer")
-        id = f"i{len(cloud.instances) + 1}"
-        cloud.instances[id] = CloudInstance(
-            id=id, label=spec.label, owner=self.key, offer=offer, began=cloud.now
-        )
+        one = cloud.add(offer, spec.label, self.key)
         if fault == "lost":
             raise CreateUnknown("the answer was lost")
         if fault == "broken":
-            cloud.instances[id].state = "stopped"
-            raise CreatedBroken("the bid was too low", id)
-        return id
+            one.state = "stopped"
+            raise CreatedBroken("the bid was too low", one.id)
+        return one.id
 
     def list(self, prefix: str = "") -> Listing:
         cloud = self.cloud
         if cloud.fault("list"):
             raise ProviderAway("no answer")
-        then = cloud.now - cloud.lag_s
-        visible = [
-            _listed(one)
-            for one in cloud.instances.values()
-            if one.owner == self.key
-            and one.label.startswith(prefix)
-            and one.began <= then
-            and (one.ended is None or one.ended > then)
-        ]
-        return Listing(instances=tuple(visible), at=cloud.now)
+        listed = [_listed(one) for one in cloud.visible(self.key) if one.label.startswith(prefix)]
+        return Listing(instances=tuple(listed), at=cloud.now)
 
     def destroy(self, instance: str) -> float | None:
         cloud = self.cloud
@@ -148,8 +166,8 @@ class SimulatedProvider(Provider):
             raise ProviderAway("no answer")
         cloud.destroyed.append(instance)
         one = cloud.instances.get(instance)
-        if fault != "ignored" and one is not None and one.owner == self.key and one.lives:
-            one.ended = cloud.now
+        if fault != "ignored" and one is not None and one.owner == self.key:
+            cloud.end(instance)
         if fault == "lost":
             raise ProviderAway("the answer was lost")
         return cloud.now
@@ -167,5 +185,6 @@ def _listed(one: CloudInstance) -> Instance:
         state=one.state,
         began=one.began,
         hourly=one.offer.hourly,
-        address="127.0.0.1",
+        address=one.address,
+        port=one.port,
     )

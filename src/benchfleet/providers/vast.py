@@ -1,0 +1,234 @@
+"""Vast.ai: containers on machines of many owners.
+
+Facts: the OpenAPI files and guides in the public repository vast-ai/docs. GPU time is billed while
+an instance runs, storage from its creation. Instances have a key of their own, which can destroy
+that instance alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from benchfleet.domain.rental import Account
+from benchfleet.providers.base import (
+    CreatedBroken,
+    CreateUnknown,
+    DeadMan,
+    GpuOffer,
+    Instance,
+    InstanceSpec,
+    InstanceState,
+    Listing,
+    NoCredit,
+    NotAuthorized,
+    OfferGone,
+    Provider,
+    ProviderAway,
+    RateLimited,
+    Want,
+)
+from benchfleet.providers.client import ApiClient, Reply
+from benchfleet.providers.limiter import Limiter
+from benchfleet.providers.secret import Secret
+
+URL = "https://console.vast.ai"
+INTERVALS = {"create": 4.5, "destroy": 3.0, "list": 1.0, "offers": 1.0, "account": 1.0}  # seconds
+_MILLION = 1_000_000
+_MB, _GB = 1 << 20, 10**9
+_HOURS_PER_MONTH = 30 * 24
+_PAGE = 25  # instances, at most
+_OFFERS = 64
+_MIN_RELIABILITY = 0.9
+_MIN_DISK_GB = 8
+_STATES: Mapping[Any, InstanceState] = {
+    None: "starting",
+    **dict.fromkeys(("created", "loading", "rebooting"), "starting"),
+    "running": "running",
+    **dict.fromkeys(("stopped", "frozen"), "stopped"),
+    **dict.fromkeys(("exited", "unknown", "offline"), "broken"),
+}
+
+
+class VastProvider(Provider):
+    """An account at Vast.ai."""
+
+    name = "vast"
+    key_variable = "VAST_API_KEY"
+    dead_man: ClassVar[DeadMan] = "destroys"
+
+    def __init__(self, key: Secret, api: ApiClient) -> None:
+        self._api = api
+        self._account: Account | None = None
+        self._digest = hashlib.sha256(key.reveal().encode()).hexdigest()[:8]
+
+    @classmethod
+    def open(cls, key: Secret, url: str) -> VastProvider:
+        return cls(key, ApiClient(url or URL, key, Limiter(INTERVALS)))
+
+    def account(self) -> Account:
+        if self._account is None:
+            user = self._user()
+            self._account = Account(
+                provider=self.name, url=self._api.url, id=str(user.get("id") or self._digest)
+            )
+        return self._account
+
+    def balance(self) -> int | None:
+        credit = self._user().get("credit")
+        return None if credit is None else _millionths(credit)
+
+    def _user(self) -> Mapping[str, Any]:
+        data = self._api.repeated("account", "GET", "/api/v0/users/current/").data
+        return data if isinstance(data, dict) else {}
+
+    def offers(self, want: Want) -> Sequence[GpuOffer]:
+        disk = max(_MIN_DISK_GB, -(-want.disk // _GB))
+        query: dict[str, Any] = {
+            "gpu_name": {"eq": want.gpu},
+            "num_gpus": {"eq": want.count},
+            "verified": {"eq": True},
+            "rentable": {"eq": True},
+            "rented": {"eq": False},
+            "direct_port_count": {"gte": 1},
+            "reliability2": {"gte": _MIN_RELIABILITY},
+            "type": "ondemand",
+            "allocated_storage": disk,
+            "order": [["dph_total", "asc"]],
+            "limit": _OFFERS,
+        }
+        if want.vram:
+            query["gpu_ram"] = {"gte": want.vram // _MB}
+        reply = self._api.repeated("offers", "POST", "/api/v0/bundles/", json=query)
+        offers = [_offer(one, disk) for one in _rows(reply, "offers")]
+        return [
+            one
+            for one in offers
+            if (want.max_price is None or one.hourly <= want.max_price)
+            and want.region.casefold() in one.region.casefold()
+        ]
+
+    def create(self, offer: GpuOffer, spec: InstanceSpec) -> str:
+        body = {
+            "client_id": "me",
+            "image": spec.image,
+            "disk": max(_MIN_DISK_GB, -(-spec.disk // _GB)),
+            "label": spec.label,
+            "onstart": spec.start_script,
+            "runtype": "ssh_direct",
+            "cancel_unavail": True,
+        }
+        try:
+            reply = self._api.once("create", "PUT", f"/api/v0/asks/{offer.id}/", json=body)
+        except ProviderAway as error:
+            raise CreateUnknown(str(error)) from None
+        data = reply.data if isinstance(reply.data, dict) else {}
+        instance = data.get("new_contract")
+        if instance and data.get("success") is not True:
+            raise CreatedBroken(_message(data), str(instance))
+        if instance:
+            return str(instance)
+        raise self._refusal(reply, data)
+
+    def _refusal(self, reply: Reply, data: Mapping[str, Any]) -> Exception:
+        """A definite refusal by its known forms; all else is `CreateUnknown`."""
+        if "no_such_ask" in reply.text or reply.status in (404, 410):
+            return OfferGone(_message(data) or "the offer is gone")
+        error = self._api.error("create", reply)
+        if isinstance(error, (NotAuthorized, NoCredit, RateLimited)):
+            return error
+        if reply.status == 400 and data.get("error"):
+            return error or CreateUnknown(_message(data))
+        return CreateUnknown(f"{reply.status}: {_message(data)}")
+
+    def list(self, prefix: str = "") -> Listing:
+        instances: list[Instance] = []
+        token, at, total = "", 0.0, None
+        while True:
+            query: dict[str, Any] = {"limit": _PAGE, **({"after_token": token} if token else {})}
+            reply = self._api.repeated("list", "GET", "/api/v1/instances/", params=query)
+            at = reply.at or at
+            instances += [_instance(row) for row in _rows(reply, "instances")]
+            total = reply.data.get("total_instances", total)
+            token = reply.data.get("next_token") or ""
+            if not token:
+                break
+        if total is not None and len({one.id for one in instances}) != total:
+            raise ProviderAway(f"the list has {len(instances)} of {total} instances")
+        named = tuple(one for one in instances if one.label.startswith(prefix))
+        return Listing(instances=named, at=at)
+
+    def destroy(self, instance: str) -> float | None:
+        reply = self._api.once("destroy", "DELETE", f"/api/v0/instances/{instance}/")
+        if reply.status == 404 or "no_such_instance" in reply.text:
+            return None
+        if error := self._api.error("destroy", reply):
+            raise error
+        data = reply.data if isinstance(reply.data, dict) else {}
+        if data.get("success") is False:
+            raise ProviderAway(_message(data))
+        return reply.at
+
+
+def _millionths(amount: Any) -> int:
+    return round(float(amount or 0) * _MILLION)
+
+
+def _message(data: Mapping[str, Any]) -> str:
+    return " ".join(str(data[name]) for name in ("error", "msg") if data.get(name))[:200]
+
+
+def _rows(reply: Reply, name: str) -> Sequence[Mapping[str, Any]]:
+    rows = reply.data.get(name) if isinstance(reply.data, dict) else None
+    if not isinstance(rows, list):
+        raise ProviderAway(f"the answer has no list of {name}")
+    return rows
+
+
+def _offer(row: Mapping[str, Any], disk_gb: int) -> GpuOffer:
+    storage = float(row.get("storage_cost") or 0) * disk_gb / _HOURS_PER_MONTH
+    base = row.get("dph_base")
+    return GpuOffer(
+        provider="vast",
+        id=str(row["id"]),
+        machine=str(row.get("machine_id", "")),
+        gpu=str(row.get("gpu_name", "")).replace("_", " "),
+        count=int(row.get("num_gpus") or 1),
+        vram=int(row.get("gpu_ram") or 0) * _MB,
+        price=_millionths(row.get("dph_total") if base is None else base),
+        storage_price=0 if base is None else _millionths(storage),
+        transfer_price=_millionths(row.get("inet_down_cost")),
+        region=str(row.get("geolocation") or ""),
+        reliability=row.get("reliability2") or row.get("reliability"),
+        driver=str(row.get("driver_version") or ""),
+        cuda=str(row.get("cuda_max_good") or ""),
+    )
+
+
+def _instance(row: Mapping[str, Any]) -> Instance:
+    status = row.get("actual_status")
+    state = _STATES.get(status, "starting")
+    states = {row.get("cur_state"), row.get("intended_status"), row.get("next_state")}
+    message = str(row.get("status_msg") or "")
+    if states == {"stopped"}:
+        state, message = "stopped", message or "interrupted by the provider"
+    if status == "created" and "OCI runtime create failed" in message:
+        state = "broken"
+    ports = (row.get("ports") or {}).get("22/tcp") or []
+    address = str(row.get("public_ipaddr") or "").strip()
+    if ports and address:
+        port = int(ports[0]["HostPort"])
+    else:
+        address, port = str(row.get("ssh_host") or ""), int(row.get("ssh_port") or 22)
+    began = row.get("start_date")
+    return Instance(
+        id=str(row["id"]),
+        label=str(row.get("label") or ""),
+        state=state,
+        began=None if began is None else float(began),
+        hourly=None if row.get("dph_total") is None else _millionths(row["dph_total"]),
+        address=address,
+        port=port,
+        message=message[:200],
+    )
