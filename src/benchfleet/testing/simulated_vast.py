@@ -68,8 +68,8 @@ class VastApi:
     def _offers(self, query: Mapping[str, Any]) -> tuple[int, Any]:
         if fault := self.cloud.fault("offers"):
             return _failed(fault)
-        wanted = query["gpu_name"]["eq"]
-        rows = [_offer_row(one) for one in self.cloud.offers if one.gpu == wanted]
+        gpu_name = query["gpu_name"]["eq"]
+        rows = [_offer_row(one) for one in self.cloud.offers if one.gpu == gpu_name]
         return 200, {"offers": rows}
 
     def _create(self, user: str, id: str, body: Mapping[str, Any]) -> tuple[int, Any]:
