@@ -13,9 +13,10 @@ from typing import Any
 from benchfleet import registry
 from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import Host
+from benchfleet.domain.rent import ProviderAccess, RentEntry
 from benchfleet.errors import CampaignError, Mistake, wrong_option
 
-from . import hosts
+from . import hosts, rent
 from .base import Machine
 from .engines import ENGINES, read_engines
 from .entry import Entry, Mistakes
@@ -33,6 +34,8 @@ KEYS: Mapping[str, Shape] = {
     "defaults": doc(mapping(hosts.SHARED), "what holds where a host says nothing else"),
     "hosts": doc(either(_NAMED, _LISTED), "the machines to reach over SSH, by name"),
     "engines": doc(ENGINES, "what finds machines itself, by name, such as {cluster: {NAME: {}}}"),
+    "providers": doc(rent.PROVIDERS, "where machines can be rented, with the key of each"),
+    "rent": doc(rent.RENT, "which machines may be rented"),
 }
 _READERS: Mapping[str, Reader] = {
     ".yaml": lambda text, _: read_yaml(text),
@@ -50,6 +53,8 @@ class Inventory:
     hosts: tuple[Host, ...] = ()
     local: Machine | None = None  # this machine; None: it takes no part
     engines: tuple[EngineChoice, ...] = ()  # each finds its machines itself
+    providers: tuple[ProviderAccess, ...] = ()
+    rent: tuple[RentEntry, ...] = ()
 
 
 def load_inventory(path: str | Path) -> Inventory:
@@ -69,7 +74,8 @@ def read_inventory(source: Source, *, folder: Path, file_label: str) -> Inventor
     mistakes = Mistakes(source)
     root = Entry(source.data, (), mistakes)
     inventory = _inventory(root, folder)
-    if root.right and not (inventory.hosts or inventory.local or inventory.engines):
+    local = inventory.local is not None
+    if root.right and not (inventory.hosts or local or inventory.engines or inventory.providers):
         root.wrong("names no machine; write the names of some under 'hosts:'")
     if listed := mistakes.listed():
         raise CampaignError(file_label, listed)
@@ -167,7 +173,11 @@ def _inventory(root: Entry, folder: Path) -> Inventory:
         entry = fields["engines"].inside(one.name)
         if host_name(entry, one.name) and one.name.casefold() in seen:
             entry.wrong(f"{one.name!r} is the name of a host, too; rename one of the two")
-    return Inventory(hosts=tuple(found_hosts), local=local, engines=engines)
+    providers = rent.read_providers(fields["providers"]) if by_key else ()
+    rented = rent.read_rent(fields["rent"], providers) if by_key else ()
+    return Inventory(
+        hosts=tuple(found_hosts), local=local, engines=engines, providers=providers, rent=rented
+    )
 
 
 def _declared(entry: Entry) -> list[tuple[Entry, str, dict[str, Entry]]]:

@@ -43,6 +43,8 @@ VERB_GROUPS = {
     "share": {
         "work": "run the cells of a shared ledger that suit this host",
         "merge": "fetch the results of all hosts, and check each",
+        "offers": "list GPUs that can be rented now, cheapest first",
+        "sweep-orphans": "return rented machines that nobody uses any more",
         "hosts": "check the machines of an inventory, or install benchfleet there",
         "service": "write a systemd unit that runs a campaign after each restart",
         "probe": "measure this machine and write its capability report",
@@ -190,7 +192,7 @@ def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        module = import_module(f"benchfleet.cli.verbs.{requested}")
+        module = import_module(f"benchfleet.cli.verbs.{requested.replace('-', '_')}")
         module.configure(verb_parser)
         verb_parser.set_defaults(main=module.main)
         verb_parser.add_argument("--debug", action="store_true", help="show an error's traceback")
@@ -201,7 +203,7 @@ def _overview() -> str:
     """What the command does, and its verbs by group."""
     lines = ["Run a matrix of LLM benchmarks; every cell runs once.", "", _FIRST_VERBS]
     for group, verbs in VERB_GROUPS.items():
-        lines += ["", f"{group}:", *(f"  {verb:<10}  {text}" for verb, text in verbs.items())]
+        lines += ["", f"{group}:", *(f"  {verb:<13}  {text}" for verb, text in verbs.items())]
     return "\n".join(lines)
 
 

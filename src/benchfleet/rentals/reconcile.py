@@ -59,6 +59,7 @@ class Reconciler:
     providers: Mapping[Account, Provider]
     clock: Callable[[], float]  # counts while the machine sleeps
     is_owner_dead: Callable[[Rental], bool] = lambda rental: False
+    others: tuple[Instance, ...] = ()  # of other ledgers, in the last lists
     _destroying: dict[str, _DestroyRequest] = field(default_factory=dict)  # by instance
     _misses: dict[str, int] = field(default_factory=dict)  # by rental
 
@@ -66,6 +67,12 @@ class Reconciler:
         """Ask for lists, read the stream, and act. Raises LedgerUnreachable."""
         lists = self._lists()
         history = self.stream.read()
+        self.others = tuple(
+            instance
+            for seen in lists.values()
+            for instance in seen.listing.instances
+            if (parse_label(instance.label) or ("", ""))[0] not in ("", history.ledger_id)
+        )
         for account, seen in lists.items():
             self._compare(account, seen, history)
         return self.stream.read()

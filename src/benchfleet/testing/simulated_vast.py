@@ -184,3 +184,30 @@ class VastServer:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+def main() -> None:
+    """Serve a cloud with a few offers in real time, until Ctrl-C: a first look without a key."""
+    import time
+
+    rows = [(11, "RTX 4090", 24, 340_000), (12, "RTX 4090", 24, 420_000), (13, "A100", 80, 890_000)]
+    offers = [
+        GpuOffer(
+            provider="vast", id=str(id), machine=f"m{id}", gpu=gpu, count=1, vram=vram << 30,
+            price=price, region="Simulated", reliability=0.99, cuda="12.8",
+        )
+        for id, gpu, vram, price in rows
+    ]  # fmt: skip
+    cloud = Cloud(now=time.time(), offers=offers)
+    server = VastServer(VastApi(cloud))
+    print(f"a simulated Vast.ai at {server.url}; its key is 'key'", flush=True)
+    try:
+        while True:
+            time.sleep(0.2)
+            cloud.now = time.time()
+    except KeyboardInterrupt:
+        server.close()
+
+
+if __name__ == "__main__":
+    main()

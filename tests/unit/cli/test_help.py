@@ -17,7 +17,7 @@ def test_the_help_lists_each_verb_once_below_the_heading_of_its_group(
     text = parser_of(["--help"]).format_help()
     headings = re.findall(r"^(\w+):", text, re.MULTILINE)
     assert [heading for heading in headings if heading in VERB_GROUPS] == list(VERB_GROUPS)
-    assert sorted(re.findall(r"^  ([a-z]+)  +", text, re.MULTILINE)) == sorted(VERBS)
+    assert sorted(re.findall(r"^  ([a-z][a-z-]+)  +", text, re.MULTILINE)) == sorted(VERBS)
     assert "start with: init, plan, run, status, report" in text
     assert max(map(len, text.splitlines())) <= 80
 
