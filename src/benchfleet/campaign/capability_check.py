@@ -82,7 +82,7 @@ def _configs(
         message = None
         if opened and declared.config and not adapter.check(opened, DENSE):
             model = declared.overrides.apply_to_model(opened)
-            message = adapter.check(model, declared.config)
+            message = _uncached(declared.config, adapter) or adapter.check(model, declared.config)
         problems = adapter.check_generation(declared.overrides.generation)
         if not (message or problems):
             continue
@@ -96,6 +96,12 @@ def _configs(
         generation = declared.entry.inside("generation")
         for name, problem in problems.items():
             yield _Refusal(entry=generation.inside(name), message=problem, pair=False)
+
+
+def _uncached(config: Config, adapter: type[Adapter]) -> str | None:
+    if config.kv_cache and not adapter.rounds_cache:
+        return "the adapter cannot round keys and values; leave kv_cache out"
+    return None
 
 
 def _benchmarks(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,11 @@ QUANTIZATIONS: Mapping[str, Mapping[str, bool]] = {
     "bitsandbytes-int4": {"load_in_4bit": True},
 }
 MODES = ("measure", "fast")
+KV_CACHES = ("int8", "int4")
+_NO_KVPRESS = (
+    "kvpress cannot run here: it needs transformers below 5.3, and changes each attention function"
+    " of its process; run it as a script, by a model with its own 'python:' environment"
+)
 KEYS: Mapping[str, Shape] = {
     "attention": doc(one_or_list(_STEP), "which keys each query may look at; steps add up"),
     "settings": doc(MAPPING, "passed on to benchmarks that are scripts"),
@@ -43,6 +48,7 @@ KEYS: Mapping[str, Shape] = {
     "mode": doc(
         {"enum": [*MODES]}, "measure computes dense attention too; fast reads the kept keys alone"
     ),
+    "kv_cache": doc({"enum": [*KV_CACHES]}, "keys and values rounded to so many bits"),
     "generation": doc(MAPPING, "over all other generation kwargs"),
     "model_kwargs": doc(MAPPING, "over those of the model"),
     "quantization": doc(
@@ -90,7 +96,8 @@ def _read(name: str, entry: Entry, defaults: Defaults, folder: Path) -> Declared
         name=name,
         attention=() if dense else tuple(steps),
         everywhere=fields["everywhere"].truth(defaults.everywhere),
-        mode=_mode(fields["mode"]),
+        mode=_choice(fields["mode"], MODES) or MODES[0],
+        kv_cache=_choice(fields["kv_cache"], KV_CACHES),
         settings=fields["settings"].kwargs(),
     )
     model_kwargs = fields["model_kwargs"].kwargs()
@@ -102,12 +109,11 @@ def _read(name: str, entry: Entry, defaults: Defaults, folder: Path) -> Declared
     )
 
 
-def _mode(entry: Entry) -> str:
-    if entry.absent:
-        return MODES[0]
-    if entry.value not in MODES:
-        entry.wrong(f"may not be {entry.value!r}; use {' or '.join(MODES)}")
-    return str(entry.value)
+def _choice(entry: Entry, choices: Sequence[str]) -> str:
+    """The choice, or "" where there is none."""
+    if not entry.absent and entry.value not in choices:
+        entry.wrong(f"may not be {entry.value!r}; use {' or '.join(choices)}")
+    return "" if entry.absent else str(entry.value)
 
 
 def _quantization(entry: Entry, model_kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,6 +131,9 @@ def _without_bare_steps(entry: Entry) -> Entry:
     """The entry without steps outside of ``attention``, each noted as a mistake."""
     if not isinstance(entry.value, dict):
         return entry
+    if "kvpress" in entry.value:
+        entry.inside("kvpress").wrong(_NO_KVPRESS)
+        return entry.like({key: entry.value[key] for key in entry.value if key != "kvpress"})
     bare = [key for key in entry.value if key not in KEYS and key in registry.names("attention")]
     for key in bare:
         message = (
@@ -144,6 +153,9 @@ def _step(entry: Entry, folder: Path) -> AttentionStep | None:
             entry.wrong("must be one name with its parameters; put each in an item of the list")
         return None
     name, parameters = pairs[0]
+    if name == "kvpress":
+        parameters.wrong(_NO_KVPRESS)
+        return None
     attention = plugin("attention", name, parameters)
     if attention is None:
         return None

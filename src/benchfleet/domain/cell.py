@@ -112,12 +112,15 @@ class Config(_Part):
     everywhere: bool = False  # True: sparse in the context's prefill too
     mode: str = "measure"  # dense beside it, for density and error; "fast": the kept keys alone
     settings: Kwargs = field(default_factory=dict)  # passed on to scripts
+    kv_cache: str = ""  # int8 or int4: keys and values are rounded to so many bits
 
     def identity(self) -> dict[str, Any]:
         steps = [step.identity() for step in self.attention]
         identity = {"attention": steps, "everywhere": self.everywhere and bool(steps)}
         if steps and self.mode != "measure":
             identity["mode"] = self.mode
+        if self.kv_cache:
+            identity["kv_cache"] = self.kv_cache
         return {**identity, "settings": dict(self.settings)} if self.settings else identity
 
 

@@ -75,7 +75,8 @@ def _location(model: Model) -> dict[str, Any]:
 
 def _config(config: Config) -> dict[str, Any]:
     fields = {**field_values(config), "attention": [step.to_list() for step in config.attention]}
-    defaults = {"settings": {}, "mode": "measure"}  # left out, as in ledgers that exist
+    # Left out, as in ledgers that exist.
+    defaults = {"settings": {}, "mode": "measure", "kv_cache": ""}
     return {name: value for name, value in fields.items() if defaults.get(name) != value}
 
 

@@ -174,11 +174,16 @@ def _weight_files(folder: Path) -> list[Path]:
     return [whole] if whole.is_file() else sorted(folder.glob("*.safetensors"))
 
 
+_QUANTO_BITS = {"int8": 8, "float8": 8, "int4": 4, "int2": 2}
+
+
 def _quantised(model_kwargs: Mapping[str, Any]) -> int | None:
     """Bits of a weight that is quantised while it is loaded; None where none is."""
     settings = model_kwargs.get("quantization_config")
     if settings is None:
         return None
+    if isinstance(settings, Mapping) and settings.get("weights") in _QUANTO_BITS:
+        return _QUANTO_BITS[settings["weights"]]
     for bits in (4, 8):
         if isinstance(settings, Mapping) and settings.get(f"load_in_{bits}bit"):
             return bits

@@ -108,6 +108,7 @@ class Adapter(registry.Plugin, ABC):
     independent: ClassVar[bool] = False  # True: no answer depends on what is asked beside it
     lends: ClassVar[bool] = False  # True: `lend` works
     serves: ClassVar[bool] = False  # True: `served` works
+    rounds_cache: ClassVar[bool] = False  # True: it runs configs with a `kv_cache`
     measures: ClassVar[frozenset[str] | None] = None  # names in `Answer.measures`; None: unknown
 
     def __init__(self, model: Model) -> None:

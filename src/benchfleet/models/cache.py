@@ -7,6 +7,7 @@ the next token; a cache whose rows were chosen or repeated gets new room with it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,11 +74,11 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]  # transformers has no t
             state.rows(rows)
 
 
-def growing_cache(config: Any) -> DynamicCache:
+def growing_cache(config: Any, layer: Callable[[], GrowingLayer] = GrowingLayer) -> DynamicCache:
     """An empty cache for a model of that config. Layers of other kinds, such as sliding windows,
     are those of transformers."""
     cache = DynamicCache(config=config)
-    cache.layers = [GrowingLayer() if type(each) is DynamicLayer else each for each in cache.layers]
+    cache.layers = [layer() if type(each) is DynamicLayer else each for each in cache.layers]
     if getattr(cache, "layer_class_to_replicate", None) is DynamicLayer:
-        cache.layer_class_to_replicate = GrowingLayer
+        cache.layer_class_to_replicate = layer
     return cache

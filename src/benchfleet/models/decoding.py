@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,7 @@ class Decoder:
         self._ends = frozenset(ends)
         self._contexts: _Contexts | None = None
         self.everywhere = False  # sparse in the contexts' prefill too
+        self.kv_bits: int | None = None  # of keys and values in the cache; None: not rounded
         accepted = signature(model.forward).parameters
         if "past_key_values" not in accepted:
             raise CellFailure(
@@ -73,6 +75,13 @@ class Decoder:
         self.grows = layers <= {GrowingLayer}
         self._batches = self.grows and not _counts_columns(model, self._takes_positions)
         self.recurrent = not layers <= {GrowingLayer, DynamicSlidingWindowLayer}
+
+    @property
+    def cache_name(self) -> str:
+        """The cache that answers are decoded with, for the provenance."""
+        if not self.grows:
+            return "transformers"
+        return f"int{self.kv_bits}" if self.kv_bits else "growing"
 
     def forget(self) -> None:
         """Drop the contexts in memory."""
@@ -161,10 +170,12 @@ class Decoder:
         return contexts
 
     def _prefill(self, rows: list[Ids]) -> _Contexts:
-        from benchfleet.models.cache import growing_cache
+        from benchfleet.models.cache import GrowingLayer, growing_cache
+        from benchfleet.models.quantized_cache import QuantizedLayer
 
         ids, mask = self._padded(rows)
-        cache = growing_cache(self._model.config)
+        layer = partial(QuantizedLayer, self.kv_bits) if self.kv_bits else GrowingLayer
+        cache = growing_cache(self._model.config, layer)
         tally = Tally(len(rows), ids.device)
         if ids.shape[1]:
             used = tally if self.everywhere else None

@@ -24,9 +24,17 @@ def effective(model: Any, *, own: str, ours: str, sparse: bool) -> Mapping[str, 
         "threads": torch.get_num_threads(),
         "attn_implementation": own,
         "decoding": "benchfleet" if model.config._attn_implementation == ours else "transformers",
+        **_quantization(model.config.to_dict()),
         **({"sparse_layers": "{} of {}".format(*layers)} if sparse else {}),
         "generation": generation_settings(model),
     }
+
+
+def _quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The method of its weights, as transformers calls it; empty for plain ones."""
+    settings = config.get("quantization_config")
+    method = settings.get("quant_method") if isinstance(settings, Mapping) else None
+    return {"quantization": str(getattr(method, "value", method))} if method else {}
 
 
 def _devices_of(model: Any) -> list[str]:

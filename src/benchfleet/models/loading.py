@@ -9,6 +9,8 @@ from typing import Any
 
 from benchfleet.domain.failure import Stage
 from benchfleet.errors import CellFailure
+from benchfleet.models.digest import checkpoint_config
+from benchfleet.models.quantization import check_quantization
 
 _DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
 _DTYPE_KEYS = ("dtype", "torch_dtype")
@@ -90,6 +92,8 @@ def load_checkpoint(
         kwargs["device_map"] = {"": 0} if torch.cuda.device_count() == 1 else "auto"
     named = next((model_kwargs[name] for name in _DTYPE_KEYS if name in model_kwargs), None)
     dtype = (named or ("float32" if device == "cpu" else "auto")).removeprefix("torch.")
+    check_quantization(model_kwargs)
+    check_quantization(checkpoint_config(folder))
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **tokenizer_kwargs)
     model, info = AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, local_files_only=True, output_loading_info=True, **kwargs

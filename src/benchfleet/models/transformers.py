@@ -67,6 +67,7 @@ class TransformersAdapter(Adapter):
     extra: ClassVar[str] = "hf"
     example: ClassVar[str] = "{adapter: transformers, model: Qwen/Qwen3-0.6B}"
     lends: ClassVar[bool] = True
+    rounds_cache: ClassVar[bool] = True
     measures: ClassVar[frozenset[str] | None] = frozenset(
         {"truncated", "density", "attention_error"}
     )
@@ -149,6 +150,7 @@ class TransformersAdapter(Adapter):
         loaded, sparse = self._ready(), _is_sparse(config)
         loaded.decoder.forget()
         loaded.decoder.everywhere = config.everywhere
+        loaded.decoder.kv_bits = int(config.kv_cache.removeprefix("int") or 0) or None
         with classify_load_errors("load"):
             check_files(config.attention)
             self._attention.steps = build_steps(config.attention) if sparse else ()
@@ -158,10 +160,12 @@ class TransformersAdapter(Adapter):
             ours = loaded.own == "sdpa" and self._switched_to(self._name)
             if not ours and not sparse:
                 self._switched_to(loaded.own)
+            name = type(loaded.model).__name__
+            if config.kv_cache and not loaded.decoder.grows:
+                raise ValueError(f"{name} drops keys as it goes; leave kv_cache out for it")
             if sparse and (not ours or loaded.decoder.recurrent):
                 raise ValueError(
-                    f"{type(loaded.model).__name__} takes no attention configs;"
-                    f" leave {config.name} out for this model"
+                    f"{name} takes no attention configs; leave {config.name} out for this model"
                 )
 
     def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
@@ -178,12 +182,10 @@ class TransformersAdapter(Adapter):
         batch = [encoder.encode(p, max_new_tokens=settings.max_new_tokens) for p in prompts]
         if not batch:
             return []
+        generators = settings.generators([p.context + p.question for p in prompts], device)
         with out_of_memory("benchmark"):
             continuations = loaded.decoder.generate_batch(
-                batch,
-                settings,
-                settings.generators([p.context + p.question for p in prompts], device),
-                encoder.stopper(settings.stop),
+                batch, settings, generators, encoder.stopper(settings.stop)
             )
         texts = [settings.cut(encoder.decode(continuation.ids)) for continuation in continuations]
         seconds = (self._clock() - begun) / len(batch)
@@ -205,13 +207,14 @@ class TransformersAdapter(Adapter):
         These know of no context and no question, so a sparse config is sparse in all of them.
         """
         loaded = self._ready()
+        why = ""
         if any(step.question == "dense" for step in self._attention.steps):
-            raise CellFailure(
-                stage="benchmark",
-                kind="user_error",
-                message="this benchmark makes passes of many tokens at once, which question: dense"
-                " leaves dense; set question: sparse",
-            )
+            why = "many tokens at once, which question: dense leaves dense; set question: sparse"
+        elif loaded.decoder.kv_bits:
+            why = "with a cache of its own; leave kv_cache out for it"
+        if why:
+            message = f"this benchmark makes the model's passes itself, {why}"
+            raise CellFailure(stage="benchmark", kind="user_error", message=message)
         loaded.decoder.forget()
         tally = Tally(1, loaded.model.get_input_embeddings().weight.device)
         continuation = Continuation(ids=())
@@ -229,8 +232,8 @@ class TransformersAdapter(Adapter):
             self._switched_to(loaded.own)
         try:
             with out_of_memory("benchmark"), self._attention.counting_all(tally):
-                tokenizer = deepcopy(loaded.tokenizer)
-                yield Loan(model=loaded.model, tokenizer=tokenizer, measures=measures)
+                copy = deepcopy(loaded.tokenizer)
+                yield Loan(model=loaded.model, tokenizer=copy, measures=measures)
         finally:
             hook.remove()
             self._switched_to(ours)
@@ -259,7 +262,7 @@ class TransformersAdapter(Adapter):
             "adapter": "transformers",
             "model_digest": self.model.digest,
             **effective(loaded.model, own=loaded.own, ours=self._name, sparse=sparse),
-            "cache": "growing" if loaded.decoder.grows else "transformers",
+            "cache": loaded.decoder.cache_name,
         }
 
     def _ready(self) -> _Loaded:

@@ -47,6 +47,19 @@ def test_a_model_that_its_adapter_refuses_is_reported_at_the_model() -> None:
     assert "not answr" in mistakes_of(top)["models[0]"]
 
 
+def test_a_rounded_cache_is_refused_where_the_adapter_has_none() -> None:
+    top = _checked(
+        """
+        models: [{name: m, adapter: mock}]
+        configs: {dense: null, small: {kv_cache: int8}}
+        benchmarks: [recall]
+        """,
+    )
+    ((key, message),) = mistakes_of(top).items()
+    assert key == "configs.small"
+    assert "cannot round keys and values; leave kv_cache out" in message
+
+
 NONE = """
 models: [{name: m, adapter: mock}, {name: served, adapter: none}]
 configs: {dense: null}

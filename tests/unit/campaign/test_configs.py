@@ -116,6 +116,32 @@ def test_a_config_overrides_model_and_generation_settings() -> None:
     assert own.overrides.model_kwargs["quantization_config"]["quant_method"] == "gptq"
 
 
+def test_keys_and_values_are_rounded_by_name_alone_or_with_attention() -> None:
+    entry = read("{a: {kv_cache: int8}, b: {kv_cache: int4, attention: {local: 8}}}")
+    configs = [declared.config for declared in read_configs(entry, mock_defaults())]
+    assert [config and config.kv_cache for config in configs] == ["int8", "int4"]
+    wrong = read("a: {kv_cache: int2}")
+    read_configs(wrong, mock_defaults())
+    assert mistakes_of(wrong) == {"a.kv_cache": "may not be 'int2'; use int8 or int4"}
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("a: {kvpress: {press: SnapKVPress}}", "a.kvpress"),
+        ("a: {attention: [{sink: 4}, {kvpress: SnapKVPress}]}", "a.attention[1].kvpress"),
+        ("a: {attention: kvpress}", "a.attention"),
+    ],
+)
+def test_kvpress_is_refused_with_the_reason_and_a_way_to_run_it(text: str, key: str) -> None:
+    entry = read(text)
+    read_configs(entry, mock_defaults())
+    assert list(mistakes_of(entry)) == [key]
+    message = mistakes_of(entry)[key]
+    assert "needs transformers below 5.3" in message
+    assert "'python:' environment" in message
+
+
 def test_a_wrong_quantization_is_named_with_the_near_one() -> None:
     entry = read("a: {quantization: bitsandbytes-in8}")
     read_configs(entry, mock_defaults())

@@ -115,6 +115,8 @@ def _work(**changes: Any) -> Cell:
             attention=(replace(CELL.config.attention[0], version=1), *CELL.config.attention[1:])
         ),
         _config(everywhere=True),
+        _config(mode="fast"),
+        _config(kv_cache="int8"),
         _work(benchmark="other"),
         _work(version="2"),
         _work(subset="1024"),

@@ -50,6 +50,7 @@ def test_a_cell_comes_back_from_its_texts_as_it_was() -> None:
     for cell in (
         CELL,
         replace(CELL, model=model, config=Config(name="c", attention=steps, mode="fast")),
+        replace(CELL, config=Config(name="c", kv_cache="int4")),
     ):
         back = parse_cell(texts.spec(cell), texts.terms(cell))
         assert back.to_dict() == cell.to_dict()

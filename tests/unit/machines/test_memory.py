@@ -65,6 +65,13 @@ def test_the_example_of_a_32_b_model_overflows_a_card_of_24_gb() -> None:
     assert found.total > 24 * 10**9
 
 
+def test_weights_quantised_by_quanto_count_with_their_bits() -> None:
+    model = Checkpoint(elements={"BF16": 1000}, config=LLAMA_8B)
+    kwargs = {"quantization_config": {"quant_method": "quanto", "weights": "int8"}}
+    found = model.estimate(device="gpu", model_kwargs=kwargs, batch=1, length=1)
+    assert found.weights == 1000
+
+
 def test_stored_bytes_count_where_weights_are_quantised_in_the_files() -> None:
     model = Checkpoint(elements={"I32": 1000, "F16": 100, "U8": 7}, config=LLAMA_8B)
     found = model.estimate(device="gpu", model_kwargs={"dtype": "float32"}, batch=1, length=1)
