@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import Device, GpuChecks
 from benchfleet.engines.base import Engine, EngineOptions, Post
 from benchfleet.errors import DeviceError
-from benchfleet.ledger.base import DEFAULT_LEASE_S
+from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
 from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU, cores, select_devices
-from benchfleet.runner.events import EventQueue
+from benchfleet.rentals.request import RentRequest
+from benchfleet.runner.events import EventQueue, Interrupted
 from benchfleet.runner.resources.shapes import Pool, endpoints
 
 LOCAL_ENGINE = "local"  # for the slots of this machine, if no other is chosen
@@ -87,6 +88,7 @@ class Fleet:
     hosts: Sequence[Host] = ()
     known_hosts: Path = Path(os.devnull)  # the file that keeps their keys
     engines: Sequence[EngineChoice] = ()
+    rent: RentRequest | None = None  # machines that may be rented
     checks: GpuChecks = field(default_factory=GpuChecks)  # of their GPUs
     named: bool = False  # this machine's GPUs were named one by one
     trial_load: bool = False  # a model is loaded and asked once on each device first
@@ -98,19 +100,29 @@ def open_engine(
     inbox: EventQueue,
     connected: contextlib.ExitStack,
     lease: float,
+    ledger: Ledger,
 ) -> Engine:
     """What opens slots on all of these machines, for as long as `connected` is open."""
+
+    def interrupted() -> bool:
+        return isinstance(inbox.take(0.02), Interrupted)
+
     if not fleet.trial_load:
-        return _open_engines(fleet, inbox.post, connected, lease)
+        return _open_engines(fleet, inbox.post, connected, lease, ledger, interrupted)
     from benchfleet.engines.preload_check import PreloadCheckEngine
 
     trials = PreloadCheckEngine(inbox.post, [cell for cell in cells if loads_model(cell)])
-    trials.inside = _open_engines(fleet, trials.handle, connected, lease)
+    trials.inside = _open_engines(fleet, trials.handle, connected, lease, ledger, interrupted)
     return trials
 
 
 def _open_engines(
-    fleet: Fleet, post: Post, connected: contextlib.ExitStack, lease: float
+    fleet: Fleet,
+    post: Post,
+    connected: contextlib.ExitStack,
+    lease: float,
+    ledger: Ledger,
+    interrupted: Callable[[], bool],
 ) -> Engine:
     """One engine for all machines. Where leases are shorter than usual, a silent slot of this
     machine is ended sooner."""
@@ -125,6 +137,12 @@ def _open_engines(
     ]
     if fleet.hosts:
         remote.append(_ssh_engine(fleet, post, connected))
+    if fleet.rent is not None:
+        from benchfleet.rentals.engine import RentedEngine
+
+        rented = RentedEngine(post, fleet.rent, ledger)
+        connected.callback(rented.await_end, interrupted)
+        remote.append(rented)
     chosen = [one for plugin, one in plugins if not plugin.remote]
     one = chosen[-1] if chosen else EngineChoice(engine=LOCAL_ENGINE)
     local: Engine = registry.load("engines", one.engine).open_engine(

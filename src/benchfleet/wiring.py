@@ -100,7 +100,7 @@ def run_cells(
                         lambda error: inbox.post(ThreadFailed(error=error)),
                         every=study.lease / 5,
                     ),
-                    engine=open_engine(fleet, cells, inbox, connected, study.lease),
+                    engine=open_engine(fleet, cells, inbox, connected, study.lease, shared),
                     inbox=inbox,
                     layout=study.layout,
                     random=random.random,

@@ -95,6 +95,8 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
     for a choice that leaves none.
     """
     words = [word.strip() for pattern in patterns for word in pattern.split(",") if word.strip()]
+    if not words:
+        return inventory
     words_by_host = {host.name: {host.name, *host.labels} for host in inventory.hosts}
     words_by_host.update({one.name: {one.name} for one in inventory.engines})
     if inventory.local is not None:

@@ -8,11 +8,12 @@ from benchfleet.domain.rent import ProviderAccess, RentEntry
 
 from .entry import Entry
 from .plugins import plugin
-from .schema_types import NAME, PRICE, SIZE, TEXT, Shape, doc, listing, mapping, named, whole
+from .schema_types import NAME, PRICE, SIZE, TEXT, TIME, Shape, doc, listing, mapping, named, whole
 
 PROVIDER: Mapping[str, Shape] = {
     "key": doc(TEXT, "where the API key is: env:NAME or file:PATH (the provider's own variable)"),
     "url": doc(TEXT, "base address of its API, for a gateway or a simulator"),
+    "visible_within": doc(TIME, "for so long a new instance may be missing from its lists (3m)"),
 }
 ENTRY: Mapping[str, Shape] = {
     "name": doc(NAME, "what its machines are called"),
@@ -23,6 +24,9 @@ ENTRY: Mapping[str, Shape] = {
     "max_price": doc(PRICE, "of an hour of one machine, disk included, such as 0.60 USD/h"),
     "disk": doc(SIZE, "size of its disk"),
     "image": doc(TEXT, "container image"),
+    "cpu_slots": doc(whole(), "slots without a GPU, instead of its GPUs"),
+    "python": doc(TEXT, "its interpreter with benchfleet (benchfleet is installed there)"),
+    "extra": doc({"enum": ["hf", "lm-eval"]}, "what models or lm-eval need is installed, too"),
     "region": doc(TEXT, "part of the name of a country or region"),
     "dead_man": doc(
         {"enum": ["required", "none"]},
@@ -43,7 +47,14 @@ def read_providers(entry: Entry) -> tuple[ProviderAccess, ...]:
         key = fields["key"].text()
         if key and not key.startswith(_SOURCES):
             fields["key"].wrong("a key does not stand in a file like this; write env:NAME")
-        entries.append(ProviderAccess(name=name, key=key, url=fields["url"].text()))
+        entries.append(
+            ProviderAccess(
+                name=name,
+                key=key,
+                url=fields["url"].text(),
+                visible_within=fields["visible_within"].duration(None),
+            )
+        )
     return tuple(entries)
 
 
@@ -79,6 +90,9 @@ def read_rent(entry: Entry, providers: tuple[ProviderAccess, ...]) -> tuple[Rent
                 image=fields["image"].text(),
                 region=fields["region"].text(),
                 needs_dead_man=dead_man == "required",
+                cpu_slots=None if fields["cpu_slots"].absent else fields["cpu_slots"].whole(1),
+                python=fields["python"].text(),
+                extra=fields["extra"].text(),
             )
         )
     if entries and not providers:

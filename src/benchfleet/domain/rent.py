@@ -14,6 +14,7 @@ class ProviderAccess:
     name: str
     key: str = ""  # env:NAME or file:PATH; "" for the provider's usual variable
     url: str = ""  # base address of its API; "" for the usual one
+    visible_within: float | None = None  # seconds until lists have a new instance; None: the usual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,3 +31,6 @@ class RentEntry:
     image: str = ""
     region: str = ""
     needs_dead_man: bool = True  # False: a machine that cannot destroy itself will do
+    cpu_slots: int | None = None  # slots without a GPU, instead of its GPUs
+    python: str = ""  # its interpreter with benchfleet; "": benchfleet is installed there
+    extra: str = ""  # of benchfleet, that is installed there, too

@@ -59,12 +59,14 @@ class Rental:
     account: Account
     state: RentalState = "intended"
     owner: str = ""  # the runner that uses it
+    process: Mapping[str, Any] = field(default_factory=dict)  # of the owner, as it names itself
     installation: str = ""  # has the SSH key
     entry: str = ""  # of `rent:` in the inventory
     offer: str = ""
     machine: str = ""  # the provider's id of the machine
     gpu: str = ""
     region: str = ""
+    vram: int = 0  # bytes for each GPU, as offered
     cell: str = ""  # fingerprint of the cell that it was rented for
     hourly: int = 0  # all that is billed by time
     currency: str = "USD"

@@ -244,6 +244,7 @@ class HostAwaited(HostEvent):
     """Hosts that are not known yet may join; `host` stands for all of them."""
 
     reason: str  # why they are not here yet
+    bounded: bool = False  # True: the engine ends the wait itself, however long it takes
 
 
 EngineEvent = SlotEvent | HostEvent

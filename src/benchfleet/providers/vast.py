@@ -8,6 +8,7 @@ that instance alone.
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -115,7 +116,7 @@ class VastProvider(Provider):
             "image": spec.image,
             "disk": max(_MIN_DISK_GB, -(-spec.disk // _GB)),
             "label": spec.label,
-            "onstart": spec.start_script,
+            "onstart": _start_script(spec),
             "runtype": "ssh_direct",
             "cancel_unavail": True,
         }
@@ -169,6 +170,13 @@ class VastProvider(Provider):
         if data.get("success") is False:
             raise ProviderAway(_message(data))
         return reply.at
+
+
+def _start_script(spec: InstanceSpec) -> str:
+    """Lets our key in, since an account's own keys may be others."""
+    key = shlex.quote(spec.public_key)
+    keys = f"mkdir -p ~/.ssh && echo {key} >> ~/.ssh/authorized_keys"
+    return f"{keys}\n{spec.start_script}".rstrip()
 
 
 def _millionths(amount: Any) -> int:

@@ -15,7 +15,10 @@ def open_provider(access: ProviderAccess) -> Provider:
     """The account of a provider. Raises PluginError, SecretError."""
     plugin: type[Provider] = registry.load("providers", access.name)
     key = read_secret(access.key or f"env:{plugin.key_variable}")
-    return plugin.open(key, access.url)
+    provider = plugin.open(key, access.url)
+    if access.visible_within is not None:
+        provider.visible_within_s = access.visible_within
+    return provider
 
 
 def open_accounts(accesses: Sequence[ProviderAccess]) -> dict[Account, Provider]:

@@ -60,6 +60,7 @@ class Reconciler:
     clock: Callable[[], float]  # counts while the machine sleeps
     is_owner_dead: Callable[[Rental], bool] = lambda rental: False
     others: tuple[Instance, ...] = ()  # of other ledgers, in the last lists
+    listed: dict[str, Instance] = field(default_factory=dict)  # ours in the last lists, by rental
     _destroying: dict[str, _DestroyRequest] = field(default_factory=dict)  # by instance
     _misses: dict[str, int] = field(default_factory=dict)  # by rental
 
@@ -94,6 +95,7 @@ class Reconciler:
             ledger_id, id = parse_label(instance.label) or ("", "")
             if id and ledger_id == history.ledger_id:
                 listed.setdefault(id, []).append(instance)
+        self.listed.update({id: instances[0] for id, instances in listed.items()})
         for id, instances in listed.items():
             self._take_listed(account, id, instances)
         for rental in list(self.stream.history.rentals.values()):

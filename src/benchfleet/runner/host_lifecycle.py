@@ -48,7 +48,7 @@ class HostLifecycle:
         """See whether what was left alone can be used again, and whether any machine is left."""
         now = self._inbox.now()
         self._devices.take_back(now)
-        if not self._waits_for_hosts():
+        if not self._waits_for_hosts() or self._hosts.is_wait_bounded:
             self._alone_since = None
         elif self._alone_since is None:
             self._alone_since = now

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -24,11 +24,21 @@ _HTML = b"<html><body>Bad gateway</body></html>"
 class VastApi:
     """Answers requests as Vast.ai does, from the state of a cloud.
 
-    `keys` has the user of each key. `requests` keeps the method and path of all requests.
+    `keys` has the user of each key. `requests` keeps the method and path of all requests. `created`
+    and `ended` start and end what is behind an instance.
     """
 
-    def __init__(self, cloud: Cloud, keys: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        keys: Mapping[str, str] | None = None,
+        *,
+        clock: Callable[[], float] | None = None,
+        created: Callable[[CloudInstance, Mapping[str, Any]], None] = lambda one, body: None,
+        ended: Callable[[CloudInstance], None] = lambda one: None,
+    ) -> None:
         self.cloud, self.keys = cloud, keys or {"key": "me"}
+        self._clock, self._created, self._ended = clock, created, ended
         self.requests: list[tuple[str, str]] = []
         self._lock = threading.Lock()
 
@@ -38,6 +48,8 @@ class VastApi:
         """Status, headers and body of the answer to one request."""
         with self._lock:
             parts = urlsplit(target)
+            if self._clock is not None:
+                self.cloud.now = self._clock()
             self.requests.append((method, parts.path))
             status, data = self._answer(method, parts, headers, body)
             date = {"Date": formatdate(self.cloud.now, usegmt=True)}
@@ -82,6 +94,7 @@ class VastApi:
         if fault in ("away", "busy"):
             return _failed(fault)
         one = cloud.add(offer, body["label"], user)
+        self._created(one, body)
         if fault == "broken":
             one.state = "stopped"
             return 400, {"success": False, "error": "bid_too_low", "new_contract": one.id}
@@ -110,6 +123,7 @@ class VastApi:
             return 404, {"success": False, "error": "no_such_instance"}
         if fault != "ignored":
             self.cloud.end(id)
+            self._ended(one)
         return _failed(fault) if fault == "lost" else (200, {"success": True})
 
 
@@ -199,12 +213,10 @@ def main() -> None:
         for id, gpu, vram, price in rows
     ]  # fmt: skip
     cloud = Cloud(now=time.time(), offers=offers)
-    server = VastServer(VastApi(cloud))
+    server = VastServer(VastApi(cloud, clock=time.time))
     print(f"a simulated Vast.ai at {server.url}; its key is 'key'", flush=True)
     try:
-        while True:
-            time.sleep(0.2)
-            cloud.now = time.time()
+        threading.Event().wait()
     except KeyboardInterrupt:
         server.close()
 

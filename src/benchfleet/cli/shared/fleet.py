@@ -18,6 +18,8 @@ from benchfleet.campaign.inventory import (
     load_inventory,
 )
 from benchfleet.cli.shared.options import RequestedDevices, hosts
+from benchfleet.cli.shared.rent import rent_request
+from benchfleet.domain.budget import Budget
 from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
@@ -44,7 +46,10 @@ def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
 
 
 def machines(
-    arguments: argparse.Namespace, devices: RequestedDevices, declared: EngineChoice | None
+    arguments: argparse.Namespace,
+    devices: RequestedDevices,
+    declared: EngineChoice | None,
+    budget: Budget | None = None,
 ) -> Fleet:
     """The machines of a run: this one, those of an engine, or those selected from an inventory.
     With an inventory or an engine of other machines, this machine takes part if the inventory has
@@ -58,7 +63,7 @@ def machines(
     if arguments.machines is None and arguments.hosts:
         message = "selects machines of an inventory; name the file with --machines"
         raise wrong_option("--hosts", message)
-    if arguments.machines is None and not elsewhere:
+    if arguments.machines is None and not elsewhere and not arguments.rent:
         if checks.share and not devices.gpus:
             message = "shares GPUs with other processes; name the GPUs: --gpus 0,1"
             raise wrong_option("--share-gpus", message)
@@ -86,6 +91,7 @@ def machines(
         hosts=inventory.hosts,
         known_hosts=known_hosts,
         engines=(*engines, *inventory.engines),
+        rent=rent_request(arguments, inventory, budget),
         checks=checks,
         named=bool(devices.gpus),
         trial_load=arguments.trial_load,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import options, rent
 from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.local_runs import command_of
 from benchfleet.cli.shared.options import RequestedDevices
@@ -51,7 +51,10 @@ def _run(
     collector: Collector | None,
     worker_options: WorkerOptions,
 ) -> int:
-    fleet = machines(arguments, devices, study.campaign.engine)
+    fleet = machines(arguments, devices, study.campaign.engine, study.campaign.budget)
+    if fleet.rent is not None and not rent.agree(arguments, fleet.rent):
+        print("nothing was rented, and nothing was run")
+        return 1
     inbox, serving = EventQueue(), threading.Event()
     stream = sys.stderr if arguments.json else sys.stdout
     metrics = collector.address if collector else ""
@@ -96,7 +99,7 @@ def _run(
             print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
         feed.ended(end)
     try:
-        return conclude(arguments, study, cells, end)
+        return conclude(arguments, study, cells, end) or rent.show_remaining(fleet.rent)
     except (LedgerAway, LedgerTooNew):
         show_counts(arguments, study, end)
         raise

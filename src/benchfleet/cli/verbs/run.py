@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.shared import option_types, options, rent
 from benchfleet.cli.text.notices import LEVELS
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import display_path
@@ -35,6 +35,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     options.placement(parser)
     options.gpu_checks(parser)
     options.machines(parser)
+    rent.configure(parser)
     parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
     parser.add_argument(
         "--log-level",

@@ -80,7 +80,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--install", action="store_true", help="put it where systemd looks for your units"
     )
-    parser.add_argument("--yes", action="store_true", help="replace another unit of that name")
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ class Hosts:
         self._away: dict[str, HostLost | None] = dict.fromkeys(names)  # None: not reached yet
         self._present: set[str] = set()
         self._doubted: set[str] = set()
+        self._bounded: set[str] = set()  # awaited by an engine that ends the wait itself
         self._removed: HostLost | None = None  # the last that left for good
         self._provenance: dict[str, Mapping[str, Any]] = {}
         self._spare: dict[str, Sequence[Device]] = {}
@@ -88,6 +89,12 @@ class Hosts:
     def await_more(self, event: HostAwaited) -> None:
         """Others may join."""
         self._away[event.host] = HostLost(host=event.host, reason=event.reason)
+        (self._bounded.add if event.bounded else self._bounded.discard)(event.host)
+
+    @property
+    def is_wait_bounded(self) -> bool:
+        """Whether an engine is on its way to a host, and says itself when it gives up."""
+        return not self._bounded.isdisjoint(self._away)
 
     def spare(self, host: str) -> Sequence[Device]:
         """What it has beside that which it came with."""

@@ -43,6 +43,8 @@ def chosen(
         trial_gpus=False,
         trial_load=False,
         engine="",
+        rent=False,
+        rent_budget="",
     )
     return fleet.machines(arguments, Machine(cpu_slots=cpu_slots), None)
 

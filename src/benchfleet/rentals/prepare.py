@@ -1,0 +1,192 @@
+"""Makes a rented instance a host: login, hardware, dead-man timer, environment.
+
+Each stage has a limit of its own and fails by name. No cell is claimed before all are done, so no
+failure here uses up a try of a cell.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from benchfleet.domain.host import Host
+from benchfleet.domain.rent import RentEntry
+from benchfleet.engines.diagnosis import diagnosis
+from benchfleet.engines.openssh import LOST, OpenSsh
+from benchfleet.engines.ssh_command import Answer, ask
+from benchfleet.errors import BenchfleetError
+from benchfleet.machines.bootstrap import BootstrapFailed, bootstrap
+from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Step
+from benchfleet.machines.requirements import constraints
+from benchfleet.machines.wheel import interpreter_of, running_wheel
+
+PrepareStage = Literal["ssh_wait", "hardware", "dead_man", "bootstrap"]
+LIMITS_S: dict[PrepareStage, float] = {
+    "ssh_wait": 600.0,
+    "hardware": 120.0,
+    "dead_man": 120.0,
+    "bootstrap": 1800.0,
+}
+_KEY_REFUSED_S = 120.0  # the key may arrive on the instance a little late
+_PAUSE_S = 3.0  # between two tries to log in
+_ANSWER_S = 30.0
+_SMI = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+_MIN_VRAM_SHARE = 0.95
+ARMED = "/run/benchfleet/armed"  # written by the dead-man timer once its key was tried
+
+
+class PrepareFailed(BenchfleetError):
+    """An instance cannot be used: at which stage, and why."""
+
+    def __init__(self, stage: PrepareStage, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.stage, self.kind = stage, kind
+
+    def to_dict(self) -> dict[str, str]:
+        """JSON values, as a rental's `failure`."""
+        return {"stage": self.stage, "kind": self.kind, "message": str(self)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RentedSsh(OpenSsh):
+    """How rented hosts are reached: addresses are reused, so each rental has its own host key, and
+    only the campaign's key is offered."""
+
+    def options(self, host: Host) -> list[str]:
+        own = [f"HostKeyAlias={host.name}", "IdentitiesOnly=yes"]
+        own.append(f'UserKnownHostsFile="{self.known_hosts}"')
+        return [*(part for one in own for part in ("-o", one)), *super().options(host)]
+
+
+def campaign_key(folder: Path) -> Path:
+    """The private SSH key of this installation for rented hosts, made where there is none."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = folder / "rented_key"
+    if not key.exists():
+        new_key = folder / f"rented_key.{secrets.token_hex(4)}"
+        words = [
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            "benchfleet",
+            "-f",
+            str(new_key),
+        ]
+        try:
+            subprocess.run(words, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise BenchfleetError(f"ssh-keygen cannot make a key: {error}") from error
+        Path(f"{new_key}.pub").replace(f"{key}.pub")
+        new_key.replace(key)
+    return key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """The stages from an address to a host, for one rental. `stopping` ends it early."""
+
+    host: Host
+    entry: RentEntry
+    ssh: OpenSsh
+    vram: int  # bytes for each GPU, as offered
+    stopping: threading.Event
+    tell: Callable[[str], None]
+
+    def run(self) -> Host:
+        """The host, ready for slots. Raises PrepareFailed."""
+        self._log_in()
+        if self.entry.cpu_slots is None:
+            self._check_hardware()
+        if self.entry.needs_dead_man:
+            self._await_timer()
+        return self._install()
+
+    def _log_in(self) -> None:
+        """An open port is not ready, nor is a status: a word must come back."""
+        began, refused_since = time.monotonic(), 0.0
+        while True:
+            nonce = secrets.token_hex(8)
+            answer = self._ask(["echo", nonce])
+            if answer.code == 0 and nonce in answer.out:
+                return
+            now = time.monotonic()
+            cause = diagnosis(answer.code, answer.err)
+            if "Host key verification failed" in answer.err:
+                raise PrepareFailed("ssh_wait", "ssh_failed", "its host key changed")
+            refused = "Permission denied" in answer.err
+            refused_since = (refused_since or now) if refused else 0.0
+            if refused and now - refused_since > _KEY_REFUSED_S:
+                raise PrepareFailed("ssh_wait", "ssh_failed", f"key refused: {cause.message}")
+            if now - began > LIMITS_S["ssh_wait"]:
+                raise PrepareFailed("ssh_wait", "ssh_failed", cause.message)
+            self._pause("ssh_wait")
+
+    def _check_hardware(self) -> None:
+        answer = self._ask(_SMI)
+        if answer.code != 0:
+            raise PrepareFailed("hardware", "no_driver", f"nvidia-smi fails: {answer.last}")
+        gpus = [line.rpartition(",") for line in answer.out.splitlines() if line.strip()]
+        names = [_plain(name) for name, _, _ in gpus]
+        if len(names) != self.entry.gpus or not all(_plain(self.entry.gpu) in one for one in names):
+            names_there = ", ".join(name.strip() for name, _, _ in gpus) or "no GPU"
+            what = f"it has {names_there}, not {self.entry.gpus} × {self.entry.gpu}"
+            raise PrepareFailed("hardware", "wrong_hardware", what)
+        least = min(float(memory) * 2**20 for _, _, memory in gpus)
+        if least < _MIN_VRAM_SHARE * self.vram:
+            what = f"its GPU has {least / 2**30:.1f} GiB, {self.vram / 2**30:.1f} were offered"
+            raise PrepareFailed("hardware", "wrong_hardware", what)
+
+    def _await_timer(self) -> None:
+        began = time.monotonic()
+        while self._ask(["cat", ARMED]).code != 0:
+            if time.monotonic() - began > LIMITS_S["dead_man"]:
+                what = "its dead-man timer is not armed; 'dead_man: none' rents it without one"
+                raise PrepareFailed("dead_man", "unhealthy", what)
+            self._pause("dead_man")
+
+    def _install(self) -> Host:
+        if self.host.python:
+            return self.host
+        spec = EnvironmentSpec(
+            wheel=running_wheel(), constraints=constraints(), extra=self.entry.extra
+        )
+        try:
+            bootstrap(self.host, spec, ask=self._step, hold=self._hold, tell=self.tell)
+        except BenchfleetError as error:
+            raise PrepareFailed("bootstrap", "unhealthy", str(error)) from error
+        return replace(self.host, python=interpreter_of(self.host))
+
+    def _step(self, step: Step) -> Answer:
+        answer = ask(self.ssh, self.host, step.words, sent=step.sent, timeout=step.timeout)
+        if answer.code == LOST:
+            raise BootstrapFailed(diagnosis(answer.code, answer.err).message)
+        return answer
+
+    @contextmanager
+    def _hold(self, step: Step) -> Iterator[bool]:
+        """Nobody else installs on an instance that we alone know."""
+        yield True
+
+    def _ask(self, words: Sequence[str]) -> Answer:
+        return ask(self.ssh, self.host, words, timeout=_ANSWER_S)
+
+    def _pause(self, stage: PrepareStage) -> None:
+        if self.stopping.wait(_PAUSE_S):
+            raise PrepareFailed(stage, "interrupted", "the run ends")
+
+
+def _plain(name: str) -> str:
+    """The name of a GPU without its maker, case and spaces."""
+    return re.sub(r"nvidia|geforce|[^a-z0-9]", "", name.casefold())

@@ -1,0 +1,72 @@
+"""A simulated Vast.ai whose instances are real: each is an sshd of its own on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchfleet.providers.base import GpuOffer
+from benchfleet.testing.simulated_cloud import Cloud, CloudInstance
+from benchfleet.testing.simulated_vast import VastApi, VastServer
+from sshd import Sshd
+
+KEY = "k3yk3yk3yk3y"
+
+
+class RealCloud:
+    """The cloud, its API at `url`, and the machines behind it."""
+
+    def __init__(self, folder: Callable[[], Path]) -> None:
+        self._folder = folder
+        self.sshds: dict[str, Sshd] = {}
+        self.lets_in = True  # False: new machines refuse every key
+        self.cloud = Cloud(now=time.time(), offers=[_offer(11, 400_000), _offer(12, 300_000)])
+        self._server = VastServer(
+            VastApi(
+                self.cloud,
+                {KEY: "me"},
+                clock=time.time,
+                created=self._created,
+                ended=self._ended,
+            )
+        )
+        self.url = self._server.url
+
+    def _created(self, one: CloudInstance, body: Mapping[str, Any]) -> None:
+        sshd = Sshd(self._folder())
+        if self.lets_in:
+            key = next(line for line in body["onstart"].splitlines() if "authorized_keys" in line)
+            (sshd.folder / "authorized_keys").write_text(key.split("'")[1] + "\n")
+        sshd.start()
+        one.address, one.port = "127.0.0.1", sshd.port
+        self.sshds[one.id] = sshd
+
+    def _ended(self, one: CloudInstance) -> None:
+        if one.id in self.sshds:
+            self.sshds.pop(one.id).kill()
+
+    def close(self) -> None:
+        """End everything."""
+        self._server.close()
+        for sshd in self.sshds.values():
+            sshd.kill()
+
+
+@contextmanager
+def real_cloud(folder: Callable[[], Path]) -> Iterator[RealCloud]:
+    """The cloud for as long as the block runs."""
+    cloud = RealCloud(folder)
+    try:
+        yield cloud
+    finally:
+        cloud.close()
+
+
+def _offer(id: int, price: int) -> GpuOffer:
+    return GpuOffer(
+        provider="vast", id=str(id), machine=f"m{id}", gpu="RTX 4090", count=1, vram=24 << 30,
+        price=price, region="Sweden", reliability=0.991,
+    )  # fmt: skip
