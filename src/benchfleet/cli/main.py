@@ -42,6 +42,7 @@ VERB_GROUPS = {
     },
     "share": {
         "work": "run the cells of a shared ledger that suit this host",
+        "import": "import results of lm-eval, Inspect or sparse-attention-hub",
         "merge": "fetch the results of all hosts, and check each",
         "offers": "list GPUs that can be rented now, cheapest first",
         "sweep-orphans": "return rented machines that nobody uses any more",
@@ -192,7 +193,8 @@ def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        module = import_module(f"benchfleet.cli.verbs.{requested.replace('-', '_')}")
+        name = "import_results" if requested == "import" else requested  # a keyword
+        module = import_module(f"benchfleet.cli.verbs.{name.replace('-', '_')}")
         module.configure(verb_parser)
         verb_parser.set_defaults(main=module.main)
         verb_parser.add_argument("--debug", action="store_true", help="show an error's traceback")

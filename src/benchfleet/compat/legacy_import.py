@@ -6,37 +6,25 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import publish
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.recovery.adopt import Ready, finish_cells
 
+from .import_cells import Published, publish_results
 from .legacy_repository import Entry, Repository, number
 
 _RUNNER = RunnerId("import")
 _FILE = "imported.json"  # the result as it was
 _MAX_OPEN_QUESTIONS = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Imported:
-    """What became of the results."""
-
-    published: int
-    already_done: int
-    busy: tuple[str, ...]  # cells that another runner runs now
 
 
 def import_results(
@@ -48,31 +36,15 @@ def import_results(
     runner: RunnerId = _RUNNER,
     pause: Callable[[float], None] = time.sleep,
     seen: ProgressCallback = ignore_progress,
-) -> Imported:
+) -> Published[Entry]:
     """Publish each result as its cell's, which is enrolled; `source` is where they come from."""
-    states = {record.fingerprint: record.state for record in ledger.cells()}
-    waiting: dict[str, tuple[Cell, Entry]] = {}
-    already_done = 0
-    for cell, entry in results:
-        state = states[cell.fingerprint]
-        if state == "success":
-            already_done += 1
-            continue
-        if state not in ("pending", "running"):
-            ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
-        waiting[cell.fingerprint] = cell, entry
-
-    def prepare(claim: Claim, one: tuple[Cell, Entry]) -> Ready:
-        folder = AttemptFolder(layout.attempt(claim.lease))
-        outcome = _sealed(folder, claim, *one, source)
-        return outcome, partial(publish, folder.folder, layout.published(claim.path))
-
-    unfinished = finish_cells(ledger, runner, waiting, prepare, pause=pause, seen=seen)
-    busy = tuple(entry.name for _, entry in unfinished)
-    return Imported(published=len(waiting) - len(busy), already_done=already_done, busy=busy)
+    seal = partial(_sealed, source=source)
+    return publish_results(ledger, layout, results, seal, runner=runner, pause=pause, seen=seen)
 
 
-def _sealed(folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, source: str) -> Outcome:
+def _sealed(
+    folder: AttemptFolder, claim: Claim, cell: Cell, entry: Entry, *, source: str
+) -> Outcome:
     content = dict(entry.content or {})
     folder.append(_FILE, (json.dumps(content, indent=2) + "\n").encode())
     log = b""

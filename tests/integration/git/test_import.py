@@ -7,7 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from benchfleet.campaign.load import load_campaign
-from benchfleet.compat.legacy_import import Imported, import_results
+from benchfleet.compat.import_cells import Published
+from benchfleet.compat.legacy_import import import_results
 from benchfleet.compat.legacy_repository import Entry
 from benchfleet.domain.cell import Cell
 from benchfleet.ledger.git.batched import BatchedLedger
@@ -39,9 +40,9 @@ def test_a_hosted_repository_is_waited_for_and_spared(tmp_path: Path) -> None:
     with closing(BatchedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
         ledger.enroll(cells)
         end = import_results(ledger, layout, found[:4], source="old")
-        assert end == Imported(published=4, already_done=0, busy=())
+        assert end == Published(published=4, already_done=0, busy=[])
         again = import_results(ledger, layout, found[:4], source="old")
-        assert again == Imported(published=0, already_done=4, busy=())
+        assert again == Published(published=0, already_done=4, busy=[])
     assert len(list(layout.root.glob("**/imported.json"))) == 4
     log = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
     assert sum(line.startswith("claim ") for line in log) == 1

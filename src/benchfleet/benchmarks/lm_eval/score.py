@@ -32,7 +32,7 @@ def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) 
     """
     metrics = {key: float(v) for key, v in results["results"][task].items() if _is_metric(key, v)}
     better = results["higher_is_better"].get(task, {})
-    chosen = _headline_key(metrics, better, metric)
+    chosen = headline_key(metrics, better, metric)
     if chosen is None:
         names = ", ".join(map(_display_name, metrics)) or "none"
         raise _failure("user_error", f"{task} has no metric {metric or ''!r}; there are {names}")
@@ -76,10 +76,10 @@ def _is_metric(key: str, value: Any) -> bool:
     return number and "," in key and not _name(key).endswith("_stderr")
 
 
-def _headline_key(
+def headline_key(
     metrics: Mapping[str, float], better: Mapping[str, bool | None], metric: str | None
 ) -> str | None:
-    """The headline's key in `found`."""
+    """The key of the headline; None where there is no such metric."""
     if metric is not None:
         return next((key for key in metrics if metric in (key, _name(key))), None)
     measured = [key for key in metrics if metrics[key] != _NOT_MEASURED_SCORE] or list(metrics)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import socket
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +10,12 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.terminal import display_path
+from benchfleet.compat.import_cells import importing
 from benchfleet.compat.legacy_import import campaign_draft, import_results, summarize
 from benchfleet.compat.legacy_repository import Entry, Repository, read_repository
 from benchfleet.compat.phase_lists import by_result_name
-from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.event import Event
-from benchfleet.domain.slots import BEGAN, ENDED
-from benchfleet.engines.processes import owner
 from benchfleet.errors import BenchfleetError, wrong_option
-from benchfleet.results.disk import make_folder
 from benchfleet.study import Study, open_study
 
 _DRAFT = "phase_settings.py"
@@ -86,30 +79,16 @@ def _published(arguments: argparse.Namespace, repository: Repository) -> dict[st
 def _entered(
     study: Study, cells: list[Cell], pairs: list[tuple[Cell, Entry]], repository: Repository
 ) -> dict[str, Any]:
-    with closing(study.open_ledger()) as ledger:
-        study.record_campaign(ledger)
-        ledger.enroll(cells)
-        source = str(repository.root.resolve())
-        runner = RunnerId(f"import-{os.urandom(8).hex()}")
-        local_path = {
-            "machine": socket.gethostname(),
-            "process": owner(os.getpid()),
-            "host": study.host,
-        }
-        make_folder(study.layout.root)
-        data = {"runner": runner, **local_path, "folder": study.layout.own_id()}
-        ledger.record(Event(kind=BEGAN, data=data))  # so that other hosts know where results are
-        try:
-            with progress_line("results taken over") as seen:
-                end = import_results(
-                    ledger, study.layout, pairs, source=source, runner=runner, seen=seen
-                )
-        finally:
-            ledger.record(Event(kind=ENDED, data={"runner": runner}))
+    source = str(repository.root.resolve())
+    with (
+        importing(study, cells) as (ledger, runner),
+        progress_line("results taken over") as seen,
+    ):
+        end = import_results(ledger, study.layout, pairs, source=source, runner=runner, seen=seen)
     return {
         "published": end.published,
         "known already": end.already_done,
-        "run by somebody now": list(end.busy),
+        "run by somebody now": [entry.name for entry in end.busy],
         "where": str(display_path(study.layout.root)),
     }
 

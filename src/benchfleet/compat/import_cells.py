@@ -1,0 +1,88 @@
+"""Publish results of elsewhere as those of a campaign's cells."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from benchfleet.domain.attempt import Claim, Outcome, RunnerId
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
+from benchfleet.domain.slots import BEGAN, ENDED
+from benchfleet.engines.processes import owner
+from benchfleet.ledger.base import Ledger
+from benchfleet.results.disk import make_folder
+from benchfleet.results.layout import Layout
+from benchfleet.results.publish import publish
+from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.recovery.adopt import Ready, finish_cells
+from benchfleet.study import Study
+
+T = TypeVar("T")
+Seal = Callable[[AttemptFolder, Claim, Cell, T], Outcome]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published(Generic[T]):
+    """What became of the results."""
+
+    published: int
+    already_done: int
+    busy: Sequence[T]  # of cells that another runner runs now
+
+
+def publish_results(
+    ledger: Ledger,
+    layout: Layout,
+    results: Iterable[tuple[Cell, T]],
+    seal: Seal[T],
+    *,
+    runner: RunnerId,
+    pause: Callable[[float], None] = time.sleep,
+    seen: ProgressCallback = ignore_progress,
+) -> Published[T]:
+    """Publish each result as its cell's, which is enrolled; `seal` writes its files."""
+    states = {record.fingerprint: record.state for record in ledger.cells()}
+    waiting: dict[str, tuple[Cell, T]] = {}
+    already_done = 0
+    for cell, result in results:
+        state = states[cell.fingerprint]
+        if state == "success":
+            already_done += 1
+            continue
+        if state not in ("pending", "running"):
+            ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
+        waiting[cell.fingerprint] = cell, result
+
+    def prepare(claim: Claim, one: tuple[Cell, T]) -> Ready:
+        folder = AttemptFolder(layout.attempt(claim.lease))
+        outcome = seal(folder, claim, *one)
+        return outcome, partial(publish, folder.folder, layout.published(claim.path))
+
+    unfinished = finish_cells(ledger, runner, waiting, prepare, pause=pause, seen=seen)
+    busy = [result for _, result in unfinished]
+    return Published(published=len(waiting) - len(busy), already_done=already_done, busy=busy)
+
+
+@contextmanager
+def importing(study: Study, cells: Iterable[Cell]) -> Iterator[tuple[Ledger, RunnerId]]:
+    """The ledger with these cells, and a runner that it knows while this lasts."""
+    with closing(study.open_ledger()) as ledger:
+        study.record_campaign(ledger)
+        ledger.enroll(list(cells))
+        runner = RunnerId(f"import-{os.urandom(8).hex()}")
+        machine = {"machine": socket.gethostname(), "process": owner(os.getpid())}
+        make_folder(study.layout.root)
+        data = {"runner": runner, **machine, "host": study.host, "folder": study.layout.own_id()}
+        ledger.record(Event(kind=BEGAN, data=data))  # so that other hosts know where results are
+        try:
+            yield ledger, runner
+        finally:
+            ledger.record(Event(kind=ENDED, data={"runner": runner}))

@@ -1,0 +1,129 @@
+"""Logs of Inspect: ``.json``, or ``.eval``, which is a zip of JSON files."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .result import ForeignResult, UnreadableResult, sample
+
+_LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # how Inspect writes right, wrong, partly, none
+
+
+def inspect_files(folder: Path) -> list[Path]:
+    """The logs below a folder."""
+    files = sorted({*folder.rglob("*.eval"), *folder.rglob("*.json")})
+    return [file for file in files if file.suffix == ".eval" or _is_log(file)]
+
+
+def read_inspect(file: Path) -> Iterator[ForeignResult]:
+    """The one result of a log. A log that failed, or with a sample that failed, is none."""
+    try:
+        log, samples = _zipped(file) if file.suffix == ".eval" else _plain(file)
+        about = log["eval"]
+        task, model = str(about["task"]), str(about["model"])
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, NotImplementedError) as e:
+        raise UnreadableResult(f"{file} is no log of Inspect: {e!r}") from e
+    if log.get("status") != "success":
+        raise UnreadableResult(f"{file} ended as {log.get('status')!r}; run it again")
+    if failed := sum(bool(one.get("error")) for one in samples):
+        raise UnreadableResult(f"{failed} of {len(samples)} samples of {file} failed")
+    if (about.get("config") or {}).get("epochs") not in (None, 1):
+        raise UnreadableResult(f"{file} has several epochs; import one of one epoch")
+    metrics, scorers = _metrics((log.get("results") or {}).get("scores") or [])
+    dataset = about.get("dataset") or {}
+    total = dataset.get("samples")
+    limited = (about.get("config") or {}).get("limit") is not None
+    stats = log.get("stats") or {}
+    yield ForeignResult(
+        file=file,
+        harness=f"inspect_ai {(about.get('packages') or {}).get('inspect_ai', '')}".strip(),
+        model=model.partition("/")[2] or model,
+        benchmark=task.rpartition("/")[2],
+        metrics=metrics,
+        samples=[
+            sample(
+                index,
+                one.get("id"),
+                _text(one.get("input")),
+                _text(one.get("target")),
+                _completion(one.get("output") or {}),
+            )
+            for index, one in enumerate(samples)
+        ],
+        per_sample={name: _values(samples, scorers[name]) for name in metrics},
+        answered=len(samples),
+        limit=len(samples) if limited and len(samples) != total else None,
+        settings={
+            "task": task,
+            "model": model,
+            "task_args": about.get("task_args"),
+            "started_at": stats.get("started_at"),
+        },
+    )
+
+
+def _is_log(file: Path) -> bool:
+    try:
+        with file.open(encoding="utf-8") as stream:
+            return '"eval"' in stream.read(2_000)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _plain(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    log = json.loads(file.read_text("utf-8"))
+    return log, list(log.get("samples") or [])
+
+
+def _zipped(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        log = json.loads(archive.read("header.json"))
+        parts = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
+        samples = [json.loads(archive.read(name)) for name in parts]
+    samples.sort(key=lambda one: (int(one.get("epoch", 1)), _order(one.get("id"))))
+    return log, samples
+
+
+def _order(identity: Any) -> tuple[int, int, str]:
+    is_number = isinstance(identity, int)
+    return (0, identity, "") if is_number else (1, 0, str(identity))
+
+
+def _metrics(scores: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dict[str, str]]:
+    metrics, scorers = {}, {}
+    for score in scores:
+        for name, metric in (score.get("metrics") or {}).items():
+            value = metric.get("value")
+            is_number = isinstance(value, (int, float)) and math.isfinite(value)
+            if is_number and name not in ("stderr", "std", "var"):
+                key = name if name not in metrics else f"{score.get('name')} {name}"
+                metrics[key], scorers[key] = float(value), str(score.get("name"))
+    return metrics, scorers
+
+
+def _values(samples: Sequence[Mapping[str, Any]], scorer: str) -> list[float]:
+    values = [((one.get("scores") or {}).get(scorer) or {}).get("value") for one in samples]
+    scores = [_LETTERS.get(value, value) if isinstance(value, str) else value for value in values]
+    numbers = [float(score) for score in scores if isinstance(score, (int, float))]
+    return numbers if len(numbers) == len(values) else []
+
+
+def _completion(output: Mapping[str, Any]) -> str:
+    """The answer. Only some versions write it apart from the choices."""
+    if "completion" in output:
+        return _text(output["completion"])
+    choices = output.get("choices") or [{}]
+    content = (choices[0].get("message") or {}).get("content")
+    if isinstance(content, list):  # parts of text, reasoning and media
+        content = "".join(str(part.get("text", "")) for part in content)
+    return _text(content)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)

@@ -1,0 +1,106 @@
+"""Output folders of lm-eval: ``results_<date>.json`` beside ``samples_<task>_<date>.jsonl``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .result import ForeignResult, UnreadableResult, sample
+
+
+def lm_eval_files(folder: Path) -> list[Path]:
+    """The results below a folder, the newest of the same date order last."""
+    return sorted(folder.rglob("results_*.json"))
+
+
+def read_lm_eval(file: Path) -> Iterator[ForeignResult]:
+    """A result for each task; groups are left out, since their tasks are there."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+        results, settings = content["results"], content["config"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnreadableResult(f"{file} is no result of lm-eval: {error!r}") from error
+    date = file.stem.removeprefix("results_")
+    groups = content.get("group_subtasks") or {}
+    for task, values in results.items():
+        if groups.get(task):
+            continue
+        counts = (content.get("n-samples") or {}).get(task) or {}
+        answered, total = counts.get("effective"), counts.get("original")
+        lines = _sample_lines(file.with_name(f"samples_{task}_{date}.jsonl"))
+        metrics = {k: float(v) for k, v in values.items() if _is_metric(k, v)}
+        yield ForeignResult(
+            file=file,
+            harness=f"lm-eval {content.get('lm_eval_version', '')}".strip(),
+            model=_model_name(content, settings),
+            benchmark=task,
+            metrics=metrics,
+            higher_is_better=(content.get("higher_is_better") or {}).get(task) or {},
+            samples=_samples(lines),
+            per_sample={key: _values(lines, key) for key in metrics},
+            answered=answered,
+            limit=None if answered == total else answered,
+            settings={
+                "model_args": str(settings.get("model_args")),
+                "batch_size": settings.get("batch_size"),
+                "task_version": (content.get("versions") or {}).get(task),
+                "num_fewshot": (content.get("n-shot") or {}).get(task),
+                "date": date,
+            },
+        )
+
+
+def _model_name(content: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    arguments = settings.get("model_args") or {}
+    if isinstance(arguments, str):
+        arguments = dict(part.partition("=")[::2] for part in arguments.split(","))
+    named = arguments.get("pretrained") or arguments.get("model")
+    return str(named or content.get("model_name") or settings.get("model") or "")
+
+
+def _is_metric(key: str, value: Any) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and math.isfinite(value) and "," in key and "_stderr," not in key
+
+
+def _sample_lines(file: Path) -> list[dict[str, Any]]:
+    try:
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+    except FileNotFoundError:
+        return []  # lm-eval writes them only with --log_samples
+    except (OSError, ValueError) as error:
+        raise UnreadableResult(f"{file} is not whole: {error}") from error
+    return sorted(lines, key=lambda line: int(line["doc_id"]))
+
+
+def _samples(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    documents = {int(line["doc_id"]): line for line in reversed(lines)}  # one line for each filter
+    return [
+        sample(index, number, _question(line), str(line.get("target", "")), _answer(line))
+        for index, (number, line) in enumerate(sorted(documents.items()))
+    ]
+
+
+def _question(line: Mapping[str, Any]) -> str:
+    arguments = line.get("arguments")
+    if isinstance(arguments, Mapping):  # gen_args_0: {arg_0: the prompt, …}
+        first: Any = next(iter(arguments.values()), {})
+        return str(first.get("arg_0", "")) if isinstance(first, Mapping) else ""
+    return str(arguments[0][0]) if arguments else ""
+
+
+def _answer(line: Mapping[str, Any]) -> str:
+    answer: Any = line.get("resps") or ""
+    while isinstance(answer, (list, tuple)) and len(answer) == 1:
+        answer = answer[0]
+    return answer if isinstance(answer, str) else json.dumps(answer)
+
+
+def _values(lines: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    name, _, chosen = key.partition(",")
+    values = [line.get(name) for line in lines if line.get("filter", "none") == chosen]
+    numbers = [float(v) for v in values if isinstance(v, (int, float)) and math.isfinite(v)]
+    return numbers if len(numbers) == len(values) else []

@@ -1,0 +1,91 @@
+"""Which cell of a campaign a result of another harness is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchfleet.benchmarks.base import benchmark_class
+from benchfleet.domain.cell import Cell, Workload
+
+from .result import ForeignResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matches:
+    """Results with their cells, and those of no cell with the reason."""
+
+    cells: Sequence[tuple[Cell, ForeignResult]]
+    others: Sequence[tuple[ForeignResult, str]]
+
+
+def match(cells: Iterable[Cell], results: Iterable[ForeignResult], *, config: str) -> Matches:
+    """The cell of each result; `config` is the one of harnesses that have none.
+
+    Of several results of one cell the last counts. A result of another limit is of no cell.
+    """
+    first_repeats = [cell for cell in cells if cell.repeat == 0]
+    pairs: dict[str, tuple[Cell, ForeignResult]] = {}
+    others: list[tuple[ForeignResult, str]] = []
+    for result in results:
+        cell, why = _cell(first_repeats, result, config)
+        if cell is None:
+            others.append((result, why))
+            continue
+        if earlier := pairs.get(cell.fingerprint):
+            others.append((earlier[1], "another result of the same cell comes after it"))
+        pairs[cell.fingerprint] = cell, result
+    return Matches(cells=list(pairs.values()), others=others)
+
+
+def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Cell | None, str]:
+    of_model = [cell for cell in cells if _is_model(cell, result.model)]
+    if not of_model:
+        return None, f"the campaign has no model {result.model!r}"
+    config_name = result.config or config
+    of_config = [cell for cell in of_model if cell.config.name == config_name]
+    if not of_config:
+        return None, f"the campaign has no config {config_name!r}"
+    of_task = [cell for cell in of_config if _is_task(cell.workload, result)]
+    if not of_task:
+        task = " ".join(filter(None, (result.benchmark, result.subset)))
+        return None, f"the campaign has no benchmark of {task}"
+    for cell in of_task:
+        limit = cell.workload.limit
+        if limit == result.limit or (result.limit is None and limit == result.answered):
+            return cell, ""
+    count = "all" if result.limit is None else str(result.limit)
+    return None, f"it has {count} samples, and the cell has limit {of_task[0].workload.limit}"
+
+
+def _is_model(cell: Cell, name: str) -> bool:
+    source = cell.model.source.partition("@")[0]
+    names = {cell.model.name, cell.model.source, source, Path(source).name}
+    return name in names or name in map(_folder_name, names)
+
+
+def _folder_name(name: str) -> str:
+    """How sparse-attention-hub writes a model's name."""
+    for character in r'\/:*?"<>|':
+        name = name.replace(character, "_")
+    while "__" in name:
+        name = name.replace("__", "_")
+    return name.strip("_")
+
+
+def _is_task(workload: Workload, result: ForeignResult) -> bool:
+    named = workload.benchmark == result.benchmark and workload.subset == result.subset
+    called = workload.called == result.benchmark and workload.subset == result.subset
+    return named or called or (result.subset is None and _task(workload) == result.benchmark)
+
+
+def _task(workload: Workload) -> str:
+    """The one task of lm-eval that a cell asks; ``""`` for several, and for other benchmarks."""
+    plugin: Any = benchmark_class(workload.benchmark)
+    if not hasattr(plugin, "parts"):
+        return ""
+    benchmark = plugin({**workload.params, **workload.outside})
+    tasks = [part.task for part in benchmark.parts(workload.subset)]
+    return str(tasks[0]) if len(tasks) == 1 else ""

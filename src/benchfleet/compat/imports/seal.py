@@ -1,0 +1,66 @@
+"""Write a result of another harness as a sealed result of its cell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchfleet.benchmarks.base import benchmark_class
+from benchfleet.benchmarks.lm_eval.score import headline_key
+from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.cell import Cell
+from benchfleet.results.write import AttemptFolder, Verdict
+
+from .result import ForeignResult, UnreadableResult
+
+
+def seal(folder: AttemptFolder, claim: Claim, cell: Cell, result: ForeignResult) -> Outcome:
+    """Write it to the folder of an attempt."""
+    verdict = verdict_of(cell, result)
+    if result.samples:
+        lines = "".join(json.dumps(record) + "\n" for record in result.samples)
+        folder.record(lines.encode())
+    folder.log.write_bytes(f"imported from {result.file}\n".encode())
+    sealed = folder.seal(cell, claim.path, verdict)
+    return Outcome(
+        state="success",
+        digest=sealed.digest,
+        metrics=sealed.metrics,
+        reported=sealed.reported,
+        seconds=verdict.seconds,
+    )
+
+
+def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
+    """Its score on the cell's scale. Raises UnreadableResult where it has none."""
+    factor = float(getattr(benchmark_class(cell.workload.benchmark), "scale", 1.0))
+    headline, overall, per_sample = "overall_score", result.overall, list[float]()
+    metrics = dict(result.metrics)
+    if overall is None:
+        metric = cell.workload.params.get("metric")
+        key = headline_key(metrics, result.higher_is_better, metric)
+        if key is None:
+            names = ", ".join(metrics) or "none"
+            raise UnreadableResult(f"{result.name} has no metric {metric or ''!r}; it has {names}")
+        sign = -1 if result.higher_is_better.get(key.partition(",")[0]) is False else 1
+        headline, overall = key.removesuffix(",none"), metrics[key] * factor * sign
+        values = [value * factor * sign for value in result.per_sample.get(key, ())]
+        per_sample = values if len(values) == len(result.samples) else []
+        metrics = {name.removesuffix(",none"): v * factor for name, v in metrics.items()}
+    summary: dict[str, Any] = {"metric": headline, "origin": "imported", "harness": result.harness}
+    return Verdict(
+        score={
+            "overall": overall,
+            "per_sample": per_sample,
+            "tasks": metrics,
+            "summary": summary,
+        },
+        seconds={} if result.seconds is None else {"benchmark": result.seconds},
+        provenance={
+            "origin": "imported",
+            "imported_from": str(Path(result.file).resolve()),
+            "harness": result.harness,
+            "settings": dict(result.settings),
+        },
+    )
