@@ -45,9 +45,10 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
     import benchfleet
     from benchfleet.domain.resource import Device
     from benchfleet.engines.base import AttemptRequest, Done, SlotId, SlotReady, SlotSpec
-    from benchfleet.engines.child import Child
+    from benchfleet.engines.child import Child, create_log
     from benchfleet.engines.frames import PROTOCOL
     from benchfleet.engines.local import LocalEngine
+    from benchfleet.engines.slot_process import LocalProcess
     from benchfleet.runner.events import EventQueue
     from benchfleet.testing.sample_cells import sample_cell
 
@@ -57,7 +58,9 @@ def piped(slots: int, orders: int, work: Path) -> dict[str, Any]:
 
     class Pipes(LocalEngine):
         def _spawn(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
-            return Child(spec.slot, words, log=Path(spec.log), key="no supervisor"), {}
+            create_log(log := Path(spec.log))
+            process = LocalProcess(spec.slot, words)
+            return Child(spec.slot, process, log=log, key="no supervisor"), {}
 
     inbox, began = EventQueue(), time.perf_counter()
     engine, sent, done, ready = Pipes(inbox.post, silence=600.0), 0, 0, list[SlotId]()

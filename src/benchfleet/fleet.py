@@ -15,10 +15,12 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.resource import Device, GpuChecks
-from benchfleet.engines.base import Engine, EngineOptions, Post
+from benchfleet.engines.base import Engine, Post
+from benchfleet.engines.plugin import EngineOptions
 from benchfleet.errors import DeviceError
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
 from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU, cores, select_devices
+from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.rentals.request import RentRequest
 from benchfleet.runner.events import EventQueue, Interrupted
 from benchfleet.runner.resources.shapes import Pool, endpoints
@@ -127,7 +129,10 @@ def _open_engines(
     """One engine for all machines. Where leases are shorter than usual, a silent slot of this
     machine is ended sooner."""
     options = EngineOptions(
-        silence=min(lease, DEFAULT_LEASE_S), checks=fleet.checks, named=fleet.named
+        silence=min(lease, DEFAULT_LEASE_S),
+        checks=fleet.checks,
+        named=fleet.named,
+        examine=capacity_from_facts,
     )
     plugins = [(registry.load("engines", one.engine), one) for one in fleet.engines]
     remote: list[Engine] = [
@@ -159,7 +164,6 @@ def _ssh_engine(fleet: Fleet, post: Post, connected: contextlib.ExitStack) -> En
     """What opens slots on the hosts of an inventory."""
     from benchfleet.engines.openssh import connections
     from benchfleet.engines.ssh import SshEngine
-    from benchfleet.machines.host_capacity import capacity_from_facts
     from benchfleet.machines.wheel import interpreter_of
 
     hosts = [replace(host, python=interpreter_of(host)) for host in fleet.hosts]

@@ -73,7 +73,9 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "postgresql": "benchfleet.ledger.postgres.ledger:PostgresLedger",
         "sqlite": "benchfleet.ledger.sqlite.ledger:SqliteLedger",
     },
-    "engines": {"local": "benchfleet.engines.local:LocalEngine"},
+    "engines": {
+        "local": "benchfleet.engines.local:LocalEngine",
+    },
     "policies": {
         "fifo": "benchfleet.policies.fifo:Fifo",
         "longest-first": "benchfleet.policies.by_time:LongestFirst",
@@ -107,7 +109,7 @@ _EXTRA_OF = {
 _BASES = {
     "models": "benchfleet.models.base:Adapter",
     "benchmarks": "benchfleet.benchmarks.base:Benchmark",
-    "engines": "benchfleet.engines.base:EnginePlugin",
+    "engines": "benchfleet.engines.plugin:EnginePlugin",
     "attention": "benchfleet.models.attention.base:AttentionConfig",
     "providers": "benchfleet.providers.base:Provider",
     "stores": "benchfleet.results.stores.base:ResultStore",

@@ -35,18 +35,15 @@ that a slot cannot start; the other calls do nothing.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NewType, Protocol
+from typing import Any, NewType, Protocol
 
-from benchfleet import registry
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Kind, Stage
-from benchfleet.domain.resource import Device, GpuChecks
+from benchfleet.domain.resource import Device
 from benchfleet.domain.telemetry import Reading
 from benchfleet.domain.usage import Price
-from benchfleet.hints import hint
 
 SlotId = NewType("SlotId", str)
 
@@ -287,41 +284,3 @@ class Engine(Protocol):
         may join. The runner asks once, before the first slot. Empty if slots run on this machine
         only."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """What a run sets for each of its engines."""
-
-    name: str = ""  # what the inventory calls it
-    silence: float = 60.0  # seconds after which a silent slot is ended
-    checks: GpuChecks | None = None  # of GPUs before a slot takes them
-    named: bool = False  # this machine's GPUs were named one by one
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of the inventory or the campaign
-
-
-class EnginePlugin(registry.Plugin, ABC):
-    """An engine that a run can choose by its name in the registry.
-
-    `remote` engines open slots on hosts of their own; the others on this machine, in place of
-    ``local``. Their constructor is theirs: a run calls `open_engine`.
-    """
-
-    remote: ClassVar[bool] = True
-    settings: ClassVar[Mapping[str, type]] = {}  # what a user may set, each with its type
-
-    @classmethod
-    @abstractmethod
-    def open_engine(cls, post: Post, options: EngineOptions) -> Engine:
-        """The running engine. Raises BenchfleetError where it cannot be used."""
-
-    @classmethod
-    def settings_problem(cls, settings: Mapping[str, Any]) -> str:
-        """What is wrong with these settings, and what to do; ``""`` where nothing is."""
-        for name, value in settings.items():
-            if name not in cls.settings:
-                return f"no setting {name!r}; {hint(name, list(cls.settings))}"
-            kind = cls.settings[name]
-            if type(value) is not kind and not (kind is float and type(value) is int):
-                return f"{name} must be of type {kind.__name__}, not {value!r:.100}"
-        return ""

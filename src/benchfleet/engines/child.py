@@ -1,51 +1,38 @@
-"""The local process that stands for a slot, and its ends of the slot's channel."""
+"""The process that stands for a slot, and its ends of the slot's channel."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchfleet.domain.failure import KINDS, Kind
 from benchfleet.engines.base import SlotEvent, SlotId
 from benchfleet.engines.frames import Decoder
 from benchfleet.engines.log_markers import Marker, MarkerParser
-from benchfleet.engines.processes import end_tree
+from benchfleet.engines.slot_process import SlotProcess
 
 EXIT_GRACE_S = 1.0  # for a process that has closed its streams
 
 
 class Child:
-    """A child process whose streams are a slot's channel, and which ends as the slot ends.
+    """A process whose streams are a slot's channel, and which ends as the slot ends.
 
-    Of a local slot it is the supervisor; of a `remote` slot it is the ssh client. Its standard
-    error carries what the supervisor says, as markers (`key`), and what a remote slot prints.
-    The constructor starts it, or raises OSError and leaves nothing behind.
+    Of a local slot it is the supervisor; of a `remote` slot it stands for the supervisor elsewhere.
+    Its standard error carries what the supervisor says, as markers (`key`), and what a remote slot
+    prints.
     """
 
     def __init__(
-        self, slot: SlotId, command: Sequence[str], *, log: Path, key: str, remote: bool = False
+        self, slot: SlotId, process: SlotProcess, *, log: Path, key: str, remote: bool = False
     ) -> None:
         self.id = slot
         self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.open("ab").close()
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            bufsize=0,
-        )
-        self.stdin = _descriptor(self.process.stdin)  # -1 once it is closed
-        self.stdout = _descriptor(self.process.stdout)
-        self.stderr = _descriptor(self.process.stderr)
-        self.pidfd = _pidfd(self.process.pid)
+        self.process = process
+        self.stdin = process.stdin  # -1 once it is closed
+        self.stdout = process.stdout
+        self.stderr = process.stderr
         self.markers = MarkerParser(key)
         self.remote = remote
         self.open_streams = {self.stdout, self.stderr}
@@ -73,7 +60,8 @@ class Child:
     @property
     def handles(self) -> tuple[int, ...]:
         """The open file descriptors that lead to it."""
-        handles = (*self.open_streams, self.stdin, -1 if self.pidfd is None else self.pidfd)
+        exited = self.process.exited
+        handles = (*self.open_streams, self.stdin, -1 if exited is None else exited)
         return tuple(handle for handle in handles if handle >= 0)
 
     def flush(self) -> None:
@@ -91,18 +79,12 @@ class Child:
         self.terminating_since = self.terminating_since or time.monotonic()
         if self.remote:
             self.outgoing.clear()
-            if self.process.stdin is not None:
-                self.process.stdin.close()  # the supervisor notices, wherever it is
-                self.stdin = -1
-        else:
-            self.process.send_signal(signal.SIGTERM)
+            self.stdin = -1
+        self.process.terminate()
 
     def kill(self) -> None:
         """Kill what is left of it on this machine, supervisor and all."""
-        if not self.remote:
-            end_tree(self.process.pid if self.process.poll() is None else None, self.id)
-        elif self.process.poll() is None:
-            self.process.kill()
+        self.process.kill()
 
     def write_output(self, data: bytes) -> list[Marker]:
         """Write what a remote slot printed to its log; the markers found in it."""
@@ -147,20 +129,14 @@ class Child:
             return next((line.strip() for line in reversed(lines) if line.strip()), "")
         return ""
 
-    def release(self) -> int:
+    def release(self) -> int | None:
         """End what is left of it, close its channel, remove an empty log; its exit code."""
         _append(self.output_file, self.markers.rest())
         if not self.open_streams:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(EXIT_GRACE_S)
+            self.process.wait(EXIT_GRACE_S)
         if self.process.poll() != 0:  # with 0 a supervisor exits once it has ended all
             self.kill()
-        code = self.process.wait()
-        if self.pidfd is not None:
-            os.close(self.pidfd)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        code = self.process.release()
         if self.closing_since is not None and not self.reason:
             with contextlib.suppress(OSError):
                 if self.log.stat().st_size == 0:
@@ -168,21 +144,13 @@ class Child:
         return code
 
 
+def create_log(log: Path) -> None:
+    """Create a slot's log. Raises OSError."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.open("ab").close()
+
+
 def _append(file: Path, data: bytes) -> None:
     if data:
         with contextlib.suppress(OSError), open(file, "ab") as log:
             log.write(data)
-
-
-def _descriptor(stream: object) -> int:
-    handle: int = stream.fileno()  # type: ignore[attr-defined]
-    os.set_blocking(handle, False)
-    return handle
-
-
-def _pidfd(pid: int) -> int | None:
-    """A descriptor that tells when the process exits; None where the system has none."""
-    try:
-        return os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-    except OSError:
-        return None

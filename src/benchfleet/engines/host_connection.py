@@ -11,10 +11,9 @@ from benchfleet.engines import commands
 from benchfleet.engines.base import EngineEvent, HostLost, HostReady, SlotId
 from benchfleet.engines.diagnosis import diagnosis
 from benchfleet.engines.openssh import LOST, OpenSsh
+from benchfleet.engines.plugin import Examine
 from benchfleet.engines.ssh_command import Answer, ask
 from benchfleet.errors import BenchfleetError
-
-Examine = Callable[[Host, str], HostReady]
 
 FIRST_RETRY_S = 2.0  # doubled each time
 MAX_RETRY_S = 60.0

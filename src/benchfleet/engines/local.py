@@ -13,15 +13,15 @@ from benchfleet.domain.resource import GpuChecks
 from benchfleet.engines.base import (
     AttemptRequest,
     EngineEvent,
-    EngineOptions,
-    EnginePlugin,
     Post,
     SlotSpec,
 )
-from benchfleet.engines.child import Child
+from benchfleet.engines.child import Child, create_log
+from benchfleet.engines.plugin import EngineOptions, EnginePlugin
 from benchfleet.engines.process_engine import ProcessEngine
 from benchfleet.engines.processes import end_orphans, is_stopped, owner
 from benchfleet.engines.protocol import gpu_checks
+from benchfleet.engines.slot_process import LocalProcess
 
 _PACKAGE = Path(__file__).parents[1]
 _LAUNCHER = _PACKAGE / "slot" / "launch.py"
@@ -64,7 +64,9 @@ class LocalEngine(ProcessEngine, EnginePlugin):
 
     def _spawn(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
         command, key = [sys.executable, "-S", "-E", str(_LAUNCHER)], secrets.token_hex(8)
-        return Child(spec.slot, command, log=Path(spec.log), key=key), {
+        create_log(log := Path(spec.log))
+        process = LocalProcess(spec.slot, command)
+        return Child(spec.slot, process, log=log, key=key), {
             "log": spec.log,
             "marker_key": key,
             "python": spec.python,
@@ -80,6 +82,6 @@ class LocalEngine(ProcessEngine, EnginePlugin):
 
     def _check_silent(self, child: Child) -> None:
         """A supervisor that was stopped ends nothing any more."""
-        if is_stopped(child.process.pid):
+        if isinstance(child.process, LocalProcess) and is_stopped(child.process.pid):
             child.note_cause("stuck stopped by a signal (SIGSTOP), its supervisor too")
             child.kill()

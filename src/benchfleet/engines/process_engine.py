@@ -105,6 +105,10 @@ class ProcessEngine:
         except OSError as error:
             self._post(SlotLost(slot=spec.slot, reason=start_failure(error)))
             return
+        self._admit(spec, child, fields)
+
+    def _admit(self, spec: SlotSpec, child: Child, fields: dict[str, Any]) -> None:
+        """Watch a process that was started, and send its first frame."""
         opening = open_frame(
             spec, heartbeat=self._heartbeat, silence=self._orphan_timeout, **fields
         )
@@ -169,8 +173,8 @@ class ProcessEngine:
         reader = self._reader
         self._loop.add_reader(child.stdout, partial(self._guarded, child, reader.read_frames))
         self._loop.add_reader(child.stderr, partial(self._guarded, child, reader.read_output))
-        if child.pidfd is not None:
-            self._loop.add_reader(child.pidfd, partial(self._drain, child))
+        if child.process.exited is not None:
+            self._loop.add_reader(child.process.exited, partial(self._drain, child))
 
     def _send(self, slot: SlotId, data: bytes) -> None:
         """Write what the pipe takes now; the loop writes the rest."""

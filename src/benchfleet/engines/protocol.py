@@ -31,13 +31,17 @@ RECORDED_BYTES = 8 * 2**20  # of earlier samples in one frame
 _SCORE = {"overall", "per_sample", "tasks", "summary"}
 
 
-def open_frame(spec: SlotSpec, *, heartbeat: float, silence: float, **fields: Any) -> bytes:
-    """The first frame of a slot: its share of the machine, with what differs by engine."""
-    gpus = [str(device.index) for device in spec.devices if device.kind == "gpu"]
+def open_frame(
+    spec: SlotSpec, *, heartbeat: float, silence: float, gpus: str | None = None, **fields: Any
+) -> bytes:
+    """The first frame of a slot: its share of the machine, with what differs by engine. `gpus` are
+    the ids that something else chose for it."""
+    if gpus is None:
+        gpus = ",".join(str(device.index) for device in spec.devices if device.kind == "gpu")
     return encode(
         "open",
         slot=spec.slot,
-        gpus=",".join(gpus),
+        gpus=gpus,
         threads=spec.threads,
         heartbeat=heartbeat,
         silence=silence,

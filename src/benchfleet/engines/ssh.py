@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,17 +21,19 @@ from benchfleet.engines.base import (
     SlotSpec,
     Started,
 )
-from benchfleet.engines.child import Child
+from benchfleet.engines.child import Child, create_log
 from benchfleet.engines.commands import launch
 from benchfleet.engines.exit_reasons import exit_reason, slot_lost
-from benchfleet.engines.host_connection import Examine, HostConnection
+from benchfleet.engines.host_connection import HostConnection
 from benchfleet.engines.openssh import LOST, OpenSsh
-from benchfleet.engines.process_engine import ProcessEngine
+from benchfleet.engines.plugin import Examine
 from benchfleet.engines.protocol import gpu_checks
 from benchfleet.engines.provision import FileSync, ProvisionFailed
+from benchfleet.engines.remote_engine import RemoteEngine
+from benchfleet.engines.slot_process import SshProcess
 
 
-class SshEngine(ProcessEngine):
+class SshEngine(RemoteEngine):
     """Opens slots on hosts; see `benchfleet.engines.base` for the contract.
 
     Every host has its `python`, with the same benchfleet as here. The files that a cell needs are
@@ -56,11 +56,11 @@ class SshEngine(ProcessEngine):
     ) -> None:
         self._checks = checks
         self._ssh = ssh
-        self._host_of: dict[SlotId, Host] = {}
-        self._unseen: dict[str, list[SlotId]] = {host.name: [] for host in hosts}
         self._syncs = {host.name: FileSync(host, ssh) for host in hosts}
         self._connections = {
-            host.name: HostConnection(host, ssh, post, examine, self._abandon, self._take_unseen)
+            host.name: HostConnection(
+                host, ssh, post, examine, self._abandon, lambda host: self._take_unseen(host.name)
+            )
             for host in hosts
         }
         self._provisioning: set[threading.Thread] = set()
@@ -73,9 +73,9 @@ class SshEngine(ProcessEngine):
 
     def run(self, slot: SlotId, request: AttemptRequest) -> None:
         """Send the request, once the files that it needs are on the slot's host."""
-        host = self._host_of.get(slot)
-        if host is None:
+        if (name := self._host_of.get(slot)) is None:
             return  # its end is being posted
+        host = self._connections[name].host
         try:
             cell = self._syncs[host.name].located(request.cell)
         except ProvisionFailed as error:
@@ -123,10 +123,11 @@ class SshEngine(ProcessEngine):
 
     def _spawn(self, spec: SlotSpec) -> tuple[Child, dict[str, Any]]:
         host, key = self._connections[spec.host].host, secrets.token_hex(8)
-        command = self._ssh.argv(host, launch(host))
-        child = Child(spec.slot, command, log=Path(spec.log), key=key, remote=True)
+        create_log(log := Path(spec.log))
+        process = SshProcess(spec.slot, self._ssh.argv(host, launch(host)))
+        child = Child(spec.slot, process, log=log, key=key, remote=True)
         child.scratch = f"{host.folder}/scratch/{spec.slot}"
-        self._host_of[spec.slot] = host
+        self._host_of[spec.slot] = host.name
         named = host.gpus is not None
         return child, {
             "marker_key": key,
@@ -136,68 +137,17 @@ class SshEngine(ProcessEngine):
             **gpu_checks(spec, self._checks, named=named),
         }
 
-    def _request_fields(self, child: Child, request: AttemptRequest) -> dict[str, Any]:
-        child.requests += 1
-        child.attempt, child.output_file = request.attempt, Path(request.log)
-        scratch = f"{child.scratch}/{child.requests}"
-        return {"cell": request.cell.to_dict(), "log": "", "scratch": scratch}
-
-    def _exit_event(self, child: Child, code: int | None) -> SlotLost:
-        """Its supervisor said how it ended, or nobody knows."""
-        if child.wait_status is not None:
-            code = os.waitstatus_to_exitcode(child.wait_status)
-            if child.orphaned:
-                return slot_lost(
-                    child, f"its connection broke ({child.reason})", None, host_lost=True
-                )
-            return slot_lost(child, child.reason or exit_reason(code), code)
+    def _unseen_exit(self, child: Child, code: int | None) -> SlotLost:
         last, reason = child.last_logged(), exit_reason(code)
         if code == LOST or (code is not None and code < 0):
             why = child.reason or f"its connection broke ({last or reason})"
             return slot_lost(child, why, None, host_lost=True)
         return slot_lost(child, child.reason or (f"{last} ({reason})" if last else reason), code)
 
-    def _check_silent(self, child: Child) -> None:
-        """Ask its host, since it may be the connection that is silent; see `_take_unseen`."""
-        if child.greeted and not child.probed:
-            child.probed = True
-            self._connections[self._host_of[child.id].name].check()
-
-    def _exited(self, child: Child) -> None:
-        host = self._host_of.pop(child.id)
-        if child.orphaned:
-            self._connections[host.name].check()
-        elif child.wait_status is None:
-            self._unseen[host.name].append(child.id)
-            self._connections[host.name].check()
+    def _doubt(self, host: str) -> None:
+        self._connections[host].check()
 
     def _abandon(self, host: Host, why: str) -> None:
-        """End all slots on a host that is lost, and wait until their last events are posted."""
+        """End all slots on a host that is lost."""
         self._syncs[host.name].forget()
-        with self._lock:
-            for child in self._slots_on(host):
-                self._terminate(child, f"its host was lost: {why}")
-                child.kill()
-        while any(where.name == host.name for where in list(self._host_of.values())):
-            time.sleep(0.01)
-
-    def _take_unseen(self, host: Host) -> list[SlotId]:
-        """The slots whose end nobody saw since the last call, and those that are silent though
-        their host answers, which are ended."""
-        with self._lock:
-            unseen, self._unseen[host.name] = self._unseen[host.name], []
-            for child in self._slots_on(host):
-                if child.probed:
-                    child.probed = False
-                    if self._is_unsupervised(child):
-                        child.note_cause("stuck silent, its supervisor too, on a host that answers")
-                        self._terminate(child)
-                        unseen.append(child.id)
-        return unseen
-
-    def _slots_on(self, host: Host) -> list[Child]:
-        return [
-            child
-            for slot, child in self._slots.items()
-            if (where := self._host_of.get(slot)) and where.name == host.name
-        ]
+        self._lose_slots(host.name, why)

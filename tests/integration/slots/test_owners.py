@@ -22,6 +22,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.engines.child import Child
 from benchfleet.engines.local import LocalEngine
+from benchfleet.engines.slot_process import LocalProcess
 from benchfleet.testing.engine_fixture import slot_id
 
 from .conftest import Opened, gone, hostile, spec, started, supervisor_of, until
@@ -94,7 +95,8 @@ def test_slots_end_with_their_owner_however_it_ends(tmp_path: Path, number: int)
 
 def test_a_supervisor_that_closed_its_streams_may_exit_by_itself(tmp_path: Path) -> None:
     slow = "import os, time; os.closerange(0, 3); time.sleep(0.3)"
-    child = Child(slot_id("slow"), [sys.executable, "-c", slow], log=tmp_path / "log", key="")
+    process = LocalProcess(slot_id("slow"), [sys.executable, "-c", slow])
+    child = Child(slot_id("slow"), process, log=tmp_path / "log", key="")
     child.open_streams.clear()
     assert child.release() == 0
 
