@@ -75,6 +75,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "engines": {
         "local": "benchfleet.engines.local:LocalEngine",
+        "ray": "benchfleet.engines.ray_engine:RayEngine",
     },
     "policies": {
         "fifo": "benchfleet.policies.fifo:Fifo",

@@ -61,6 +61,7 @@ _SECRET = ("PGPASSWORD",)  # the ledger's: no slot speaks to it, and much prints
 
 def main() -> None:
     """Read the first frame, set the environment, start the slot and outlive it."""
+    guard = _fork_guard(int(sys.argv[2])) if sys.argv[1:2] == ["--guard"] else None
     opening = _first_frame(0)
     reads, writes = os.dup(0), os.dup(1)  # held to the end: the channel closes with this process
     report = os.dup(2)
@@ -72,7 +73,7 @@ def main() -> None:
         os.dup2(source, target)
     signals = _signal_pipe()
     limits, sets_limits = os.pipe()  # from the slot to its watchdog
-    parent, supervisor = opening.get("parent"), os.getpid()
+    parent, supervisor = opening.get("parent", guard), os.getpid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if parent is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)
@@ -132,6 +133,22 @@ def slot_environment(inherited: dict, opening: dict) -> dict:  # type: ignore[ty
     for name in (*_MISLEADING, *_SECRET):
         environment.pop(name, None)
     return environment
+
+
+def _fork_guard(parent: int) -> int:
+    """Leave a guard between `parent` and the supervisor, which returns from here with its pid.
+
+    Ray kills the children of what it ends, and a killed supervisor could end nothing itself.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit(0)  # it died before the request stood
+    guard = os.getpid()
+    if supervisor := os.fork():
+        os.closerange(0, 3)  # the channel is to close with the supervisor
+        _exit_like(os.waitpid(supervisor, 0)[1])
+    os.setsid()
+    return guard
 
 
 def _become_slot(opening: dict, channel: "tuple[int, int, int]", supervisor: int) -> None:  # type: ignore[type-arg]

@@ -101,11 +101,17 @@ def machines(
 def chosen_engine(
     arguments: argparse.Namespace, declared: EngineChoice | None
 ) -> EngineChoice | None:
-    """The engine of the command line, or else the campaign's. Raises PluginError."""
-    if not arguments.engine or (declared and declared.engine == arguments.engine):
-        return declared
-    registry.load("engines", arguments.engine)
-    return EngineChoice(engine=arguments.engine)
+    """The engine of the command line, or else the campaign's. Raises CampaignError for the address
+    of another engine, and PluginError."""
+    chosen = declared
+    if arguments.engine and (declared is None or declared.engine != arguments.engine):
+        registry.load("engines", arguments.engine)
+        chosen = EngineChoice(engine=arguments.engine)
+    if not (address := arguments.ray_address):
+        return chosen
+    if chosen is None or chosen.engine != "ray":
+        raise wrong_option(f"--ray-address {address}", "is for --engine ray; add that")
+    return replace(chosen, settings={**chosen.settings, "address": address})
 
 
 def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T]:

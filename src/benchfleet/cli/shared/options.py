@@ -160,7 +160,13 @@ def machines(parser: argparse.ArgumentParser) -> None:
         "--engine",
         metavar="NAME",
         default="",
-        help="what opens the slots: local or a plugin's, over the campaign's (local)",
+        help="what opens the slots: local, ray or a plugin's, over the campaign's (local)",
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="HOST:PORT",
+        default="",
+        help="with --engine ray: the cluster (RAY_ADDRESS, or the one that runs here)",
     )
 
 
@@ -228,7 +234,7 @@ def same_choice(
     if verb.split()[0] not in _WHOLE:
         words += _repeated(arguments, "only", "exclude", "limit")
     if verb == "run":
-        words += _repeated(arguments, "placement", "engine", "machines")
+        words += _repeated(arguments, "placement", "engine", "ray_address", "machines")
         if getattr(arguments, "machines", None) is not None:
             words += _repeated(arguments, "hosts")
         words += _repeated(arguments, *DEVICES)

@@ -45,6 +45,7 @@ def chosen(
         engine="",
         rent=False,
         rent_budget="",
+        ray_address="",
     )
     return fleet.machines(arguments, Machine(cpu_slots=cpu_slots), None)
 
@@ -90,18 +91,31 @@ def test_the_inventory_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(read) == 1
 
 
+def asked(engine: str = "", address: str = "") -> Namespace:
+    return Namespace(engine=engine, ray_address=address)
+
+
+def test_the_address_of_a_ray_cluster_is_for_ray_alone() -> None:
+    declared = EngineChoice(engine="ray", settings={"address": "a:1", "slots_per_gpu": 2})
+    found = fleet.chosen_engine(asked(address="b:2"), declared)
+    assert found is not None
+    assert found.settings == {"address": "b:2", "slots_per_gpu": 2}
+    with pytest.raises(CampaignError, match="is for --engine ray"):
+        fleet.chosen_engine(asked("local", "b:2"), None)
+
+
 def test_the_engine_of_the_command_line_wins_over_the_campaigns() -> None:
     declared = EngineChoice(engine="local", settings={"a": 1})
-    assert fleet.chosen_engine(Namespace(engine=""), None) is None
-    assert fleet.chosen_engine(Namespace(engine=""), declared) is declared
-    assert fleet.chosen_engine(Namespace(engine="local"), declared) is declared
+    assert fleet.chosen_engine(asked(), None) is None
+    assert fleet.chosen_engine(asked(), declared) is declared
+    assert fleet.chosen_engine(asked("local"), declared) is declared
     other = EngineChoice(engine="elsewhere")
-    assert fleet.chosen_engine(Namespace(engine="local"), other) == EngineChoice(engine="local")
+    assert fleet.chosen_engine(asked("local"), other) == EngineChoice(engine="local")
 
 
 def test_an_engine_that_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(UnknownName, match="no engine 'nope'"):
-        fleet.chosen_engine(Namespace(engine="nope"), None)
+        fleet.chosen_engine(asked("nope"), None)
 
 
 def test_engines_of_the_inventory_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
