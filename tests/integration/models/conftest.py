@@ -18,6 +18,8 @@ from transformers import (
     Gemma2ForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    GemmaConfig,
+    GemmaForCausalLM,
     GPT2Config,
     GPT2LMHeadModel,
     GPTNeoConfig,
@@ -36,6 +38,8 @@ from transformers import (
     MptForCausalLM,
     OPTConfig,
     OPTForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PhiConfig,
     PhiForCausalLM,
     PreTrainedTokenizerFast,
@@ -100,6 +104,8 @@ MODELS: dict[str, Callable[[], Any]] = {
         )
     ),
     "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**SIZES, head_dim=8, sliding_window=16)),
+    "gemma": lambda: GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=8)),
+    "phi3": lambda: Phi3ForCausalLM(Phi3Config(**SIZES)),
     "doge": lambda: DogeForCausalLM(DogeConfig(**SIZES)),
     "mpt": lambda: MptForCausalLM(
         MptConfig(vocab_size=259, d_model=32, n_heads=4, n_layers=2, initializer_range=0.3)

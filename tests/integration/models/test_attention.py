@@ -39,7 +39,7 @@ ALL_KEPT = {
 }
 
 
-SERVED = ["gqa", "qwen2", "qwen3", "phi", "gpt_neox", "opt", "gpt2", "mixed"]
+SERVED = ["gqa", "qwen2", "qwen3", "phi", "phi3", "gemma", "gpt_neox", "opt", "gpt2", "mixed"]
 
 
 @pytest.mark.parametrize("kind", [*SERVED, "sliding", "bloom", "hybrid"])

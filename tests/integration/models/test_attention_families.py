@@ -8,8 +8,60 @@ import transformers
 
 from benchfleet.models.architecture import WITHOUT_SDPA
 from benchfleet.models.base import Prompt
+from benchfleet.models.transformers import TransformersAdapter
 
-from .conftest import PROMPTS, SHORT, STREAMING, Watched, config
+from .conftest import PROMPTS, SHORT, STREAMING, Watched, config, declared
+
+FAMILIES = ["gqa", "qwen2", "qwen3", "sliding", "phi", "phi3", "gemma", "gpt_neox", "opt", "gpt2"]
+SINK, WINDOW = 2, 5
+
+
+def _sink_and_window(module, query, key, value, mask, scaling=None, **kwargs):
+    """Attention to the first and the last keys, by its definition; one row without padding."""
+    groups, keys = query.shape[1] // key.shape[1], key.shape[2]
+    key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    place = torch.arange(keys)
+    own = torch.arange(keys - query.shape[2], keys)[:, None]
+    kept = (place <= own) & ((place < SINK) | (place > own - WINDOW))
+    scores = (query @ key.transpose(-1, -2)) * (scaling or query.shape[-1] ** -0.5)
+    weights = scores.masked_fill(~kept, float("-inf")).softmax(-1)
+    return (weights @ value).transpose(1, 2), None
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_sparse_logits_of_a_family_are_those_of_the_definition(adapter, checkpoint, kind):
+    kwargs = {"sliding_window": None} if kind == "sliding" else {}
+    mine = adapter(kind, **kwargs)
+    steps = ("sink", {"sink_size": SINK}), ("local", {"window_size": WINDOW})
+    mine.configure(config(*steps, everywhere=True))
+    watched = Watched(mine)
+    (answer,) = mine.answer(PROMPTS[:1], SHORT)
+    name = "sink_and_window_sdpa"
+    transformers.AttentionInterface.register(name, _sink_and_window)
+    transformers.masking_utils.AttentionMaskInterface.register(
+        name, transformers.masking_utils.sdpa_mask
+    )
+    loaded = mine._loaded
+    encoded = loaded.encoder.encode(PROMPTS[0], max_new_tokens=6)
+    ids = [*encoded.context, *encoded.question]
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        checkpoint(kind), dtype=torch.float32, attn_implementation="sdpa", **kwargs
+    ).eval()
+    model.set_attn_implementation(name)
+    for logits in watched.logits[1:]:  # behind the context's: of the question, and of each token
+        with torch.inference_mode():
+            expected = model(torch.tensor([ids]), use_cache=False).logits[:, -1]
+        assert torch.allclose(logits[:, -1], expected, atol=1e-4)
+        ids.append(int(expected.argmax()))
+    assert answer.measures["density"] < 1
+
+
+def test_softcaps_of_gemma_2_are_refused_before_anything_runs(checkpoint):
+    model = declared(checkpoint("gemma2"))
+    assert TransformersAdapter.check(model, config()) is None
+    assert TransformersAdapter.check(model, STREAMING) == (
+        "gemma2 models do not compute attention by sdpa; leave c out for this model"
+    )
 
 
 @pytest.mark.parametrize("kind", ["mpt", "gpt_neo"])
