@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchfleet.providers.base import GpuOffer
 from benchfleet.testing.simulated_cloud import Cloud, CloudInstance
-from benchfleet.testing.simulated_vast import VastApi, VastServer
+from benchfleet.testing.simulated_vast import VastApi, VastServer, instance_key
 from sshd import Sshd
 
 KEY = "k3yk3yk3yk3y"
+
+
+def need_curl() -> None:
+    """Skip the test where there is no curl, and fail it in CI."""
+    if shutil.which("curl") is None:
+        reason = "no curl here: the dead-man timer of a rented machine needs it"
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
 
 
 class RealCloud:
     """The cloud, its API at `url`, and the machines behind it."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
+        need_curl()
         self._folder = folder
         self.sshds: dict[str, Sshd] = {}
         self.lets_in = True  # False: new machines refuse every key
+        self.patience = 600  # seconds of the dead-man timers
+        self._timers: dict[str, subprocess.Popen[bytes]] = {}
         self.cloud = Cloud(now=time.time(), offers=[_offer(11, 400_000), _offer(12, 300_000)])
         self._server = VastServer(
             VastApi(
@@ -41,18 +57,38 @@ class RealCloud:
             key = next(line for line in body["onstart"].splitlines() if "authorized_keys" in line)
             (sshd.folder / "authorized_keys").write_text(key.split("'")[1] + "\n")
         sshd.start()
+        environment = {
+            **os.environ,
+            "HOME": str(sshd.folder / "home"),
+            "CONTAINER_ID": one.id,
+            "CONTAINER_API_KEY": instance_key(one),
+            "BENCHFLEET_TIMEOUT": str(self.patience),
+            "BENCHFLEET_TICK": "1",
+        }
+        self._timers[one.id] = subprocess.Popen(
+            ["sh", "-c", f"{body['onstart']}\nwait"], env=environment, start_new_session=True
+        )
         one.address, one.port = "127.0.0.1", sshd.port
         self.sshds[one.id] = sshd
 
     def _ended(self, one: CloudInstance) -> None:
         if one.id in self.sshds:
             self.sshds.pop(one.id).kill()
+            self._end_timer(one.id)
+
+    def _end_timer(self, id: str) -> None:
+        timer = self._timers.pop(id)
+        with suppress(ProcessLookupError):
+            os.killpg(timer.pid, signal.SIGKILL)
+        timer.wait()
 
     def close(self) -> None:
         """End everything."""
         self._server.close()
         for sshd in self.sshds.values():
             sshd.kill()
+        for id in list(self._timers):
+            self._end_timer(id)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def rented(
         (user.folder / "machines.yaml").write_text(
             f"providers: {{vast: {{url: '{cloud.url}', visible_within: 1s}}}}\n"
             f"rent:\n"
-            f"  - {{name: r4090, gpu: RTX 4090, max_price: 0.60 USD/h, dead_man: none,\n"
+            f"  - {{name: r4090, gpu: RTX 4090, max_price: 0.60 USD/h,\n"
             f"     cpu_slots: 1, python: {sys.executable}}}\n"
         )
         yield cloud
@@ -69,6 +69,17 @@ def test_the_next_run_returns_what_a_killed_one_rented(user: User, rented: RealC
     assert not orphan.lives
     assert len(rented.cloud.instances) == 2
     assert len(set(rented.cloud.creates)) == 2
+
+
+def test_an_instance_ends_itself_when_nobody_is_left(user: User, rented: RealCloud) -> None:
+    rented.patience = 4
+    write_long_cells(user)
+    killed = user.start(*RUN, "--yes")
+    until(lambda: samples_kept(user))
+    (instance,) = rented.cloud.living
+    killed.kill()
+    killed.wait()
+    until(lambda: not instance.lives)
 
 
 def test_ctrl_c_returns_the_machine(user: User, rented: RealCloud) -> None:

@@ -69,7 +69,7 @@ class InstanceSpec:
     image: str
     disk: int  # bytes
     public_key: str
-    start_script: str = ""
+    has_timer: bool = False  # it is to destroy itself when nobody is left
     limit_price: int | None = None  # an hour
 
 

@@ -31,6 +31,7 @@ from benchfleet.providers.base import (
     Want,
 )
 from benchfleet.providers.client import ApiClient, Reply
+from benchfleet.providers.dead_man import timer_script
 from benchfleet.providers.limiter import Limiter
 from benchfleet.providers.secret import Secret
 
@@ -116,7 +117,7 @@ class VastProvider(Provider):
             "image": spec.image,
             "disk": max(_MIN_DISK_GB, -(-spec.disk // _GB)),
             "label": spec.label,
-            "onstart": _start_script(spec),
+            "onstart": self._start_script(spec),
             "runtype": "ssh_direct",
             "cancel_unavail": True,
         }
@@ -131,6 +132,17 @@ class VastProvider(Provider):
         if instance:
             return str(instance)
         raise self._refusal(reply, data)
+
+    def _start_script(self, spec: InstanceSpec) -> str:
+        """Lets our key in, since an account's own keys may be others, and arms the timer."""
+        key = shlex.quote(spec.public_key)
+        script = f"mkdir -p ~/.ssh && echo {key} >> ~/.ssh/authorized_keys\n"
+        if spec.has_timer:
+            url = f"{self._api.url}/api/v0/instances"
+            script += timer_script(
+                url=url, label=spec.label, key="CONTAINER_API_KEY", id="CONTAINER_ID"
+            )
+        return script
 
     def _refusal(self, reply: Reply, data: Mapping[str, Any]) -> Exception:
         """A definite refusal by its known forms; all else is `CreateUnknown`."""
@@ -170,13 +182,6 @@ class VastProvider(Provider):
         if data.get("success") is False:
             raise ProviderAway(_message(data))
         return reply.at
-
-
-def _start_script(spec: InstanceSpec) -> str:
-    """Lets our key in, since an account's own keys may be others."""
-    key = shlex.quote(spec.public_key)
-    keys = f"mkdir -p ~/.ssh && echo {key} >> ~/.ssh/authorized_keys"
-    return f"{keys}\n{spec.start_script}".rstrip()
 
 
 def _millionths(amount: Any) -> int:

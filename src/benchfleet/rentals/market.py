@@ -77,6 +77,7 @@ class Market:
             image=entry.image,
             disk=entry.disk,
             public_key=self.public_key.read_text().strip(),
+            has_timer=entry.needs_dead_man,
             limit_price=want_of(entry).max_price,
         )
 

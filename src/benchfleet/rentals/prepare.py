@@ -27,6 +27,7 @@ from benchfleet.machines.bootstrap import BootstrapFailed, bootstrap
 from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Step
 from benchfleet.machines.requirements import constraints
 from benchfleet.machines.wheel import interpreter_of, running_wheel
+from benchfleet.providers.dead_man import FOLDER
 
 PrepareStage = Literal["ssh_wait", "hardware", "dead_man", "bootstrap"]
 LIMITS_S: dict[PrepareStage, float] = {
@@ -40,7 +41,7 @@ _PAUSE_S = 3.0  # between two tries to log in
 _ANSWER_S = 30.0
 _SMI = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
 _MIN_VRAM_SHARE = 0.95
-ARMED = "/run/benchfleet/armed"  # written by the dead-man timer once its key was tried
+ARMED = f"{FOLDER}/armed"  # written by the dead-man timer once its key was tried
 
 
 class PrepareFailed(BenchfleetError):

@@ -18,10 +18,11 @@ from benchfleet.engines.ssh_command import ask
 from benchfleet.errors import BenchfleetError
 from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.providers.base import Instance
+from benchfleet.providers.dead_man import FOLDER
 from benchfleet.rentals.prepare import Preparation, PrepareFailed, RentedSsh
 
 ALIVE_S = 60.0  # between two signs of life for the dead-man timer
-_ALIVE = ["sh", "-c", "mkdir -p /run/benchfleet && date +%s%N > /run/benchfleet/alive"]
+_ALIVE = ["sh", "-c", f"mkdir -p {FOLDER} && date +%s%N > {FOLDER}/alive"]
 
 
 class RentedHost:
@@ -86,9 +87,11 @@ class RentedHost:
             self._ready(self)
             engine = SshEngine(self._post, hosts=[host], ssh=ssh, examine=capacity_from_facts)
             self.engine = engine
-            while not self._ending.wait(ALIVE_S):
+            while True:
                 with contextlib.suppress(BenchfleetError):
                     ask(ssh, host, _ALIVE)
+                if self._ending.wait(ALIVE_S):
+                    break
             engine.shutdown()
 
     def _host(self) -> Host:

@@ -60,10 +60,13 @@ class VastApi:
     def _answer(
         self, method: str, parts: Any, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, Any]:
-        user = self.keys.get(headers.get("authorization", "").removeprefix("Bearer "))
+        key = headers.get("authorization", "").removeprefix("Bearer ")
+        user = self.keys.get(key)
         path = parts.path.rstrip("/").split("/")[1:]  # api, v0, …
         if path[2:] == ["bundles"] and method == "POST":
             return self._offers(json.loads(body))
+        if (one := self._of_own_key(key)) is not None:
+            return self._of_itself(method, path[2:], one)
         if user is None:
             return 401, {"success": False, "error": "auth_error", "msg": "Invalid user key"}
         match path[2:]:
@@ -76,6 +79,18 @@ class VastApi:
             case ["instances", instance] if method == "DELETE":
                 return self._destroy(user, instance)
         return 404, {"success": False, "error": "not_found"}
+
+    def _of_own_key(self, key: str) -> CloudInstance | None:
+        """The instance whose own key it is."""
+        return next((i for i in self.cloud.instances.values() if key == instance_key(i)), None)
+
+    def _of_itself(self, method: str, path: list[str], one: CloudInstance) -> tuple[int, Any]:
+        """What an instance may do with its own key: look at itself, and destroy itself."""
+        if path != ["instances", one.id]:
+            return 403, {"success": False, "error": "no_permission"}
+        if method == "DELETE":
+            return self._destroy(one.owner, one.id)
+        return 200, {"instances": _instance_row(one)}
 
     def _offers(self, query: Mapping[str, Any]) -> tuple[int, Any]:
         if fault := self.cloud.fault("offers"):
@@ -125,6 +140,11 @@ class VastApi:
             self.cloud.end(id)
             self._ended(one)
         return _failed(fault) if fault == "lost" else (200, {"success": True})
+
+
+def instance_key(one: CloudInstance) -> str:
+    """The key that an instance has of itself."""
+    return f"own-key-of-{one.id}-{one.label}"
 
 
 def _failed(fault: str) -> tuple[int, Any]:
