@@ -15,14 +15,14 @@ demo: $(VENV)/demo.stamp
 test: check
 
 # Where CI=true, what tests need of the system: a browser that looks at a report, curl, an sshd, rsync
-# and ip for hosts to reach, systemd to check a unit, a PostgreSQL server, a pooler before it, and WordNet;
+# and ip for hosts to reach, systemd to check a unit, a PostgreSQL server, a pooler before it, WordNet and bubblewrap;
 # elsewhere tests that lack one are skipped by name.
 ifeq ($(CI),true)
 system: export PATH := $(PATH):/usr/sbin:/sbin
 system:
-	(which chromium curl sshd ssh rsync ip systemd-analyze pgbouncer && ls /usr/lib/postgresql/*/bin/initdb /usr/share/wordnet) > /dev/null || \
+	(which chromium curl sshd ssh rsync ip systemd-analyze pgbouncer bwrap && ls /usr/lib/postgresql/*/bin/initdb /usr/share/wordnet) > /dev/null || \
 	  (apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
-	    chromium curl openssh-server openssh-client rsync iproute2 systemd postgresql pgbouncer wordnet-base)
+	    chromium curl openssh-server openssh-client rsync iproute2 systemd postgresql pgbouncer wordnet-base bubblewrap)
 else
 system:
 endif

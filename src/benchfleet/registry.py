@@ -35,6 +35,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "command": "benchfleet.benchmarks.command:Command",
         "gpqa": "benchfleet.benchmarks.lm_eval.named:Gpqa",
         "gsm8k": "benchfleet.benchmarks.lm_eval.named:Gsm8k",
+        "humaneval": "benchfleet.benchmarks.lm_eval.humaneval:HumanEval",
         "ifeval": "benchfleet.benchmarks.lm_eval.named:IFEval",
         "infinite_bench": "benchfleet.benchmarks.lm_eval.long_context:InfiniteBench",
         "lm_eval": "benchfleet.benchmarks.lm_eval.benchmark:LmEval",

@@ -79,7 +79,9 @@ def build_task(
         manager = TaskManager(include_defaults=file is None, metadata=metadata)
         (task,) = manager.load([str(file or name)])["tasks"].values()
     if getattr(task, "UNSAFE_CODE", False):
-        raise failure("user_error", f"{name} runs code that the model writes; leave it out")
+        raise failure(
+            "user_error", f"{name} runs code that the model writes, without a sandbox; leave it out"
+        )
     generation = _generation(session)
     if generation and task.get_config("output_type") == "generate_until":
         task.set_config(key="generation_kwargs", value=generation, update=True)
