@@ -104,7 +104,8 @@ class RayNode:
 class RayNodes:
     """Lists the nodes of the cluster every second, and follows each.
 
-    `name` stands for nodes that are still to join: it is awaited while no node is alive.
+    `name` stands for nodes that are still to join: it is awaited while no node is alive, so that
+    cells which fit no node do not wait where there is one.
     """
 
     def __init__(
@@ -114,18 +115,19 @@ class RayNodes:
         self._over = threading.Event()
         self._nodes: dict[str, RayNode] = {}  # by name
         self._past: list[RayNode] = []
-        self._awaited = False
+        self._awaited = self._started = False
         self._names: list[str] = []
         self._thread = threading.Thread(target=self._run, name=f"nodes of {name}", daemon=True)
 
     def start(self) -> None:
         """List the nodes once, then again and again in a thread."""
         self._list()
+        self._started = True
         self._thread.start()
 
     def names(self) -> list[str]:
-        """Every node that was ever alive, and what stands for those that are awaited."""
-        return [*self._names, self._name]
+        """Every node that was ever alive, and what stands for those that are awaited now."""
+        return [*self._names, self._name] if self._awaited else list(self._names)
 
     def get(self, name: str) -> RayNode | None:
         """The node of this name; None if it has left."""
@@ -145,15 +147,19 @@ class RayNodes:
 
     def _list(self) -> None:
         alive = {node.name: node for node in self._cluster.nodes()}
-        if bool(alive) is self._awaited:
-            self._awaited = not alive
-            if self._awaited:
-                why = "no node of the Ray cluster is alive"
-                self._post(HostAwaited(host=self._name, reason=why))
+        if not alive and not self._awaited:
+            self._awaited = True
+            why = "no node of the Ray cluster is alive"
+            self._post(HostAwaited(host=self._name, reason=why))
         for name in self._nodes.keys() - alive.keys():
             departed = self._nodes.pop(name)
             departed.leave("the node left the Ray cluster")
             self._past.append(departed)
         for name in alive.keys() - self._nodes.keys():
             self._names.append(name)
+            if self._started:  # the runner knows those from the beginning
+                self._post(HostAwaited(host=name, reason="it joined and has not answered yet"))
             self._nodes[name] = self._follow(alive[name])
+        if alive and self._awaited:
+            self._awaited = False
+            self._post(HostLost(host=self._name, reason="a node joined", removed=True))
