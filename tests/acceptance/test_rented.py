@@ -52,6 +52,12 @@ def test_a_run_rents_works_and_returns(user: User, rented: RealCloud) -> None:
     assert instance.offer.id == "12"  # the cheaper one
     assert not instance.lives
     assert user.json("status", "study.yaml")["success"] == 2
+    rows = user.json("manifest", "study.yaml")["manifest"]
+    assert [row["session_id"] for row in rows] == [instance.id] * 2
+    assert {row["price_per_hour"] for row in rows} == {0.3}
+    assert rows[0]["total_cost"] + rows[1]["total_cost"] == pytest.approx(
+        rented.cloud.bill() / 1e6, abs=0.0003
+    )
     hosts = {json.loads(cell)["provenance"]["host"] for cell in user.published().values()}
     assert [host.partition("-")[0] for host in hosts] == ["r4090"]
 

@@ -39,6 +39,7 @@ VERB_GROUPS = {
         "report": "compare the configs: scores, differences, significance",
         "failures": "failed cells, grouped by cause, each with a fix",
         "logs": "the output of a cell, attempt by attempt",
+        "manifest": "every attempt and rental in one table, with its cost",
     },
     "share": {
         "work": "run the cells of a shared ledger that suit this host",

@@ -1,0 +1,157 @@
+"""The manifest: one row for each attempt and for each rental without one, from the ledger alone.
+
+Its columns are those of the manifest table of source S4 (benchmarks on rented GPUs). The costs of
+the rows of a rental add up to what the rental cost: they are shared by seconds, in millionths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.event import Event
+from benchfleet.domain.rental import Rental, RentalHistory
+
+COLUMNS = (
+    *("id", "run_id", "created_at", "gpu_type", "provider", "model", "priority", "worker_id"),
+    *("session_id", "instance_ip", "ssh_port", "offer_id", "price_per_hour", "status"),
+    *("started_at", "completed_at", "benchmark_id", "output_file", "tokens_per_second"),
+    *("total_requests", "error_count", "failure_reason", "failure_stage", "error_message"),
+    *("total_cost", "notes"),
+)
+EVENTS = ("claimed", "finished", "released", "reaped")
+_MILLION = 1_000_000
+_SHORT = 12  # characters of a fingerprint
+Row = dict[str, Any]
+
+
+def manifest(
+    events: Iterable[Event], records: Iterable[CellRecord], rentals: RentalHistory
+) -> list[Row]:
+    """The rows in the order in which their attempts began.
+
+    `events` are those of `EVENTS`, oldest first; `records` have their cells.
+    """
+    by_fingerprint = {str(record.fingerprint): record for record in records}
+    rows: dict[tuple[str, int], Row] = {}
+    for event in events:
+        record = by_fingerprint.get(event.fingerprint)
+        if record is None:
+            continue
+        key = event.fingerprint, int(event.data["token"])
+        if event.kind == "claimed":
+            rows[key] = _begun(event, record)
+        elif key in rows and rows[key]["completed_at"] is None:
+            _end(rows[key], event)
+    by_rental: dict[str, list[Row]] = {}
+    for row in rows.values():
+        rental = _rental_of(row.pop("_host", ""), rentals)
+        if rental is not None:
+            by_rental.setdefault(rental.id, []).append(row)
+            row.update(_rented(rental))
+    alone = [_unused(one) for one in rentals.rentals.values() if one.id not in by_rental]
+    for id, some in by_rental.items():
+        _share(rentals.rentals[id].cost, some)
+    every = [*rows.values(), *alone]
+    every.sort(key=lambda row: row["started_at"] or row["created_at"])
+    return [{name: row.get(name) for name in COLUMNS} for row in every]
+
+
+def _begun(event: Event, record: CellRecord) -> Row:
+    cell = record.cell
+    data = event.data
+    return {
+        "id": f"{event.fingerprint[:_SHORT]}-{data['attempt']}",
+        "run_id": data["runner"],
+        "worker_id": data["runner"],
+        "created_at": event.at,
+        "started_at": event.at,
+        "completed_at": None,
+        "status": "running",
+        "model": cell.model.name if cell else None,
+        "priority": cell.priority if cell else None,
+        "benchmark_id": cell.workload.label if cell else None,
+        "provider": "local",
+    }
+
+
+def _end(row: Row, event: Event) -> None:
+    row["completed_at"] = event.at
+    row["status"] = event.kind
+    if event.kind != "finished":
+        row["notes"] = event.data.get("reason", "its lease ran out")
+        return
+    outcome = Outcome.from_dict(event.data["outcome"])
+    row["status"] = outcome.state
+    row["_host"] = outcome.host
+    row["worker_id"] = outcome.host or row["worker_id"]
+    row["gpu_type"] = outcome.device_type
+    row["output_file"] = outcome.digest or None
+    for column, names in _METRICS.items():
+        row[column] = next((outcome.metrics[n] for n in names if n in outcome.metrics), None)
+    if (failure := outcome.reason) is not None:
+        row["failure_reason"] = failure.kind
+        row["failure_stage"] = failure.stage
+        row["error_message"] = failure.message
+    if outcome.usage is not None and outcome.usage.cost is not None:
+        row["total_cost"] = outcome.usage.cost
+        row["notes"] = "estimated"
+
+
+_METRICS: Mapping[str, Sequence[str]] = {
+    "tokens_per_second": ("tokens_per_second", "output_tokens_per_second"),
+    "total_requests": ("samples", "requests"),
+    "error_count": ("errors",),
+}
+
+
+def _rental_of(host: str, rentals: RentalHistory) -> Rental | None:
+    rental = rentals.rentals.get(host.rpartition("-")[2])
+    return rental if rental is not None and host.startswith(f"{rental.entry}-") else None
+
+
+def _rented(rental: Rental) -> Row:
+    return {
+        "provider": rental.account.provider,
+        "gpu_type": rental.gpu,
+        "session_id": rental.instance,
+        "instance_ip": rental.address,
+        "ssh_port": rental.port,
+        "offer_id": rental.offer,
+        "price_per_hour": rental.hourly / _MILLION,
+        "notes": "exact" if rental.exact and rental.state == "ended" else "estimated",
+    }
+
+
+def _unused(rental: Rental) -> Row:
+    """A rental on which nothing ran, such as one that failed."""
+    failure = rental.failure or {}
+    return {
+        **_rented(rental),
+        "id": rental.id,
+        "run_id": rental.owner,
+        "worker_id": rental.owner,
+        "created_at": rental.intended_at,
+        "started_at": None,
+        "completed_at": None,
+        "status": rental.state,
+        "failure_reason": failure.get("kind"),
+        "failure_stage": failure.get("stage"),
+        "error_message": failure.get("message", rental.why) or None,
+        "total_cost": rental.cost / _MILLION,
+    }
+
+
+def _share(cost: int, rows: Sequence[Row]) -> None:
+    """Share a rental's cost over its attempts by their seconds, by largest remainder."""
+    seconds = [max(0.0, (row["completed_at"] or 0.0) - row["started_at"]) for row in rows]
+    total = sum(seconds) or float(len(rows))
+    weights = seconds if sum(seconds) else [1.0] * len(rows)
+    exact = [cost * weight / total for weight in weights]
+    parts = [int(part) for part in exact]
+    order = sorted(range(len(rows)), key=lambda n: parts[n] - exact[n])
+    for number in order[: cost - sum(parts)]:
+        parts[number] += 1
+    for row, part in zip(rows, parts, strict=True):
+        row["total_cost"] = part / _MILLION

@@ -1,0 +1,80 @@
+"""The manifest adds up: each attempt once, each rental's cost shared over its attempts."""
+
+from __future__ import annotations
+
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.rental import (
+    CREATED,
+    ENDED,
+    KINDS,
+    RETURNING,
+    SUBJECT,
+    Account,
+    Rental,
+    RentalHistory,
+    rental_event,
+)
+from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.reports.manifest import COLUMNS, EVENTS, Row, manifest
+from benchfleet.testing import FakeClock, sample_cell
+from benchfleet.testing.claims import claim_any
+
+ACCOUNT = Account(provider="vast", url="https://example.org", id="7")
+OOM = Failure(stage="load", kind="oom", message="no memory | at all")
+
+
+def rows(ledger: MemoryLedger) -> list[Row]:
+    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    return manifest(ledger.events(kinds=EVENTS), ledger.cells(with_cell=True), rentals)
+
+
+def rent(ledger: MemoryLedger, id: str, cost: int, **failure: str) -> None:
+    rental = Rental(id=id, account=ACCOUNT, entry="r4090", gpu="RTX 4090", hourly=300_000)
+    last = ledger.record(rental.intent("b" * 10), after=_last(ledger))
+    steps = (
+        rental_event(CREATED, id, instance=f"i-{id}"),
+        rental_event(RETURNING, id, why="over", **({"failure": failure} if failure else {})),
+        rental_event(ENDED, id, cost=cost, exact=True),
+    )
+    for step in steps:
+        last = ledger.record(step, after=last)
+
+
+def _last(ledger: MemoryLedger) -> int:
+    return max((event.seq for event in ledger.events(fingerprints=[SUBJECT])), default=0)
+
+
+def test_costs_of_a_rental_are_shared_by_seconds_and_add_up() -> None:
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock)
+    ledger.enroll([sample_cell(n) for n in range(3)])
+    for seconds in (10, 20, 0.5):
+        (claim,) = claim_any(ledger, RunnerId("me"))
+        clock.advance(seconds)
+        outcome = Outcome(state="success", digest="d", host="r4090-aaaaaaaa", device_type="x")
+        ledger.finish(claim.lease, outcome)
+    rent(ledger, "aaaaaaaa", 100_001)
+    found = rows(ledger)
+    assert sum(round(row["total_cost"] * 1e6) for row in found) == 100_001
+    assert found[0]["total_cost"] < found[1]["total_cost"]
+    assert {row["session_id"] for row in found} == {"i-aaaaaaaa"}
+    assert list(found[0]) == list(COLUMNS)
+
+
+def test_a_rental_that_failed_and_an_attempt_that_was_lost_have_rows() -> None:
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock)
+    ledger.enroll([sample_cell(0)])
+    (lost,) = claim_any(ledger, RunnerId("me"))
+    ledger.release([lost.lease], "no room")
+    clock.advance(1)
+    (claim,) = claim_any(ledger, RunnerId("me"))
+    ledger.finish(claim.lease, Outcome(state="failed", failure=OOM, host="here"))
+    clock.advance(1)
+    rent(ledger, "cccccccc", 5_000, stage="hardware", kind="wrong_hardware", message="RTX 3090")
+    first, second, third = rows(ledger)
+    assert (first["status"], first["notes"]) == ("released", "no room")
+    assert (second["failure_stage"], second["failure_reason"]) == ("load", "oom")
+    assert (third["failure_stage"], third["total_cost"]) == ("hardware", 0.005)
+    assert third["started_at"] is None
