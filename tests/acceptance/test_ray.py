@@ -60,8 +60,9 @@ def test_no_cell_is_lost_or_charged_while_nodes_leave_and_join(user: User, nodes
 
 
 def test_a_killed_runner_leaves_nothing_running_and_the_next_goes_on_after_the_last_sample(
-    user: User, nodes: RayNodes
+    user: User, nodes: RayNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("BENCHFLEET_LEASE_SECONDS", "10")
     user.write(STUDY.replace("repeats: 30", "repeats: 4"))
     node = nodes.add(cpus=4)
     words = ["run", "study.yaml", "--engine", "ray", "--ray-address", nodes.address]
