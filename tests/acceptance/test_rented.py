@@ -46,7 +46,7 @@ RUN = ["run", "study.yaml", "--machines", "machines.yaml", "--rent"]
 
 def test_a_run_rents_works_and_returns(user: User, rented: RealCloud) -> None:
     process = user.start(*RUN, "--yes")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 0, out + err
     (instance,) = rented.cloud.instances.values()
     assert instance.offer.id == "12"  # the cheaper one
@@ -56,7 +56,8 @@ def test_a_run_rents_works_and_returns(user: User, rented: RealCloud) -> None:
     assert [row["session_id"] for row in rows] == [instance.id] * 2
     assert {row["price_per_hour"] for row in rows} == {0.3}
     assert rows[0]["total_cost"] + rows[1]["total_cost"] == pytest.approx(
-        rented.cloud.bill() / 1e6, abs=0.0003
+        rented.cloud.bill() / 1e6,
+        abs=0.0001,  # the provider tells whole seconds
     )
     hosts = {json.loads(cell)["provenance"]["host"] for cell in user.published().values()}
     assert [host.partition("-")[0] for host in hosts] == ["r4090"]
@@ -65,12 +66,12 @@ def test_a_run_rents_works_and_returns(user: User, rented: RealCloud) -> None:
 def test_the_next_run_returns_what_a_killed_one_rented(user: User, rented: RealCloud) -> None:
     write_long_cells(user)
     killed = user.start(*RUN, "--yes")
-    until(lambda: samples_kept(user))
+    until(lambda: samples_kept(user), 180)
     killed.kill()
     killed.wait()
     (orphan,) = rented.cloud.living
     user.write(STUDY)
-    out, err = user.start(*RUN, "--yes").communicate(timeout=120)
+    out, err = user.start(*RUN, "--yes").communicate(timeout=240)
     assert not rented.cloud.living, out + err
     assert not orphan.lives
     assert len(rented.cloud.instances) == 2
@@ -81,19 +82,19 @@ def test_an_instance_ends_itself_when_nobody_is_left(user: User, rented: RealClo
     rented.patience = 4
     write_long_cells(user)
     killed = user.start(*RUN, "--yes")
-    until(lambda: samples_kept(user))
+    until(lambda: samples_kept(user), 180)
     (instance,) = rented.cloud.living
     killed.kill()
     killed.wait()
-    until(lambda: not instance.lives)
+    until(lambda: not instance.lives, 180)
 
 
 def test_ctrl_c_returns_the_machine(user: User, rented: RealCloud) -> None:
     write_long_cells(user)
     process = user.start(*RUN, "--yes")
-    until(lambda: samples_kept(user))
+    until(lambda: samples_kept(user), 180)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=240)
     assert process.returncode == 130
     assert len(rented.cloud.instances) == 1
     assert not rented.cloud.living
@@ -113,7 +114,7 @@ def test_nothing_is_rented_without_consent_or_beyond_the_budget(
 def test_a_lost_answer_to_the_request_is_settled_by_the_list(user: User, rented: RealCloud) -> None:
     rented.cloud.faults["create"] = ["lost"]
     process = user.start(*RUN, "--yes")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 0, out + err
     assert len(rented.cloud.creates) == 1
     assert not rented.cloud.living

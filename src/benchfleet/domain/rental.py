@@ -100,9 +100,14 @@ class Rental:
 
     def accrued(self, now: float) -> int:
         """What it has cost by `now` (the provider's time) at most, ended instances included."""
-        if self.state in ("void", "ended", "intended") or self.began is None:
+        if self.state in ("void", "ended", "intended"):
             return self.cost
-        return self.cost + self.billing.cost(self.hourly, now - self.began)
+        return self.cost + self.billing.cost(self.hourly, now - self.billed_from)
+
+    @property
+    def billed_from(self) -> float:
+        """When its instance began; the time of its intent if the provider has not said."""
+        return self.intended_at if self.began is None else self.began
 
     def committed(self, now: float) -> int:
         """What must be kept of a budget for it."""
@@ -120,7 +125,7 @@ _LATER = {  # fields that later events bring; the first one has the others
 }
 _CHANGES: Mapping[str, tuple[RentalState, tuple[str, ...]]] = {  # new state, fields of the event
     CREATED: ("created", ("instance", "began", "hourly")),
-    READY: ("ready", ("address", "port", "user", "facts")),
+    READY: ("ready", ("address", "port", "user", "facts", "began", "hourly")),
     RETURNING: ("returning", ("instance", "why", "failure", "began")),
     ENDED: ("ended", ()),
     VOID: ("void", ("why", "failure")),

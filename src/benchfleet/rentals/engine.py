@@ -171,12 +171,13 @@ class RentedEngine:
     def _record_ready(self, host: RentedHost) -> None:
         """Record that the instance is a host; its engine may connect."""
         instance = host.instance
-        address = {"address": instance.address, "port": instance.port, "user": instance.user}
+        names = "address", "port", "user", "began", "hourly"
+        listed = {name: value for name in names if (value := getattr(instance, name)) is not None}
         id = host.rental.id
 
         def event(history: RentalHistory) -> Event | None:
             created = history.rentals[id].state == "created"
-            return rental_event(READY, id, **address) if created else None
+            return rental_event(READY, id, **listed) if created else None
 
         self._stream.append(event)
         self._state_of(host.rental).failures.clear()

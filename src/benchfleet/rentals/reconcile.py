@@ -158,9 +158,11 @@ class Reconciler:
             return
         ended_at = seen.listing.at if request.accepted is None else request.accepted
         charged = self._charges(rental)
-        began = ended_at if rental.began is None else rental.began
-        cost = rental.billing.cost(rental.hourly, ended_at - began) if charged is None else charged
-        exact = charged is not None or (request.accepted is not None and rental.began is not None)
+        last = self.listed.get(rental.id)
+        began = rental.began if last is None or last.began is None else last.began
+        seconds = ended_at - (rental.billed_from if began is None else began)
+        cost = rental.billing.cost(rental.hourly, seconds) if charged is None else charged
+        exact = charged is not None or (request.accepted is not None and began is not None)
         if self._append(rental, ENDED, ended_at=ended_at, cost=cost, exact=exact):
             del self._destroying[rental.instance]
 

@@ -64,6 +64,14 @@ def test_an_event_that_does_not_fit_the_state_changes_nothing() -> None:
     assert history(RENTAL.intent("c" * 10)).ledger_id == "b" * 10
 
 
+def test_a_begin_that_is_not_known_is_that_of_the_intent() -> None:
+    created = history(event(CREATED, instance="i1")).rentals[RENTAL.id]
+    assert created.began is None
+    assert created.accrued(now=65.0) == 60  # the intent was at 5
+    ready = history(event(CREATED, instance="i1"), event(READY, address="x", began=45.0))
+    assert ready.rentals[RENTAL.id].accrued(now=65.0) == 20
+
+
 def test_the_first_reason_stays() -> None:
     created, late = event(CREATED, instance="i1"), event(RETURNING, why="second", instance="i1")
     ended = event(ENDED, cost=5, exact=True)
