@@ -45,19 +45,17 @@ def decoded(
     near = torch.cat((view.key[:, :, :first], view.key[:, :, keys - last :]), 2)
     near_value = torch.cat((view.value[:, :, :first], view.value[:, :, keys - last :]), 2)
     kept_count = view.query.new_full((len(view.query), 1), first + last, dtype=torch.float32)
-    if picks is None:
+    if picks is None or not picks.index.shape[-1]:
         return _joined(view, near, near_value, None), kept_count / keys
     kept_count += _distinct(picks).float().mean(1)
-    far, far_value = (
-        rows_of(view.key, picks.index[:, :, 0]),
-        rows_of(view.value, picks.index[:, :, 0]),
-    )
+    index = picks.index[:, :, 0]
     bias = torch.zeros_like(picks.index, dtype=torch.float32)
     bias = (bias if picks.weight is None else picks.weight.log().expand_as(bias)).masked_fill(
         ~picks.valid, float("-inf")
     )
-    if far.shape[1] != near.shape[1]:
-        return _apart(view, (near, near_value), (far, far_value), bias), kept_count / keys
+    if index.shape[1] != near.shape[1]:
+        return _apart(view, (near, near_value), index, bias), kept_count / keys
+    far, far_value = rows_of(view.key, index), rows_of(view.value, index)
     bias = torch.cat((bias.new_zeros(*bias.shape[:-1], near.shape[2]), bias), -1)
     near, near_value = torch.cat((near, far), 2), torch.cat((near_value, far_value), 2)
     return _joined(view, near, near_value, bias.to(near.dtype)), kept_count / keys
@@ -66,19 +64,36 @@ def decoded(
 def rows_of(tensor: Tensor, index: Tensor) -> Tensor:
     """The rows `index` ([batch, heads, many]) of a layer's keys or values ([batch, key heads, keys,
     dim]), copied as rows: [batch, heads, many, dim]."""
-    import torch
     from torch.nn.functional import embedding
+
+    table, rows = _as_table(tensor, index)
+    return embedding(rows, table)
+
+
+def sum_of_rows(tensor: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    """The weighted sum of such rows, without a copy of them: [batch, heads, dim]."""
+    from torch.nn.functional import embedding_bag
+
+    table, rows = _as_table(tensor, index)
+    bags = rows.flatten(0, 1)
+    total = embedding_bag(bags, table, per_sample_weights=weight.view_as(bags), mode="sum")
+    return total.view(*index.shape[:2], -1)
+
+
+def _as_table(tensor: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys or values as a table of rows, [rows, dim], and the numbers of the rows `index` in it."""
+    import torch
 
     batch, key_heads, keys, dim = tensor.shape
     by_row, by_head, by_key, by_channel = tensor.stride()
     if (by_key, by_channel) != (dim, 1) or by_row % dim or by_head % dim:
-        return rows_of(tensor.contiguous(), index)
+        return _as_table(tensor.contiguous(), index)
     by_row, by_head = by_row // dim, by_head // dim
     many = (batch - 1) * by_row + (key_heads - 1) * by_head + keys
     table = tensor.as_strided((many, dim), (dim, 1))
     heads = torch.arange(index.shape[1], device=index.device) * key_heads // index.shape[1]
     start = torch.arange(batch, device=index.device)[:, None] * by_row + heads * by_head
-    return embedding(index + start.unsqueeze(-1), table)
+    return table, index + start.unsqueeze(-1)
 
 
 def _without_spans(picks: Picks, start: int, end: int) -> Picks:
@@ -120,17 +135,16 @@ def _joined(view: View, key: Tensor, value: Tensor, bias: Tensor | None) -> Tens
     return output.reshape(batch, 1, heads, -1)
 
 
-def _apart(
-    view: View, near: tuple[Tensor, Tensor], far: tuple[Tensor, Tensor], bias: Tensor
-) -> Tensor:
-    """Attention to keys near, the same for all heads of a key head, and far, of each head."""
+def _apart(view: View, near: tuple[Tensor, Tensor], far: Tensor, bias: Tensor) -> Tensor:
+    """Attention to keys near, the same for all heads of a key head, and far, by index for each
+    head."""
     import torch
 
     query = view.query
     near_scores = grouped_product(query, near[0]).float() * view.scaling
-    far_scores = (query @ far[0].transpose(-1, -2)).float() * view.scaling + bias
+    far_scores = (query @ rows_of(view.key, far).transpose(-1, -2)).float() * view.scaling + bias
     p = torch.cat((near_scores, far_scores), -1).softmax(-1).to(query.dtype)
     split = near_scores.shape[-1]
-    output = p[..., split:] @ far[1]
+    output = sum_of_rows(view.value, far, p[:, :, 0, split:].contiguous()).unsqueeze(2)
     output += grouped_product(p[..., :split], near[1].transpose(-1, -2))
     return output.transpose(1, 2)
