@@ -96,10 +96,10 @@ class RentedEngine:
         return [slot for host in hosts if host.engine for slot in host.engine.slots()]
 
     def hosts(self) -> Sequence[str]:
-        """The entries stand for hosts that are to come."""
+        """The entries stand for hosts that are to come, until a `HostLost` ends that."""
         with self._lock:
             names = [host.name for host in self._hosts.values()]
-        return [*names, *(one.entry.name for one in self._entries if not one.gave_up)]
+        return [*names, *(one.entry.name for one in self._entries)]
 
     def _engine_of(self, name: str) -> Engine | None:
         with self._lock:
