@@ -157,7 +157,7 @@ def _open_engines(
         return local
     from benchfleet.engines.composite import CompositeEngine
 
-    return CompositeEngine(local, remote)
+    return CompositeEngine(post, local, remote)
 
 
 def _ssh_engine(fleet: Fleet, post: Post, connected: contextlib.ExitStack) -> Engine:
