@@ -6,6 +6,7 @@ the rows of a rental add up to what the rental cost: they are shared by seconds,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ COLUMNS = (
     *("total_cost", "notes"),
 )
 EVENTS = ("claimed", "finished", "released", "reaped")
+_TIMES = "created_at", "started_at", "completed_at"
 _MILLION = 1_000_000
 _SHORT = 12  # characters of a fingerprint
 Row = dict[str, Any]
@@ -55,7 +57,16 @@ def manifest(
         _share(rentals.rentals[id].cost, some)
     every = [*rows.values(), *alone]
     every.sort(key=lambda row: row["started_at"] or row["created_at"])
+    for row in every:
+        row.update({name: _iso(row[name]) for name in _TIMES})
     return [{name: row.get(name) for name in COLUMNS} for row in every]
+
+
+def _iso(seconds: float | None) -> str | None:
+    """A time as ``2026-01-31T12:00:00Z``."""
+    if seconds is None:
+        return None
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def _begun(event: Event, record: CellRecord) -> Row:
@@ -71,7 +82,7 @@ def _begun(event: Event, record: CellRecord) -> Row:
         "status": "running",
         "model": cell.model.name if cell else None,
         "priority": cell.priority if cell else None,
-        "benchmark_id": cell.workload.label if cell else None,
+        "output_file": record.path,
         "provider": "local",
     }
 
@@ -87,7 +98,7 @@ def _end(row: Row, event: Event) -> None:
     row["_host"] = outcome.host
     row["worker_id"] = outcome.host or row["worker_id"]
     row["gpu_type"] = outcome.device_type
-    row["output_file"] = outcome.digest or None
+    row["benchmark_id"] = outcome.digest or None
     for column, names in _METRICS.items():
         row[column] = next((outcome.metrics[n] for n in names if n in outcome.metrics), None)
     if (failure := outcome.reason) is not None:
@@ -100,8 +111,8 @@ def _end(row: Row, event: Event) -> None:
 
 
 _METRICS: Mapping[str, Sequence[str]] = {
-    "tokens_per_second": ("tokens_per_second", "output_tokens_per_second"),
-    "total_requests": ("samples", "requests"),
+    "tokens_per_second": ("tokens_per_second",),
+    "total_requests": ("samples",),
     "error_count": ("errors",),
 }
 

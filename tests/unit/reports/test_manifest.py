@@ -60,6 +60,10 @@ def test_costs_of_a_rental_are_shared_by_seconds_and_add_up() -> None:
     assert found[0]["total_cost"] < found[1]["total_cost"]
     assert {row["session_id"] for row in found} == {"i-aaaaaaaa"}
     assert list(found[0]) == list(COLUMNS)
+    assert {row["benchmark_id"] for row in found} == {"d"}
+    paths = {record.path for record in ledger.cells()}
+    assert {row["output_file"] for row in found} == paths
+    assert found[0]["started_at"].endswith("Z")
 
 
 def test_a_rental_that_failed_and_an_attempt_that_was_lost_have_rows() -> None:
