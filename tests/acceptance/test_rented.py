@@ -11,17 +11,8 @@ import pytest
 
 from rented_machines import KEY, RealCloud, real_cloud
 
+from .conftest import MOCK as STUDY
 from .conftest import User, samples_kept, until
-
-STUDY = """\
-campaign: study
-matrix:
-  models:
-    - {name: m1, adapter: mock, model_kwargs: {answer: Ada Brandt}}
-    - {name: m2, adapter: mock, model_kwargs: {answer: Ingham}}
-  configs: {dense: null}
-  benchmarks: [mock_benchmark]
-"""
 
 
 @pytest.fixture
@@ -109,6 +100,16 @@ def test_nothing_is_rented_without_consent_or_beyond_the_budget(
     done = user.run(*RUN, "--yes", "--rent-budget", "0.05 USD", code=1)
     assert "the budget allows no further machine" in done.stdout + done.stderr
     assert not rented.cloud.instances
+
+
+def test_a_budget_for_one_machine_of_two_is_no_reason_to_end(user: User, rented: RealCloud) -> None:
+    inventory = user.folder / "machines.yaml"
+    inventory.write_text(inventory.read_text().replace("gpu: RTX", "count: 2, gpu: RTX"))
+    process = user.start(*RUN, "--yes", "--rent-budget", "0.45 USD")
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, out + err
+    assert len(rented.cloud.instances) == 1
+    assert "waiting for the proof" in err
 
 
 def test_a_lost_answer_to_the_request_is_settled_by_the_list(user: User, rented: RealCloud) -> None:

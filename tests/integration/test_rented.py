@@ -130,12 +130,12 @@ def test_a_rental_from_intent_to_proof_over_http(machines: Path, cloud: Cloud) -
     provider = open_provider(ProviderAccess(name="vast", url=url))
     stream = RentalStream(MemoryLedger(), lambda: cloud.now)
     renting = Renting(
-        stream=stream, limits=Limits(count=1), clock=lambda: cloud.now, now=lambda: cloud.now
+        stream=stream, limits=Limits(), clock=lambda: cloud.now, now=lambda: cloud.now
     )
     one = Rental(id=random_id(), account=provider.account(), hourly=400_000)
     spec = InstanceSpec(label="", image="ubuntu", disk=10**10, public_key="ssh-ed25519 A")
-    assert renting.rent(one, provider, cloud.offers[0], spec) is None
+    assert renting.rent(one, provider, cloud.offers[0], spec, count=1) is None
     assert stream.history.rentals[one.id].state == "created"
     another = Rental(id=random_id(), account=provider.account())
-    renting.rent(another, provider, cloud.offers[0], spec)  # one too many
+    renting.rent(another, provider, cloud.offers[0], spec, count=1)  # one too many
     assert len(cloud.living) == 1

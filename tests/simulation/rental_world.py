@@ -189,7 +189,7 @@ class Runner:
             billing=self._provider.billing,
             reserve=self.world.reserve,
         )
-        self.renting.rent(rental, self._provider, offer, SPEC)
+        self.renting.rent(rental, self._provider, offer, SPEC, count=self.world.count)
 
 
 class World:
@@ -198,7 +198,7 @@ class World:
     def __init__(
         self,
         *,
-        count: int | None = 2,
+        count: int = 2,
         budget: int | None = None,
         reserve: int = 1_000_000,
         reconciler: type[Reconciler] = Reconciler,
@@ -207,7 +207,7 @@ class World:
     ) -> None:
         self.cloud = Cloud()
         self.ledger = MemoryLedger(clock=lambda: self.cloud.now)
-        self.limits, self.reserve = Limits(count=count, budget=budget), reserve
+        self.limits, self.count, self.reserve = Limits(budget=budget), count, reserve
         self.reconciler, self.renting = reconciler, renting
         self.ordered = ordered  # False: the ledger does not look at `after`
         self.work = 1
@@ -282,7 +282,7 @@ class World:
         for event in self.ledger.events(fingerprints=[SUBJECT], kinds=KINDS):
             history.take(event)
             if event.kind == "rental_intended":
-                assert self.limits.count is None or len(history.open) <= self.limits.count
+                assert len(history.open) <= self.count
             rental = history.rentals[event.data["id"]]
             assert rental.why == reasons.setdefault(rental.id, rental.why) or not reasons[rental.id]
             reasons[rental.id] = rental.why

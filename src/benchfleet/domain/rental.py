@@ -154,7 +154,7 @@ class RentalHistory:
     """The rentals of a ledger, by id, as its events say."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
-        self.rentals: dict[str, Rental] = {}
+        self.rentals: Mapping[str, Rental] = {}
         self.ledger_id = ""  # random, from the first event
         self.last = 0  # number of the last event
         for event in events:
@@ -169,7 +169,7 @@ class RentalHistory:
         before = self.rentals.get(id)
         if event.kind == INTENDED:
             if before is None:
-                self.rentals[id] = _intended(event)
+                self._put(_intended(event))
             return
         if before is None and event.kind == RETURNING:  # its record was lost
             before = Rental(id=id, account=Account(**data["account"]), state="ended")
@@ -184,7 +184,11 @@ class RentalHistory:
             # A list from before the end may show an instance again, which then ends twice.
             changes["costs"] = {**before.costs, before.instance: int(data["cost"])}
             changes["exact"] = before.exact and bool(data["exact"])
-        self.rentals[id] = replace(before, state=state, **changes)
+        self._put(replace(before, state=state, **changes))
+
+    def _put(self, rental: Rental) -> None:
+        """Another mapping: who reads the old one in another thread may go on."""
+        self.rentals = {**self.rentals, rental.id: rental}
 
     @property
     def open(self) -> list[Rental]:

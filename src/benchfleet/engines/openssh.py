@@ -43,7 +43,7 @@ class OpenSsh:
         """The options alone, as rsync's ``-e`` needs them."""
         shared = {
             "ControlMaster": "auto",
-            "ControlPath": f'"{_literal(self.sockets)}/%C"',
+            "ControlPath": f'"{literal(self.sockets)}/%C"',
             "ControlPersist": LINGER_S,
             "ClearAllForwardings": "yes",
         }
@@ -59,7 +59,7 @@ class OpenSsh:
         return options
 
     def _always(self) -> dict[str, object]:
-        known_hosts_files = f'"{_literal(self.known_hosts)}" ~/.ssh/known_hosts ~/.ssh/known_hosts2'
+        known_hosts_files = f'"{literal(self.known_hosts)}" ~/.ssh/known_hosts ~/.ssh/known_hosts2'
         return {
             "BatchMode": "yes",
             "StrictHostKeyChecking": "accept-new",
@@ -104,7 +104,7 @@ def connections(known_hosts: Path) -> Iterator[OpenSsh]:
 
 def _end_connection(socket: Path) -> None:
     """End the connection behind a socket, whatever host it leads to."""
-    path = f'ControlPath="{_literal(socket)}"'
+    path = f'ControlPath="{literal(socket)}"'
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         subprocess.run(
             ["ssh", "-F", "/dev/null", "-o", path, "-O", "exit", "any"],
@@ -115,7 +115,7 @@ def _end_connection(socket: Path) -> None:
         )
 
 
-def _literal(path: Path) -> str:
+def literal(path: Path) -> str:
     """The path as ssh's options take it between quotes, which see tokens (``%h``) in it."""
     return str(path).replace("%", "%%")
 

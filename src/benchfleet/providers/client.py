@@ -84,7 +84,8 @@ class ApiClient:
             try:
                 response = self._client.request(method, path, **options)
             except httpx2.HTTPError as error:
-                raise ProviderAway(self._redacted(f"{self.url}: {error!r}")) from None
+                reason = str(error) or type(error).__name__
+                raise ProviderAway(self._redacted(f"{self.url} did not answer: {reason}")) from None
         try:
             data = response.json()
         except ValueError:

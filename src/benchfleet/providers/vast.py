@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -161,7 +162,7 @@ class VastProvider(Provider):
         while True:
             query: dict[str, Any] = {"limit": _PAGE, **({"after_token": token} if token else {})}
             reply = self._api.repeated("list", "GET", "/api/v1/instances/", params=query)
-            at = reply.at or at
+            at = reply.at or time.time()
             instances += [_instance(row) for row in _rows(reply, "instances")]
             total = reply.data.get("total_instances", total)
             token = reply.data.get("next_token") or ""

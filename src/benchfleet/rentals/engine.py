@@ -9,19 +9,10 @@ from collections.abc import Callable, Sequence
 
 from benchfleet.domain.event import Event
 from benchfleet.domain.rental import READY, Rental, RentalHistory, rental_event
-from benchfleet.engines.base import (
-    AttemptRequest,
-    Engine,
-    HostAwaited,
-    HostLost,
-    Post,
-    SlotId,
-    SlotLost,
-    SlotSpec,
-)
+from benchfleet.engines.base import Engine, HostAwaited, HostLost, Post, SlotId
+from benchfleet.engines.slot_router import SlotRouter
 from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.base import Ledger, since_boot
-from benchfleet.providers.base import ProviderError
 from benchfleet.rentals.accounts import open_accounts
 from benchfleet.rentals.entry_state import EntryState
 from benchfleet.rentals.market import Market
@@ -38,7 +29,7 @@ START_LIMIT_S = 1800.0  # from its creation until an instance runs and has an ad
 MAX_FAILURES = 5  # rentals of one entry in a row
 
 
-class RentedEngine:
+class RentedEngine(SlotRouter):
     """Opens slots on rented hosts; see `benchfleet.engines.base` for the contract.
 
     A thread compares the ledger's rentals with the lists of the providers, rents what is missing,
@@ -47,7 +38,8 @@ class RentedEngine:
     """
 
     def __init__(self, post: Post, request: RentRequest, ledger: Ledger) -> None:
-        self._post, self._request = post, request
+        super().__init__(post)
+        self._request = request
         accounts = open_accounts(request.providers)
         stream = RentalStream(ledger, since_boot)
         self._stream = stream
@@ -60,7 +52,6 @@ class RentedEngine:
         self._market = Market(accounts=accounts, public_key=self._key.with_suffix(".pub"))
         self._entries = [EntryState(entry) for entry in request.entries]
         self._hosts: dict[str, RentedHost] = {}  # by rental
-        self._engines: dict[SlotId, Engine] = {}
         self._mine: set[str] = set()  # rentals that this process began
         self._lock = threading.Lock()
         self._ending = threading.Event()
@@ -69,26 +60,6 @@ class RentedEngine:
         self._manager.start()
 
     # The slots
-
-    def open(self, spec: SlotSpec) -> None:
-        engine = self._engine_of(spec.host)
-        if engine is None:
-            self._post(SlotLost(slot=spec.slot, reason="its host was returned", host_lost=True))
-            return
-        self._engines[spec.slot] = engine
-        engine.open(spec)
-
-    def run(self, slot: SlotId, request: AttemptRequest) -> None:
-        self._engines[slot].run(slot, request)
-
-    def stop(self, slot: SlotId, attempt: str) -> None:
-        self._engines[slot].stop(slot, attempt)
-
-    def close(self, slot: SlotId) -> None:
-        self._engines[slot].close(slot)
-
-    def kill(self, slot: SlotId) -> None:
-        self._engines[slot].kill(slot)
 
     def slots(self) -> Sequence[SlotId]:
         with self._lock:
@@ -101,9 +72,9 @@ class RentedEngine:
             names = [host.name for host in self._hosts.values()]
         return [*names, *(one.entry.name for one in self._entries)]
 
-    def _engine_of(self, name: str) -> Engine | None:
+    def _engine_of(self, host: str) -> Engine | None:
         with self._lock:
-            return next((one.engine for one in self._hosts.values() if one.name == name), None)
+            return next((one.engine for one in self._hosts.values() if one.name == host), None)
 
     # The rentals
 
@@ -115,7 +86,8 @@ class RentedEngine:
                 pass  # the next turn asks again
             except Exception as error:  # noqa: BLE001 - nobody else would report it
                 for state in self._entries:
-                    self._give_up(state, f"renting failed: {error!r}")
+                    state.refused = state.refused or f"renting failed: {error!r}"
+                    self._post_wait(state, self._stream.history)
             self._wake.wait(TURN_S)
             self._wake.clear()
 
@@ -125,8 +97,9 @@ class RentedEngine:
             if rental.id in self._mine:
                 self._follow(rental)
         for state in self._entries:
-            if not state.gave_up and not self._ending.is_set():
+            if not self._ending.is_set():
                 self._rent_missing(state, history)
+                self._post_wait(state, self._stream.history)
 
     def _follow(self, rental: Rental) -> None:
         """Act on the state of a rental of ours."""
@@ -197,52 +170,54 @@ class RentedEngine:
             return
         state.failures.append(rental.why)
         if len(state.failures) >= MAX_FAILURES:
-            self._give_up(state, f"{MAX_FAILURES} rentals failed; the first: {state.failures[0]}")
+            first = state.failures[0]
+            state.refused = f"{MAX_FAILURES} rentals failed in a row; the first: {first}"
 
     def _rent_missing(self, state: EntryState, history: RentalHistory) -> None:
-        """Rent one machine for an entry, if it has fewer than it may have."""
+        """Rent one machine for an entry, if it may have more and one is offered."""
         entry = state.entry
-        open_rentals = [one for one in history.open if one.entry == entry.name]
-        if len(open_rentals) >= entry.count:
-            if any(one.state != "ready" for one in open_rentals):
-                self._await(state, "a rented machine is being prepared")
-            else:
-                self._end_wait(state)
-            return
-        if time.monotonic() < state.next_offer:
+        rented = [one for one in history.open if one.entry == entry.name]
+        if state.refused or len(rented) >= entry.count or time.monotonic() < state.next_offer:
             return
         state.next_offer = time.monotonic() + TURN_S
         chosen = self._market.best(entry)
         if chosen is None:
             state.next_offer = time.monotonic() + self._market.pause_s
-            self._await(state, f"nobody offers {entry.gpu} on these terms now")
+            state.waits_for = self._market.why_none(entry)
             return
         rental = self._market.rental(chosen, entry, self._request)
-        if not self._renting.limits.allow(rental, history, time.time()):
-            self._give_up(state, "the budget allows no further machine")
+        if problem := self._renting.limits.problem(rental, history, time.time()):
+            state.refused = problem
             return
-        self._await(state, "a rented machine is being prepared")
         self._mine.add(rental.id)
-        error = self._renting.rent(rental, chosen.provider, chosen.offer, self._market.spec(entry))
-        if isinstance(error, ProviderError):
+        error = self._renting.rent(
+            rental, chosen.provider, chosen.offer, self._market.spec(entry), count=entry.count
+        )
+        state.waits_for = str(error) if error else ""
+        if error:
             self._market.avoid(rental)
-            self._await(state, str(error))
         self._wake.set()  # a list shows it soon
 
-    def _await(self, state: EntryState, why: str) -> None:
-        if why != state.awaited:
-            state.awaited = why
+    def _post_wait(self, state: EntryState, history: RentalHistory) -> None:
+        """Say what the runner waits for, or that it waits for no further machine."""
+        rented = [one for one in history.open if one.entry == state.entry.name]
+        mine = [one for one in rented if one.id in self._mine]
+        if any(one.state in ("intended", "created") for one in mine):
+            why = "a rented machine is being prepared"
+        elif state.refused or (mine and len(rented) >= state.entry.count):
+            why = ""
+        elif len(rented) >= state.entry.count:
+            why = "other runs rent as many machines as 'count' allows"
+        else:
+            why = state.waits_for or f"a machine is looked for: {state.entry.gpu}"
+        if why == state.awaited:
+            return
+        state.awaited = why
+        if why:
             self._post(HostAwaited(host=state.entry.name, reason=why, bounded=True))
-
-    def _end_wait(self, state: EntryState) -> None:
-        if state.awaited:
-            state.awaited = ""
-            self._post(HostLost(host=state.entry.name, reason="all are here", removed=True))
-
-    def _give_up(self, state: EntryState, why: str) -> None:
-        if not state.gave_up:
-            state.gave_up = True
-            self._post(HostLost(host=state.entry.name, reason=why, removed=True))
+        else:
+            reason = state.refused or "all are here"
+            self._post(HostLost(host=state.entry.name, reason=reason, removed=True))
 
     # The end
 
@@ -259,7 +234,13 @@ class RentedEngine:
 
     def await_end(self, interrupted: Callable[[], bool]) -> None:
         """Wait until lists prove that all are gone, or the time is up, or somebody interrupts."""
+        if not self._ending.is_set():
+            self.shutdown()
         end = since_boot() + RETURN_LIMIT_S
+        if not self._returned():
+            self._request.tell(
+                "rented machines are returned; waiting for the proof that none is left"
+            )
         while not self._returned() and since_boot() < end:
             pause_end = since_boot() + self._pause()
             while since_boot() < pause_end:
@@ -270,7 +251,8 @@ class RentedEngine:
             for rental in self._open_of_mine():
                 name = f"{rental.account.provider} {rental.instance or rental.id}"
                 price = f"{rental.hourly / 1e6:.3f} {rental.currency}/h"
-                self._request.remaining.append(f"{name} at {price}: its end is not proved")
+                why = self._reconciler.problem or "its end is not proved"
+                self._request.remaining.append(f"{name} at {price}: {why}")
 
     def _pause(self) -> float:
         """Seconds between two lists: a few, where new instances are listed quickly."""

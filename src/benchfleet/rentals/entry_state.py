@@ -13,6 +13,7 @@ class EntryState:
 
     entry: RentEntry
     failures: list[str] = field(default_factory=list)  # in a row
-    awaited: str = ""  # why the runner waits, as last posted; "" if it does not
+    waits_for: str = ""  # why nothing was rented last time; "" if something was
+    awaited: str | None = None  # why the runner waits, as last posted; "" if it does not
     next_offer: float = 0.0  # when to look at offers again, by the monotonic clock
-    gave_up: bool = False
+    refused: str = ""  # why this run rents no more machine for it; "" while it may

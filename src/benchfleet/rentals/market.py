@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,7 @@ class Market:
     accounts: Mapping[Account, Provider]
     public_key: Path
     pause_s: float = 120.0  # between two looks, where nothing was offered
+    problem: str = ""  # why an account was not asked last time
     _avoided: set[tuple[str, str]] = field(default_factory=set)  # provider and machine
 
     def avoid(self, rental: Rental) -> None:
@@ -40,15 +41,27 @@ class Market:
 
     def best(self, entry: RentEntry) -> MarketOffer | None:
         """The cheapest offer for an entry; None where there is none now."""
+        self.problem = ""
         matches = [
             MarketOffer(account=account, provider=provider, offer=offer)
             for account, provider in self.accounts.items()
             if account.provider in entry.providers
             and (provider.dead_man == "destroys" or not entry.needs_dead_man)
-            for offer in _offers(provider, want_of(entry))
+            for offer in self._offers(provider, want_of(entry))
             if (account.provider, offer.machine) not in self._avoided
         ]
         return min(matches, key=lambda one: (one.offer.hourly, one.offer.id), default=None)
+
+    def why_none(self, entry: RentEntry) -> str:
+        """Why `best` found nothing."""
+        return self.problem or f"nobody offers {entry.gpu} on these terms now"
+
+    def _offers(self, provider: Provider, want: Want) -> Sequence[GpuOffer]:
+        try:
+            return provider.offers(want)
+        except ProviderError as error:
+            self.problem = str(error)
+            return ()
 
     def rental(self, chosen: MarketOffer, entry: RentEntry, request: RentRequest) -> Rental:
         """A rental of an offer, not recorded yet."""
@@ -92,10 +105,3 @@ def want_of(entry: RentEntry) -> Want:
         region=entry.region,
         max_price=None if price is None else round(price.amount * _MILLION),
     )
-
-
-def _offers(provider: Provider, want: Want) -> list[GpuOffer]:
-    try:
-        return list(provider.offers(want))
-    except ProviderError:
-        return []  # asked again later

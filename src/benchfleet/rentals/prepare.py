@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import secrets
+import shutil
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from typing import Literal
 from benchfleet.domain.host import Host
 from benchfleet.domain.rent import RentEntry
 from benchfleet.engines.diagnosis import diagnosis
-from benchfleet.engines.openssh import LOST, OpenSsh
+from benchfleet.engines.openssh import LOST, OpenSsh, literal
 from benchfleet.engines.ssh_command import Answer, ask
 from benchfleet.errors import BenchfleetError
 from benchfleet.machines.bootstrap import BootstrapFailed, bootstrap
@@ -30,12 +32,8 @@ from benchfleet.machines.wheel import interpreter_of, running_wheel
 from benchfleet.providers.dead_man import FOLDER
 
 PrepareStage = Literal["ssh_wait", "hardware", "dead_man", "bootstrap"]
-LIMITS_S: dict[PrepareStage, float] = {
-    "ssh_wait": 600.0,
-    "hardware": 120.0,
-    "dead_man": 120.0,
-    "bootstrap": 1800.0,
-}
+LOGIN_LIMIT_S = 600.0
+TIMER_LIMIT_S = 120.0
 _KEY_REFUSED_S = 120.0  # the key may arrive on the instance a little late
 _PAUSE_S = 3.0  # between two tries to log in
 _ANSWER_S = 30.0
@@ -63,34 +61,26 @@ class RentedSsh(OpenSsh):
 
     def options(self, host: Host) -> list[str]:
         own = [f"HostKeyAlias={host.name}", "IdentitiesOnly=yes"]
-        own.append(f'UserKnownHostsFile="{self.known_hosts}"')
+        own.append(f'UserKnownHostsFile="{literal(self.known_hosts)}"')
         return [*(part for one in own for part in ("-o", one)), *super().options(host)]
 
 
 def campaign_key(folder: Path) -> Path:
     """The private SSH key of this installation for rented hosts, made where there is none."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    key = folder / "rented_key"
+    keys = folder / "rented"
+    key = keys / "key"
     if not key.exists():
-        new_key = folder / f"rented_key.{secrets.token_hex(4)}"
-        words = [
-            "ssh-keygen",
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-C",
-            "benchfleet",
-            "-f",
-            str(new_key),
-        ]
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = Path(tempfile.mkdtemp(prefix="rented-", dir=folder))
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "benchfleet"]
         try:
-            subprocess.run(words, check=True, capture_output=True)
+            subprocess.run([*words, "-f", str(new / "key")], check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise BenchfleetError(f"ssh-keygen cannot make a key: {error}") from error
-        Path(f"{new_key}.pub").replace(f"{key}.pub")
-        new_key.replace(key)
+        try:
+            new.rename(keys)
+        except OSError:  # another run was faster
+            shutil.rmtree(new)
     return key
 
 
@@ -103,7 +93,6 @@ class Preparation:
     ssh: OpenSsh
     vram: int  # bytes for each GPU, as offered
     stopping: threading.Event
-    tell: Callable[[str], None]
 
     def run(self) -> Host:
         """The host, ready for slots. Raises PrepareFailed."""
@@ -130,7 +119,7 @@ class Preparation:
             refused_since = (refused_since or now) if refused else 0.0
             if refused and now - refused_since > _KEY_REFUSED_S:
                 raise PrepareFailed("ssh_wait", "ssh_failed", f"key refused: {cause.message}")
-            if now - began > LIMITS_S["ssh_wait"]:
+            if now - began > LOGIN_LIMIT_S:
                 raise PrepareFailed("ssh_wait", "ssh_failed", cause.message)
             self._pause("ssh_wait")
 
@@ -152,7 +141,7 @@ class Preparation:
     def _await_timer(self) -> None:
         began = time.monotonic()
         while self._ask(["cat", ARMED]).code != 0:
-            if time.monotonic() - began > LIMITS_S["dead_man"]:
+            if time.monotonic() - began > TIMER_LIMIT_S:
                 what = "its dead-man timer is not armed; 'dead_man: none' rents it without one"
                 raise PrepareFailed("dead_man", "unhealthy", what)
             self._pause("dead_man")
@@ -164,7 +153,7 @@ class Preparation:
             wheel=running_wheel(), constraints=constraints(), extra=self.entry.extra
         )
         try:
-            bootstrap(self.host, spec, ask=self._step, hold=self._hold, tell=self.tell)
+            bootstrap(self.host, spec, ask=self._step, hold=self._hold, tell=lambda text: None)
         except BenchfleetError as error:
             raise PrepareFailed("bootstrap", "unhealthy", str(error)) from error
         return replace(self.host, python=interpreter_of(self.host))

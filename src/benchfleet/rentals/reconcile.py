@@ -45,7 +45,7 @@ class _Seen:
 class _DestroyRequest:
     """What this process did to end an instance."""
 
-    first: float  # when it was first request for, by our own clock
+    first: float  # when it was first sent, by our own clock
     next: float
     pause: float = 5.0
     accepted: float | None = None  # the provider's time of the answer
@@ -60,6 +60,7 @@ class Reconciler:
     clock: Callable[[], float]  # counts while the machine sleeps
     is_owner_dead: Callable[[Rental], bool] = lambda rental: False
     others: tuple[Instance, ...] = ()  # of other ledgers, in the last lists
+    problem: str = ""  # why the last turn lacks the list of an account
     listed: dict[str, Instance] = field(default_factory=dict)  # ours in the last lists, by rental
     _destroying: dict[str, _DestroyRequest] = field(default_factory=dict)  # by instance
     _misses: dict[str, int] = field(default_factory=dict)  # by rental
@@ -79,14 +80,14 @@ class Reconciler:
         return self.stream.read()
 
     def _lists(self) -> dict[Account, _Seen]:
-        lists = {}
+        lists, self.problem = {}, ""
         for account, provider in self.providers.items():
             begun = self.clock()
             try:
                 if provider.account() == account:  # else the key is another account's
                     lists[account] = _Seen(listing=provider.list("bf-"), begun=begun)
-            except ProviderError:
-                continue  # a list that failed proves nothing
+            except ProviderError as error:
+                self.problem = str(error)  # a list that failed proves nothing
         return lists
 
     def _compare(self, account: Account, seen: _Seen, history: RentalHistory) -> None:
@@ -140,12 +141,15 @@ class Reconciler:
             misses = self._misses.get(rental.id, 0) + (age >= window)
             self._misses[rental.id] = misses
             if misses >= _MISSES:
-                self._append(rental, RETURNING, why="the provider does not list it any more")
+                why = "the provider does not list it any more"
+                failure = {"stage": "provision", "kind": "instance_stopped", "message": why}
+                self._append(rental, RETURNING, why=why, failure=failure)
         else:
             self._misses.pop(rental.id, None)
             if own.state in ("stopped", "broken"):
                 why = f"the provider calls it {own.state}: {own.message}".rstrip(": ")
-                self._append(rental, RETURNING, why=why)
+                failure = {"stage": "provision", "kind": "instance_stopped", "message": why}
+                self._append(rental, RETURNING, why=why, failure=failure)
             elif self.is_owner_dead(rental):
                 self._append(rental, RETURNING, why="its runner died")
 

@@ -66,33 +66,33 @@ class RentedHost:
             shared = connected.enter_context(connections(self._folder / "known_hosts"))
             ssh = RentedSsh(known_hosts=shared.known_hosts, sockets=shared.sockets)
             try:
-                host = Preparation(
-                    host=self._host(),
-                    entry=self.entry,
-                    ssh=ssh,
-                    vram=self.rental.vram,
-                    stopping=self._ending,
-                    tell=lambda text: None,
-                ).run()
+                self._prepare_and_serve(ssh)
             except PrepareFailed as error:
                 if not self._ending.is_set():
                     self._failed(self, error.to_dict())
-                return
-            except BenchfleetError as error:
-                failure = {"stage": "ssh_wait", "kind": "error", "message": str(error)}
-                self._failed(self, failure)
-                return
-            if self._ending.is_set():
-                return
-            self._ready(self)
-            engine = SshEngine(self._post, hosts=[host], ssh=ssh, examine=capacity_from_facts)
-            self.engine = engine
-            while True:
-                with contextlib.suppress(BenchfleetError):
-                    ask(ssh, host, _ALIVE)
-                if self._ending.wait(ALIVE_S):
-                    break
-            engine.shutdown()
+            except Exception as error:  # noqa: BLE001 - it must be returned, whatever it was
+                message = str(error) if isinstance(error, BenchfleetError) else repr(error)
+                self._failed(self, {"stage": "prepare", "kind": "error", "message": message})
+
+    def _prepare_and_serve(self, ssh: RentedSsh) -> None:
+        host = Preparation(
+            host=self._host(),
+            entry=self.entry,
+            ssh=ssh,
+            vram=self.rental.vram,
+            stopping=self._ending,
+        ).run()
+        if self._ending.is_set():
+            return
+        self._ready(self)
+        engine = SshEngine(self._post, hosts=[host], ssh=ssh, examine=capacity_from_facts)
+        self.engine = engine
+        while True:
+            with contextlib.suppress(BenchfleetError):  # the timer is patient for many minutes
+                ask(ssh, host, _ALIVE)
+            if self._ending.wait(ALIVE_S):
+                break
+        engine.shutdown()
 
     def _host(self) -> Host:
         rental, instance = self.rental, self.instance

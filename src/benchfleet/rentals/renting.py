@@ -31,22 +31,21 @@ MAX_DELAY_S = 30.0  # between the intent and its request: a frozen process sends
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What may be rented at once, by all runners of a ledger."""
+    """What may be rented, by all runners of a ledger together."""
 
-    count: int | None = None  # open rentals
     budget: int | None = None  # of `currency`, for all rentals ever
     currency: str = "USD"
 
-    def allow(self, rental: Rental, history: RentalHistory, now: float) -> bool:
-        """Whether one more rental stays within the limits."""
-        if self.count is not None and len(history.open) >= self.count:
-            return False
+    def problem(self, rental: Rental, history: RentalHistory, now: float) -> str:
+        """Why the budget does not allow one more rental; "" if it does."""
         if self.budget is None:
-            return True
+            return ""
         committed = history.committed(now)
         if set(committed) - {self.currency} or rental.currency != self.currency:
-            return False  # several currencies cannot be added up
-        return committed.get(self.currency, 0) + rental.reserve <= self.budget
+            return f"the budget is in {self.currency}, and rentals are not"
+        if committed.get(self.currency, 0) + rental.reserve > self.budget:
+            return "the budget allows no further machine"
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +58,20 @@ class Renting:
     now: Callable[[], float]  # seconds since the epoch
 
     def rent(
-        self, rental: Rental, provider: Provider, offer: GpuOffer, spec: InstanceSpec
+        self, rental: Rental, provider: Provider, offer: GpuOffer, spec: InstanceSpec, *, count: int
     ) -> ProviderError | None:
         """Rent an instance, or return why not; the stream says how far it came.
 
+        Nothing is rented if `count` rentals of its entry are open, or the budget does not allow it.
         The label of `spec` is replaced by the rental's. Raises LedgerUnreachable.
         """
+
+        def allowed(history: RentalHistory) -> bool:
+            same = [one for one in history.open if one.entry == rental.entry]
+            return len(same) < count and not self.limits.problem(rental, history, self.now())
+
         began = self.clock()
-        if not self.stream.intend(
-            rental, lambda history: self.limits.allow(rental, history, self.now())
-        ):
+        if not self.stream.intend(rental, allowed):
             return None
         if self.clock() - began > MAX_DELAY_S:
             return None  # it becomes void

@@ -23,4 +23,5 @@ class RentRequest:
     is_owner_dead: Callable[[Rental], bool] = lambda rental: False
     budget: int | None = None  # millionths of `currency`, for all rentals of the ledger
     currency: str = "USD"
+    tell: Callable[[str], None] = lambda text: None  # prints a line while the end is waited for
     remaining: list[str] = field(default_factory=list)  # after the run: what may still cost money

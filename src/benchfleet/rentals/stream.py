@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Callable
 
 from benchfleet.domain.event import Event
@@ -20,7 +21,8 @@ def random_id(letters: int = _RENTAL_ID_LETTERS) -> str:
 
 
 class RentalStream:
-    """The rentals of a ledger, and when this process first saw each state of each.
+    """The rentals of a ledger, and when this process first saw each state of each. Several threads
+    may use it.
 
     Clocks of machines are never compared: `seen_at` is by `clock`, which must not go back and must
     count while the machine sleeps.
@@ -30,17 +32,19 @@ class RentalStream:
         self._ledger, self._clock = ledger, clock
         self.history = RentalHistory()
         self._seen: dict[str, tuple[str, float]] = {}  # by rental: its state, and since when
+        self._lock = threading.RLock()
 
     def read(self) -> RentalHistory:
         """The rentals now. Raises LedgerUnreachable."""
-        events = self._ledger.events(self.history.last, fingerprints=[SUBJECT], kinds=KINDS)
-        for event in events:
-            self.history.take(event)
-        now = self._clock()
-        for id, rental in self.history.rentals.items():
-            if self._seen.get(id, ("", 0.0))[0] != rental.state:
-                self._seen[id] = rental.state, now
-        return self.history
+        with self._lock:
+            events = self._ledger.events(self.history.last, fingerprints=[SUBJECT], kinds=KINDS)
+            for event in events:
+                self.history.take(event)
+            now = self._clock()
+            for id, rental in self.history.rentals.items():
+                if self._seen.get(id, ("", 0.0))[0] != rental.state:
+                    self._seen[id] = rental.state, now
+            return self.history
 
     def seen_at(self, rental: Rental) -> float:
         """When this process first saw the rental in its state."""
@@ -52,17 +56,15 @@ class RentalStream:
         If another runner appends first, `decide` is asked again. Raises LedgerUnreachable; then it
         is not known whether the event was recorded.
         """
-        while True:
-            history = self.read()
-            event = decide(history)
-            if event is None:
-                return False
-            try:
-                self._ledger.record(event, after=history.last)
-            except Superseded:
-                continue
-            self.read()
-            return True
+        with self._lock:
+            while (event := decide(history := self.read())) is not None:
+                try:
+                    self._ledger.record(event, after=history.last)
+                except Superseded:
+                    continue
+                self.read()
+                return True
+            return False
 
     def intend(self, rental: Rental, allowed: Callable[[RentalHistory], bool]) -> bool:
         """Record the intent to rent if the history allows it; whether it is recorded. No request

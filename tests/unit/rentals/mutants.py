@@ -15,23 +15,23 @@ from benchfleet.rentals.renting import Renting
 class NoIntent(Renting):
     """Creates first, and records afterwards."""
 
-    def rent(self, rental: Rental, provider: Provider, offer: Any, spec: Any) -> Any:
+    def rent(self, rental: Rental, provider: Provider, offer: Any, spec: Any, *, count: int) -> Any:
         history = self.stream.read()
-        if not self.limits.allow(rental, history, self.now()):
+        if len(history.open) >= count:
             return None
         label = rental.label(history.ledger_id or "a" * 10)
         try:
             provider.create(offer, replace(spec, label=label))
         except ProviderError:
             return None
-        return super().rent(rental, provider, offer, spec)
+        return super().rent(rental, provider, offer, spec, count=count)
 
 
 class CreateAgain(Renting):
     """Sends the create request again when its answer was lost."""
 
-    def rent(self, rental: Rental, provider: Provider, offer: Any, spec: Any) -> Any:
-        error = super().rent(rental, provider, offer, spec)
+    def rent(self, rental: Rental, provider: Provider, offer: Any, spec: Any, *, count: int) -> Any:
+        error = super().rent(rental, provider, offer, spec, count=count)
         if isinstance(error, CreateUnknown):
             label = rental.label(self.stream.history.ledger_id)
             try:
@@ -74,15 +74,12 @@ class ReadsFirst(Reconciler):
     """Reads the stream before it asks for lists."""
 
     def turn(self) -> RentalHistory:
-        before = RentalHistory()
-        for rental in self.stream.read().rentals.values():
-            before.rentals[rental.id] = rental
-        before.ledger_id = self.stream.history.ledger_id
+        before = self.stream.read().rentals
         lists = self._lists()
         for account, seen in lists.items():
             provider = self.providers[account]
             for instance in seen.listing.instances:
-                if instance.label[-8:] not in before.rentals:
+                if instance.label[-8:] not in before:
                     with suppress(ProviderError):
                         provider.destroy(instance.id)  # it looks like nobody's
         return super().turn()

@@ -94,6 +94,14 @@ def test_an_instance_without_a_record_is_returned() -> None:
     assert (rental.state, rental.instance, rental.account) == ("returning", "i9", ACCOUNT)
 
 
+def test_a_reader_in_another_thread_keeps_what_it_reads() -> None:
+    result = history()
+    before = result.rentals
+    result.take(replace(event(CREATED, instance="i1"), seq=2))
+    assert [rental.state for rental in before.values()] == ["intended"]
+    assert [rental.state for rental in result.rentals.values()] == ["created"]
+
+
 def test_what_is_open_is_reserved() -> None:
     created = event(CREATED, instance="i1", began=0.0)
     assert history().committed(0.0) == {"USD": 50_000}

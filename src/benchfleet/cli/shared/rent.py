@@ -33,7 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="",
         help="for all rentals of this ledger, such as '20 USD' (the campaign's budget)",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask: rent, or replace a unit")
+    parser.add_argument(
+        "--yes",
+        action="store_true",
+        help="do not ask before anything is rented (service: replaced)",
+    )
 
 
 def rent_request(
@@ -60,6 +64,7 @@ def rent_request(
         is_owner_dead=_is_owner_dead,
         budget=amount,
         currency=currency,
+        tell=lambda text: say(text, to=sys.stderr, flush=True),
     )
 
 
@@ -105,7 +110,7 @@ def agree(arguments: argparse.Namespace, request: RentRequest) -> bool:
 def _terms(entry: RentEntry, market: Market) -> str:
     cheapest = market.best(entry)
     if cheapest is None:
-        return f"nobody offers {entry.gpu} on these terms now"
+        return market.why_none(entry)
     offer = cheapest.offer
     price = f"{offer.hourly / _MILLION:.3f} {offer.currency}/h"
     return f"up to {entry.count} × {offer.gpu}, now {price} at {offer.provider} ({offer.region})"

@@ -12,6 +12,7 @@ from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.rental import Rental
+from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import since_boot
 from benchfleet.rentals.accounts import open_accounts
 from benchfleet.rentals.reconcile import Reconciler
@@ -39,7 +40,10 @@ def main(arguments: argparse.Namespace) -> int:
     """
     study, _ = options.opened(arguments)
     accounts = open_accounts(load_inventory(arguments.machines).providers)
-    with closing(study.open_ledger()) as ledger:
+    ledger = study.open_existing_ledger()
+    if ledger is None:
+        raise BenchfleetError(f"{study.campaign.name} has no ledger yet, so nothing was rented")
+    with closing(ledger):
         stream = RentalStream(ledger, since_boot)
         reconciler = Reconciler(stream=stream, providers=accounts, clock=since_boot)
         open_rentals = reconciler.turn().open
