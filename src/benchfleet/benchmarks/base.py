@@ -210,8 +210,7 @@ class Benchmark(registry.Plugin, ABC):
         return ()
 
     def data_sources(self) -> Mapping[str, bool]:
-        """The data sets of others that it reads, each with whether this host has it. Without the
-        network, and for lists alone."""
+        """The data sets of others that it reads, and whether each is here; asks no network."""
         return {}
 
     def missing_data(self, subset: str | None) -> str:

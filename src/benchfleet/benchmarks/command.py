@@ -58,9 +58,7 @@ class Command(Benchmark):
     the report is left in too).
     """
 
-    example: ClassVar[str] = (
-        "- command: {name: my-eval, argv: [python, eval.py, --out, '{result}']}"
-    )
+    example: ClassVar[str] = "- command: {name: my-eval, argv: [python, eval.py, '{result}']}"
     needs_model: ClassVar[bool] = False
     takes_folder: ClassVar[bool] = True
     takes_identity: ClassVar[bool] = True

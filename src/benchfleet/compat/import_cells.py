@@ -21,7 +21,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
-from benchfleet.results.write import AttemptFolder
+from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.runner.recovery.adopt import Ready, finish_cells
 from benchfleet.study import Study
 
@@ -86,3 +86,18 @@ def importing(study: Study, cells: Iterable[Cell]) -> Iterator[tuple[Ledger, Run
             yield ledger, runner
         finally:
             ledger.record(Event(kind=ENDED, data={"runner": runner}))
+
+
+def sealed_outcome(
+    folder: AttemptFolder, claim: Claim, cell: Cell, verdict: Verdict, *, host: str = ""
+) -> Outcome:
+    """Seal the folder; the outcome of its attempt."""
+    sealed = folder.seal(cell, claim.path, verdict)
+    return Outcome(
+        state="success",
+        digest=sealed.digest,
+        metrics=sealed.metrics,
+        reported=sealed.reported,
+        seconds=verdict.seconds,
+        host=host,
+    )

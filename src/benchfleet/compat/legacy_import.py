@@ -19,7 +19,7 @@ from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout
 from benchfleet.results.write import AttemptFolder, Verdict
 
-from .import_cells import Published, publish_results
+from .import_cells import Published, publish_results, sealed_outcome
 from .legacy_repository import Entry, Repository, number
 
 _RUNNER = RunnerId("import")
@@ -60,15 +60,7 @@ def _sealed(
         seconds=_stage_seconds(numbers),
         provenance={"imported_from": source, "entry": entry.name, "host": entry.host},
     )
-    sealed = folder.seal(cell, claim.path, verdict)
-    return Outcome(
-        state="success",
-        digest=sealed.digest,
-        metrics=sealed.metrics,
-        reported=sealed.reported,
-        seconds=verdict.seconds,
-        host=entry.host,
-    )
+    return sealed_outcome(folder, claim, cell, verdict, host=entry.host)
 
 
 def _stage_seconds(numbers: Mapping[str, float]) -> dict[str, float]:

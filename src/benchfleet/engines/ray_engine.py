@@ -285,10 +285,8 @@ class RayEngine(RemoteEngine, EnginePlugin):
     # Nodes
 
     def _follow(self, node: Node) -> RayNode:
-        return RayNode(
-            node, self._cluster, self._post, self._ready, self._abandon, self._take_unseen,
-            self._like.folder,
-        )  # fmt: skip
+        calls = self._post, self._ready, self._abandon, self._take_unseen
+        return RayNode(node, self._cluster, *calls, self._like.folder)
 
     def _abandon(self, host: str, why: str) -> None:
         with self._lock:

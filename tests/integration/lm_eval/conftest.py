@@ -2,69 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from benchfleet.benchmarks import base
-from benchfleet.benchmarks.base import Record, Score
+from benchfleet.benchmarks.base import Score
 from benchfleet.benchmarks.lm_eval.benchmark import LmEval
-from benchfleet.domain.cell import Config, Model
+from benchfleet.domain.cell import Model
 from benchfleet.models.transformers import TransformersAdapter
+from kept_sessions import KeptSession
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 LIMIT = 12
-DENSE = Config(name="dense")
 
 
 @dataclass
-class Session:
-    """What the slot gives a benchmark; `stop_after` records it ends."""
+class Session(KeptSession):
+    """What the slot gives a benchmark, of few samples."""
 
-    adapter: TransformersAdapter
-    model: Model
-    subset: str
-    config: Config = DENSE
-    seed: int = 7
-    repeat: int = 0
     limit: int | None = LIMIT
-    batch_size: int = 1
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    recorded: Sequence[Record] = ()
-    stop_after: int | None = None
-    kept: list[Record] = field(default_factory=list)
-    expected: int | None = None
-
-    @property
-    def model_path(self) -> str:
-        return self.model.source
-
-    @property
-    def samples(self) -> list[Record]:
-        """Without what is kept for the next attempt alone."""
-        kept = sorted(self.kept, key=lambda record: record.index)
-        return [record for record in kept if record.index >= 0]
-
-    def record(self, record: Record) -> None:
-        json.dumps(record.to_dict(), allow_nan=False)
-        self.kept.append(record)
-        self.check_stop()
-
-    def check_stop(self) -> None:
-        if len(self.kept) == self.stop_after:
-            raise KeyboardInterrupt
-
-    def expect(self, total: int) -> None:
-        self.expected = total
-
-    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 @pytest.fixture(scope="module", autouse=True)

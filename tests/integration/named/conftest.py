@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from benchfleet.benchmarks import base
-from benchfleet.benchmarks.base import Record, Score, benchmark_class
-from benchfleet.domain.cell import Config, Model
+from benchfleet.benchmarks.base import Score, benchmark_class
+from benchfleet.domain.cell import Model
 from benchfleet.models.transformers import TransformersAdapter
+from kept_sessions import KeptSession
 from tiny_models import saved_model
-
-DENSE = Config(name="dense")
-
-
-@dataclass
-class Session:
-    """What the slot gives a benchmark."""
-
-    adapter: Any
-    model: Model
-    subset: str | None
-    config: Config = DENSE
-    seed: int = 7
-    repeat: int = 0
-    limit: int | None = None
-    batch_size: int = 1
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    recorded: Sequence[Record] = ()
-    stop_after: int | None = None
-    kept: list[Record] = field(default_factory=list)
-    expected: int | None = None
-
-    @property
-    def model_path(self) -> str:
-        return self.model.source
-
-    def record(self, record: Record) -> None:
-        json.dumps(record.to_dict(), allow_nan=False)
-        self.kept.append(record)
-        if len(self.kept) == self.stop_after:
-            raise KeyboardInterrupt
-
-    def check_stop(self) -> None:
-        """Nobody asks it to."""
-
-    def expect(self, total: int) -> None:
-        self.expected = total
-
-    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 def loaded(folder: Path) -> TransformersAdapter:
@@ -105,9 +63,9 @@ def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def answered(
     name: str, adapter: Any, subset: str | None, params: Mapping[str, Any], **given: Any
-) -> tuple[Score, Session]:
+) -> tuple[Score, KeptSession]:
     """Runs a cell of a benchmark: its score, and the session with what it recorded."""
-    session = Session(adapter=adapter, model=adapter.model, subset=subset, **given)
+    session = KeptSession(adapter=adapter, model=adapter.model, subset=subset, **given)
     adapter.configure(session.config)
     benchmark = benchmark_class(name)({"folder": "/", **params})
     return benchmark.run(cast(base.Session, session)), session

@@ -16,10 +16,11 @@ from benchfleet.benchmarks.lm_eval.ruler import Ruler
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure
+from kept_sessions import KeptSession
 from nltk_folder import with_punkt
 from tiny_models import save_byte_tokenizer, save_word_tokenizer
 
-from .conftest import Session, answered
+from .conftest import answered
 
 pytest.importorskip("wonderwords")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -72,7 +73,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def session(tokenizer: Path, **given: Any) -> base.Session:
     model = Model(name="m", adapter="mock", source=str(tokenizer), digest="mock")
     adapter = SimpleNamespace(serves=False, lends=False)
-    return cast(base.Session, Session(adapter=adapter, model=model, subset=None, **given))
+    return cast(base.Session, KeptSession(adapter=adapter, model=model, subset=None, **given))
 
 
 def made(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 import pytest
 
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import next_command
 from benchfleet.cli.verbs import work
 
 
@@ -18,13 +19,14 @@ from benchfleet.cli.verbs import work
         "study.yaml",
         "study.yaml --gpus 0,2 --slots-per-gpu auto --max-concurrent-runs 3 --share-gpus --forever",
         "study.yaml --cpu-slots 4",
+        "study.yaml --machines lab.yaml --rent --rent-budget '20 USD' --hosts lab1",
         "study.yaml --cpu-slots auto --forever",
     ],
 )
 def test_a_worker_goes_on_with_what_it_was_given(words: str) -> None:
     parser = argparse.ArgumentParser()
     work.configure(parser)
-    arguments = parser.parse_args(words.split())
+    arguments = parser.parse_args(shlex.split(words))
     arguments.verb = "work"
-    assert options.same_choice(arguments, "run") == f"benchfleet work {words}"
-    assert options.same_choice(arguments, "retry") == "benchfleet retry study.yaml"
+    assert next_command.same_choice(arguments, "run") == f"benchfleet work {words}"
+    assert next_command.same_choice(arguments, "retry") == "benchfleet retry study.yaml"

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import next_command
 from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.local_runs import command_text
 from benchfleet.cli.shared.options import RequestedDevices
@@ -100,7 +100,7 @@ def _until_it_runs(process: subprocess.Popen[bytes], log: Path) -> int | None:
 
 
 def _already_running(arguments: argparse.Namespace, study: Study, run: records.Record) -> str:
-    more = f"{options.same_choice(arguments, 'run')} --detach --another"
+    more = f"{next_command.same_choice(arguments, 'run')} --detach --another"
     return (
         f"a run of {study.campaign.name} is already running ({run.label}); nothing was started.\n"
         f"watch it: {command_text(arguments, 'attach', study.layout.root)}\n"

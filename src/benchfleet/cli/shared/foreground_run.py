@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from benchfleet.cli.shared import options, rent
+from benchfleet.cli.shared import next_command, rent
 from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.local_runs import command_of
 from benchfleet.cli.shared.options import RequestedDevices
@@ -92,7 +92,7 @@ def _run(
             if isinstance(error, LedgerTooNew):
                 why = "a newer benchfleet upgraded the ledger"
                 then = "upgrade benchfleet, and"
-            again = options.same_choice(arguments, "run")
+            again = next_command.same_choice(arguments, "run")
             message = f"{why}: no summary and no report written; {then} continue with: {again}"
             say(f"benchfleet: {message}", to=sys.stderr)
         except (OSError, LedgerError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.campaign.load import load_campaign
-from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.shared import next_command, option_types
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.addresses import display_url, split_url
@@ -71,7 +71,7 @@ def command_of(arguments: argparse.Namespace, study: Study) -> Mapping[str, Any]
     address of a ledger on a server has no password."""
     command = {
         key: getattr(arguments, key)
-        for key in (*_CHOICE, *options.DEVICES)
+        for key in (*_CHOICE, *next_command.DEVICES)
         if hasattr(arguments, key)
     }
     for key in _PATHS:
@@ -91,7 +91,7 @@ def command_text(arguments: argparse.Namespace, verb: str, folder: Path | None =
     about = argparse.Namespace(campaign=arguments.campaign, results=arguments.results, ledger="")
     if about.campaign is None and folder is not None:
         about = argparse.Namespace(campaign=display_path(folder), results=None, ledger="")
-    return options.same_choice(about, verb)
+    return next_command.same_choice(about, verb)
 
 
 def _layout(arguments: argparse.Namespace) -> Layout:

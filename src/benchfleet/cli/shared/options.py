@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from benchfleet.cli.shared.option_types import count
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
 from benchfleet.errors import wrong_option
-from benchfleet.ledger.addresses import display_url
 from benchfleet.study import Study, open_study
 
 
@@ -214,61 +211,6 @@ def _ids(text: str) -> tuple[int, ...]:
     if min(ids) < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of GPU ids: use 0,1")
     return ids
-
-
-_WHOLE = ("gate",)  # verbs that are about the campaign, whatever part of it was chosen
-_CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
-DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
-
-
-def same_choice(
-    arguments: argparse.Namespace, verb: str, *, kinds: Sequence[str] | None = None
-) -> str:
-    """The command of another verb on the same campaign, folder, ledger and cells, to be copied;
-    of cells that failed of these `kinds`, where some are given."""
-    works = arguments.campaign is None or getattr(arguments, "verb", "") == "work"
-    words = ["benchfleet", *("work" if verb == "run" and works else verb).split()]
-    words += _same_campaign(arguments)
-    if verb == "run" and works:
-        words += _repeated(arguments, "models", "assigned")
-    if verb.split()[0] not in _WHOLE:
-        words += _repeated(arguments, "only", "exclude", "limit")
-    if verb == "run":
-        words += _repeated(arguments, "placement", "engine", "ray_address", "machines")
-        if getattr(arguments, "machines", None) is not None:
-            words += _repeated(arguments, "hosts")
-        words += _repeated(arguments, *DEVICES)
-        words += _repeated(arguments, "forever") if works else []
-    if verb in _CARING:
-        words += _repeated(arguments, "cell")
-        words += _repeated(arguments if kinds is None else argparse.Namespace(kind=kinds), "kind")
-    return shlex.join(words)
-
-
-def _same_campaign(arguments: argparse.Namespace) -> Iterator[str]:
-    if arguments.campaign is not None:
-        yield str(arguments.campaign)
-    yield from _repeated(arguments, "results")
-    if arguments.ledger:
-        yield from ("--ledger", display_url(arguments.ledger))
-    if arguments.campaign is None and arguments.named:
-        yield from ("--campaign", arguments.named)
-
-
-def _repeated(arguments: argparse.Namespace, *names: str) -> Iterator[str]:
-    """The options of these names, as they were given."""
-    for name in names:
-        value = getattr(arguments, name, None)
-        option = f"--{name.replace('_', '-')}"
-        if value is True or (name == "assigned" and value == ""):
-            yield option
-        elif name == "gpus" and value:
-            yield from (option, ",".join(map(str, value)))
-        elif isinstance(value, (list, tuple)):
-            for one in value:
-                yield from (option, str(one))
-        elif value is not None and value is not False and value != "":
-            yield from (option, "auto" if value == AUTO else str(value))
 
 
 def _slots(text: str) -> int:

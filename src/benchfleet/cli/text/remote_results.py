@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable
 
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import next_command
 from benchfleet.domain.humanize import counted
 
 
@@ -18,7 +18,7 @@ def elsewhere_lines(
     if not store_names:
         return []
     message = template.format(results=counted(len(store_names), "result"))
-    merge = options.same_choice(arguments, "merge")
+    merge = next_command.same_choice(arguments, "merge")
     return [f"{message} ({counted_stores(store_names)}); fetch them: {merge}"]
 
 

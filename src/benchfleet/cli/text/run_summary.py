@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TextIO
 
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import next_command
 from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.notices import as_of, counts_text
 from benchfleet.cli.text.output import print_json, say
@@ -172,9 +172,9 @@ def show_end(
         say(f"done, but its result is missing: {record.path}")
     if end.broken:
         say(f"ended early: {end.broken}")
-    again = options.same_choice(arguments, "run")
-    retry = options.same_choice(arguments, "retry")
-    say(*gate_text.advice(phases, lambda verb: options.same_choice(arguments, verb)))
+    again = next_command.same_choice(arguments, "run")
+    retry = next_command.same_choice(arguments, "retry")
+    say(*gate_text.advice(phases, lambda verb: next_command.same_choice(arguments, verb)))
     if missing:
         say(f"run them again: {retry} --gone && {again}")
     if counts["failed"] or counts["partial"]:

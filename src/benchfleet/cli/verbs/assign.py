@@ -11,7 +11,7 @@ from typing import Any
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.selection import choose_cells
-from benchfleet.cli.shared import assignment_plan, option_types, options
+from benchfleet.cli.shared import assignment_plan, next_command, option_types, options
 from benchfleet.cli.text.gantt import headline, svg, text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
@@ -134,7 +134,7 @@ def _remarks(
         names = ", ".join(failed)
         yield f"note: left out, marked as failed: {names}; probe it to use it again"
     if plan.failed:
-        retry = options.same_choice(arguments, "retry")
+        retry = next_command.same_choice(arguments, "retry")
         yield f"note: {plan.failed} of these cells failed before; {retry}"
     if arguments.dry_run:
         yield "nothing was written or recorded"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from benchfleet.cli.shared import options, selection
+from benchfleet.cli.shared import next_command, options, selection
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
@@ -45,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     if not cancelled:
         print("nothing to cancel: none of these cells is pending or running")
     else:
-        back = options.same_choice(arguments, "retry")
+        back = next_command.same_choice(arguments, "retry")
         what = "it" if len(cancelled) == 1 else "them"
         say(f"bring {what} back with: {back} --cancelled")
     return 0

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchfleet.benchmarks.base import benchmark_class
-from benchfleet.cli.shared import missing_ledger, options, selection
+from benchfleet.cli.shared import missing_ledger, next_command, options, selection
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
@@ -104,7 +104,9 @@ def _group_json(
         "log_tail": reason.log_tail if reason else "",
         "folder": str(display_path(study.layout.root / group.folder)),
         "way_out": _OWN_CODE if is_own else group.way_out,
-        "command": options.same_choice(arguments, "run") if is_own else _command(arguments, group),
+        "command": next_command.same_choice(arguments, "run")
+        if is_own
+        else _command(arguments, group),
     }
 
 
@@ -124,10 +126,10 @@ def _attempt(one: Attempt) -> dict[str, Any]:
 def _command(arguments: argparse.Namespace, group: FailureGroup) -> str:
     """What to run after the fix."""
     if group.scoring:
-        return options.same_choice(arguments, "rescore")
+        return next_command.same_choice(arguments, "rescore")
     kinds = None if group.stage == "unknown" else [group.kind]
-    retry = options.same_choice(arguments, "retry", kinds=kinds)
-    return f"{retry} && {options.same_choice(arguments, 'run')}"
+    retry = next_command.same_choice(arguments, "retry", kinds=kinds)
+    return f"{retry} && {next_command.same_choice(arguments, 'run')}"
 
 
 def _lines(group: dict[str, Any]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import next_command, options
 from benchfleet.cli.shared.leases import ledger_of
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.progress_line import progress_line
@@ -206,7 +206,7 @@ def _print_summary(
     if missing:
         lines.append("name their location: benchfleet merge … --from rsync://user@host/its/results")
     if defects:
-        lines.append(f"repair them: {options.same_choice(arguments, 'verify')} --repair")
+        lines.append(f"repair them: {next_command.same_choice(arguments, 'verify')} --repair")
     lines += [
         f"results  {display_path(study.layout.root)}",
         f"report   {display_path(study.layout.report)}",

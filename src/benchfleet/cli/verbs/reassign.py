@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchfleet.cli.shared import assignment_plan, leases, options
+from benchfleet.cli.shared import assignment_plan, leases, next_command, options
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain import plan as plan_module
@@ -192,7 +192,7 @@ def _show(arguments: argparse.Namespace, again: _Replanned) -> None:
     for cell, why in again.plan.unplaceable.items():
         say(f"fits on no machine: {cell}: {why}")
     print(f"everything ends in {duration(again.plan.makespan)} if all of them keep working")
-    command = options.same_choice(arguments, "work")
+    command = next_command.same_choice(arguments, "work")
     say(f"running workers pick it up; restart one that has ended: {command} --assigned")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchfleet.cli.shared import options, selection
+from benchfleet.cli.shared import next_command, options, selection
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted
@@ -76,9 +76,9 @@ def _line(one: Rescored) -> str:
 
 def _advice(arguments: argparse.Namespace, rescored: Sequence[Rescored]) -> str:
     if any(one.failure and one.record.state != "success" for one in rescored):
-        retry, run = (options.same_choice(arguments, verb) for verb in ("retry", "run"))
+        retry, run = (next_command.same_choice(arguments, verb) for verb in ("retry", "run"))
         return f"ask the model for what is missing, and go on after what is kept: {retry} && {run}"
-    return f"look at it with: {options.same_choice(arguments, 'report')}"
+    return f"look at it with: {next_command.same_choice(arguments, 'report')}"
 
 
 def _cell_json(one: Rescored) -> dict[str, object]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from contextlib import closing
 
-from benchfleet.cli.shared import missing_ledger, options, selection
+from benchfleet.cli.shared import missing_ledger, next_command, options, selection
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.attempt import CellRecord
@@ -52,7 +52,8 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     for path in again:
         say(f"  pending again  {path}")
-    go = f"{counted(len(again), 'cell', 'go')} again with: {options.same_choice(arguments, 'run')}"
+    command = next_command.same_choice(arguments, "run")
+    go = f"{counted(len(again), 'cell', 'go')} again with: {command}"
     waiting = len(cells) - sum(record.state in FINAL_STATES for record in records)
     print(printable(go) if again else _nothing(arguments, waiting))
     return 0
@@ -62,7 +63,7 @@ def _nothing(arguments: argparse.Namespace, waiting: int) -> str:
     """What to say where no cell failed: a cell whose script changed is a new one, and waits."""
     if not waiting:
         return "nothing to retry"
-    run = options.same_choice(arguments, "run")
+    run = next_command.same_choice(arguments, "run")
     return printable(f"nothing to retry; {counted(waiting, 'cell', 'wait')} to run: {run}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from benchfleet.cli.shared import option_types, options, rent
+from benchfleet.cli.shared import next_command, option_types, options, rent
 from benchfleet.cli.text.notices import LEVELS
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import display_path
@@ -170,9 +170,9 @@ def _nothing_was_run(
         lines.insert(0, f"{name}: {counted(count, 'cell')} · {count} done ({count} reused)")
     lines += [f"done, but its result is missing: {record.path}" for record in missing]
     if missing:
-        again = f"{options.same_choice(arguments, 'retry')} --gone"
-        lines.append(f"run them again: {again} && {options.same_choice(arguments, 'run')}")
-    lines.append(f"look at it with: {options.same_choice(arguments, 'report')}")
+        again = f"{next_command.same_choice(arguments, 'retry')} --gone"
+        lines.append(f"run them again: {again} && {next_command.same_choice(arguments, 'run')}")
+    lines.append(f"look at it with: {next_command.same_choice(arguments, 'report')}")
     lines.append(f"report   {display_path(study.layout.report)}")
     with contextlib.suppress(OSError):  # the reader is gone; the exit code remains
         say(*lines)

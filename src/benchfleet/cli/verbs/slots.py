@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from benchfleet.campaign.load import load_campaign
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import next_command, options
 from benchfleet.cli.shared.running_campaigns import RUNNER_EVENTS, RunningRunner, runners
 from benchfleet.cli.shared.slots_command import order_of, target_runners
 from benchfleet.cli.text.output import print_json, say
@@ -93,7 +93,7 @@ def _nobody(
 ) -> int:
     """No run is on; a device can be removed from later ones all the same, and given back."""
     name = study.campaign.name
-    start = options.same_choice(arguments, "run")
+    start = next_command.same_choice(arguments, "run")
     kind = {"add": ADDED, "remove": REMOVED}.get(order.action)
     if ledger is not None and kind is not None:
         for device in order.devices:

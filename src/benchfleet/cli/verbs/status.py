@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchfleet.cli.shared import leases, missing_ledger, options
+from benchfleet.cli.shared import leases, missing_ledger, next_command, options
 from benchfleet.cli.text import gate_text, placement_text
 from benchfleet.cli.text.notices import memory_text, progress_text, speed_text
 from benchfleet.cli.text.output import print_json, say
@@ -37,7 +37,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(status.to_dict())
     else:
-        say(*lines(status, partial(options.same_choice, arguments)))
+        say(*lines(status, partial(next_command.same_choice, arguments)))
     return 0
 
 

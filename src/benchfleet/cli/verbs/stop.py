@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from benchfleet.cli.shared import local_runs, options
+from benchfleet.cli.shared import local_runs, next_command
 from benchfleet.cli.text.notices import as_of, counts_text
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.watch import watch
@@ -56,7 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
         at = (run.end or {}).get("counted_at")
         say(f"{run.campaign}: ended; {counts_text(progress_of(run))}{as_of(at)}")
         if (called := local_runs.command_arguments(run, arguments)) is not None:
-            say(f"nothing is lost; continue with: {options.same_choice(called, 'run')}")
+            say(f"nothing is lost; continue with: {next_command.same_choice(called, 'run')}")
     if not stopping:
         say(local_runs.nothing_runs(arguments, records))
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from benchfleet.cli.shared import missing_ledger, options
+from benchfleet.cli.shared import missing_ledger, next_command, options
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.remote_results import elsewhere_lines
@@ -146,9 +146,9 @@ def _missing(arguments: argparse.Namespace, verification: Verification) -> Itera
             incomplete = ", ".join(f"{n} {has} of {all_}" for n, (has, all_) in short.items())
             yield f"  {axis}: {incomplete}"
     if any(state in verification.missing for state in ("pending", "running")):
-        yield f"run them: {options.same_choice(arguments, 'run')}"
+        yield f"run them: {next_command.same_choice(arguments, 'run')}"
     if any(state in verification.missing for state in ("failed", "partial", "cancelled")):
-        yield f"why, and what to do: {options.same_choice(arguments, 'failures')}"
+        yield f"why, and what to do: {next_command.same_choice(arguments, 'failures')}"
 
 
 def _notes(arguments: argparse.Namespace, verification: Verification) -> list[str]:
@@ -159,9 +159,9 @@ def _notes(arguments: argparse.Namespace, verification: Verification) -> list[st
 
 
 def _way_out(arguments: argparse.Namespace, kind: str) -> str:
-    repair = options.same_choice(arguments, "verify") + " --repair"
-    rebuild = options.same_choice(arguments, "ledger rebuild")
-    merge = options.same_choice(arguments, "merge")
+    repair = next_command.same_choice(arguments, "verify") + " --repair"
+    rebuild = next_command.same_choice(arguments, "ledger rebuild")
+    merge = next_command.same_choice(arguments, "merge")
     return _WAYS_OUT[kind].format(repair=f"`{repair}`", rebuild=rebuild, merge=merge)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.benchmarks.lm_eval.score import headline_key
+from benchfleet.compat.import_cells import sealed_outcome
 from benchfleet.domain.attempt import Claim, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.results.write import AttemptFolder, Verdict
@@ -22,14 +23,7 @@ def seal(folder: AttemptFolder, claim: Claim, cell: Cell, result: ForeignResult)
         lines = "".join(json.dumps(record) + "\n" for record in result.samples)
         folder.record(lines.encode())
     folder.log.write_bytes(f"imported from {result.file}\n".encode())
-    sealed = folder.seal(cell, claim.path, verdict)
-    return Outcome(
-        state="success",
-        digest=sealed.digest,
-        metrics=sealed.metrics,
-        reported=sealed.reported,
-        seconds=verdict.seconds,
-    )
+    return sealed_outcome(folder, claim, cell, verdict)
 
 
 def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
