@@ -109,6 +109,7 @@ def test_a_budget_for_one_machine_of_two_is_no_reason_to_end(user: User, rented:
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, out + err
     assert len(rented.cloud.instances) == 1
+    assert "waiting for host r4090: a rented machine is being prepared" in out
     assert "waiting for the proof" in err
 
 

@@ -216,8 +216,10 @@ class RentedEngine(SlotRouter):
         if why:
             self._post(HostAwaited(host=state.entry.name, reason=why, bounded=True))
         else:
+            refused = bool(state.refused)
             reason = state.refused or "all are here"
-            self._post(HostLost(host=state.entry.name, reason=reason, removed=True))
+            lost = HostLost(host=state.entry.name, reason=reason, hopeless=refused, removed=True)
+            self._post(lost)
 
     # The end
 

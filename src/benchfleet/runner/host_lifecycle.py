@@ -92,7 +92,7 @@ class HostLifecycle:
         was_used = self._hosts.is_present(event.host) or self._hosts.is_doubted(event.host)
         self._hosts.lost(event)
         self._devices.remove(event.host, for_good=event.removed)
-        if was_used or not event.removed:  # the user does not know of others
+        if was_used or event.hopeless or not event.removed:  # the end of others is no news
             self._state.notify(
                 "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
             )
@@ -103,6 +103,7 @@ class HostLifecycle:
     def host_awaited(self, event: HostAwaited) -> None:
         """Cells may wait for hosts that are still to join."""
         self._hosts.await_more(event)
+        self._state.notify("waiting", message=f"host {event.host}: {event.reason}")
         self._devices.remove(event.host)  # there is none yet; what may run is sorted out again
 
     def _record(self, kind: str, **data: Any) -> None:
