@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from benchfleet.errors import BenchfleetError, PluginError
 from benchfleet.ledger.base import Ledger
 
 KINDS = frozenset({ASSIGNED, PROBED})  # of events that tell it
+_MAX_THREADS = 32  # which ask for data
 
 
 def load_placement(
@@ -64,17 +66,16 @@ def load_placement(
     )
 
 
-def missing_data_of(cells: Iterable[Cell]) -> dict[str, str]:
-    """Why this host cannot have the data of these cells, by fingerprint; asks the network once."""
-    reasons: dict[str, str] = {}
-    by_workload: dict[str, str] = {}
-    for cell in cells:
-        work = cell.workload
-        if (why := by_workload.get(work.canonical)) is None:
-            why = by_workload[work.canonical] = _missing_data(work)
-        if why:
-            reasons[cell.fingerprint] = why
-    return reasons
+def missing_data_of(cells: Sequence[Cell]) -> dict[str, str]:
+    """Why this host cannot have the data of these cells, by fingerprint. Each workload is asked
+    once, all at the same time, since a network that drops packets lets each wait."""
+    names = {cell.fingerprint: cell.workload.canonical for cell in cells}
+    workloads = {cell.workload.canonical: cell.workload for cell in cells}
+    if not workloads:
+        return {}
+    with ThreadPoolExecutor(min(_MAX_THREADS, len(workloads))) as threads:
+        reasons = dict(zip(workloads, threads.map(_missing_data, workloads.values()), strict=True))
+    return {name: reasons[work] for name, work in names.items() if reasons[work]}
 
 
 def _missing_data(workload: Workload) -> str:

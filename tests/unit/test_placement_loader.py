@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from benchfleet.benchmarks.mock_benchmark import MockBenchmark
 from benchfleet.campaign.base import Campaign
 from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.plan import Plan
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.placement_loader import load_placement
+from benchfleet.placement_loader import load_placement, missing_data_of
 from benchfleet.testing.sample_cells import sample_cell
 from capabilities import BOARD, DESKTOP, reported
 
@@ -147,3 +151,20 @@ def test_without_any_report_the_local_machine_is_bound_by_its_own_facts(tmp_path
     assert not load_placement(campaign, probed(reported("x", DESKTOP)), local_host="y").barred(
         LARGE
     ) - {"x"}
+
+
+def test_all_benchmarks_are_asked_for_their_data_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    together = threading.Barrier(2)
+
+    def missing(self: MockBenchmark, subset: str | None) -> str:
+        together.wait(30)  # breaks if one is asked after the other
+        return f"{subset} cannot be reached"
+
+    monkeypatch.setattr(MockBenchmark, "missing_data", missing)
+    cells = [
+        sample_cell(benchmark="mock_benchmark", subset=one, repeat=n) for n, one in enumerate("aba")
+    ]
+    reasons = missing_data_of(cells)
+    assert [reasons[cell.fingerprint][0] for cell in cells] == ["a", "b", "a"]

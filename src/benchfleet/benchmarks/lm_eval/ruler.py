@@ -141,7 +141,7 @@ class Ruler(LongContext):
         needs = [need for need in self.needs(part) if isinstance(need, UrlFile)]
         local = self.local()
         files = [local.files([need])[0] if local else need.cached(os.environ) for need in needs]
-        downloads = {file.name: file for file in files if file.is_file()}
+        downloads = {file.name: file for file in files}
         with made_for(session, _module(_task(part)), samples, downloads):
             task = super().build(part, session)
         for length in map(str, part.metadata["max_seq_lengths"]):  # lm-eval names only the usual

@@ -19,6 +19,8 @@ from typing import Any
 
 from benchfleet.benchmarks.base import Session
 
+from .url_file import fetch
+
 _PACKAGE = "lm_eval.tasks.ruler"
 _SEED = 42  # lm-eval's own for words
 _OWN_SAMPLES = 500  # that lm-eval makes by itself
@@ -36,8 +38,8 @@ _GENERATORS = {
 def made_for(
     session: Session, module_name: str, samples: int, downloads: Mapping[str, Path]
 ) -> Iterator[None]:
-    """While this lasts, the generators of a module make so many samples. `downloads` are files in
-    place of those that the module fetches, by their names."""
+    """While this lasts, the generators of a module make so many samples. `downloads` are the files
+    that it reads, by their names; those that are not there are fetched."""
     module = _module(module_name)
     name = _GENERATORS[module_name]
     bounded = _Bounded(session, 50 * (samples + 100))
@@ -50,7 +52,7 @@ def made_for(
     if module_name == "cwe_utils":
         patches["RNG"] = _word_chance(module, session.repeat)
     if module_name == "qa_utils":
-        patches["download_json"] = _reader(module, downloads)
+        patches["download_json"] = _reader(downloads)
     _forget(module)
     originals = {attribute: getattr(module, attribute) for attribute in patches}
     try:
@@ -147,14 +149,14 @@ def _word_chance(module: ModuleType, repeat: int) -> random.Random:
     return chance
 
 
-def _reader(module: ModuleType, downloads: Mapping[str, Path]) -> Callable[[str], Any]:
+def _reader(downloads: Mapping[str, Path]) -> Callable[[str], Any]:
     import json
 
-    original = module.download_json
-
     def download_json(url: str) -> Any:
-        file = downloads.get(url.rpartition("/")[2])
-        return json.loads(file.read_text("utf-8")) if file else original(url)
+        file = downloads[url.rpartition("/")[2]]
+        if not file.is_file():
+            fetch(url, file)
+        return json.loads(file.read_text("utf-8"))
 
     return download_json
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlretrieve
 
 from benchfleet.environment import own_cache
 
@@ -25,7 +27,7 @@ class UrlFile:
         return self.url.rpartition("/")[2]
 
     def cached(self, environ: Mapping[str, str]) -> Path:
-        """Where `benchfleet fetch` keeps it."""
+        """Where this host keeps it once it was fetched."""
         return own_cache(environ) / "files" / self.name
 
     def is_here(self, environ: Mapping[str, str]) -> bool:
@@ -55,3 +57,14 @@ class UrlFile:
         for file in sorted(folder.rglob(self.name)):
             return [file]
         raise ValueError(f"data: {folder} holds no {self.name}; copy it there ({self.command()})")
+
+
+def fetch(url: str, file: Path) -> None:
+    """Keep what lies at an address in a file, whole or not at all. Raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
+    try:
+        urlretrieve(url, part)  # noqa: S310 - addresses of this package
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)

@@ -48,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
     records = known_records(study, cells)
     phases = study.phases(cells, records)
     done = {record.fingerprint for record in records if record.state == "success"}
-    missing_data = missing_data_of(cell for cell in cells if cell.fingerprint not in done)
+    missing_data = missing_data_of([cell for cell in cells if cell.fingerprint not in done])
     placement_rules = placement_text.placement_rules(
         study, host=study.host, missing_data=missing_data
     )
