@@ -5,7 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/pytest -n auto --dist worksteal --max-worker-restart 0
 
-.PHONY: demo test check check-fast lint soak coverage format constraints system
+LOWEST_PYTHON ?= python3.10
+LOWEST_EXTRAS := benchmarks completion dashboard hub lm-eval lora metrics mlflow notify plan postgres quantization \
+  ray rent report serving storage testing wandb
+TEST_TOOLS := markdown-it-py polars pytest pytest-timeout pytest-xdist
+comma := ,
+empty :=
+
+.PHONY: demo test check check-fast lint soak coverage docs format constraints lowest system
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/benchfleet run examples/recall/campaign.yaml
@@ -15,14 +22,16 @@ demo: $(VENV)/demo.stamp
 test: check
 
 # Where CI=true, what tests need of the system: a browser that looks at a report, curl, an sshd, rsync
-# and ip for hosts to reach, systemd to check a unit, a PostgreSQL server, a pooler before it, WordNet and bubblewrap;
+# and ip for hosts to reach, systemd to check a unit, a PostgreSQL server, a pooler before it, WordNet, bubblewrap and
+# Slurm;
 # elsewhere tests that lack one are skipped by name.
 ifeq ($(CI),true)
 system: export PATH := $(PATH):/usr/sbin:/sbin
 system:
-	(which chromium curl sshd ssh rsync ip systemd-analyze pgbouncer bwrap && ls /usr/lib/postgresql/*/bin/initdb /usr/share/wordnet) > /dev/null || \
+	(which chromium nginx curl sshd ssh rsync ip systemd-analyze pgbouncer bwrap slurmctld slurmd munged sbatch srun && ls /usr/lib/postgresql/*/bin/initdb /usr/share/wordnet) > /dev/null || \
 	  (apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
-	    chromium curl openssh-server openssh-client rsync iproute2 systemd postgresql pgbouncer wordnet-base bubblewrap)
+	    chromium nginx curl openssh-server openssh-client rsync iproute2 systemd postgresql pgbouncer wordnet-base bubblewrap \
+	    slurm-wlm munge)
 else
 system:
 endif
@@ -44,7 +53,8 @@ check-fast: lint
 	$(PYTEST) -q tests/unit $(CONTRACTS)::TestMemoryLedger $(CONTRACTS)::TestSqliteLedger
 
 # Hours of what `make test` does for a minute: chaos over a real campaign, simulated fleets of ever new
-# seeds, and the tests of a server that fails over and of a pooler, until MINUTES are over.
+# seeds, the tests of a server that fails over and of a pooler, and those of kvpress, llama.cpp and vLLM in
+# environments of their own, until MINUTES are over.
 MINUTES ?= 60
 soak: $(VENV)/dev.stamp system
 	$(BIN)/python tests/soak.py --minutes $(MINUTES)
@@ -54,16 +64,33 @@ soak: $(VENV)/dev.stamp system
 coverage: $(VENV)/dev.stamp system
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
+# The docs site, in site/: strict, so that a broken link or an unlisted page fails.
+docs: $(VENV)/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff format src tests examples perf tools
 	$(BIN)/ruff check --fix src tests examples perf tools
 
-# Pinned versions for every Python we support; holds no address, and leaves torch's own pins to torch.
+# Pinned versions for every Python we support, and the lowest that pyproject.toml allows on Python 3.10. They
+# hold no address, and leave torch's own pins to torch.
 constraints: $(VENV)/dev.stamp
 	$(PIP) uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --upgrade --extra dev \
 	  --no-header --no-annotate --no-emit-package benchfleet --constraint constraints.in pyproject.toml \
-	  | grep -Ev '^(nvidia|cuda|triton)' > constraints.txt
+	  | grep -Ev '^(nvidia-[^m]|cuda|triton)' > constraints.txt
+	for tool in $(TEST_TOOLS); do grep "^$$tool==" constraints.txt; done > $(VENV)/test_tools.in
+	$(BIN)/uv pip compile --quiet --python-version 3.10 --resolution lowest-direct --no-header --no-annotate \
+	  --no-emit-package benchfleet $(addprefix --extra ,$(LOWEST_EXTRAS)) pyproject.toml $(VENV)/test_tools.in \
+	  | grep -Ev '^(nvidia-[^m]|cuda|triton)' > constraints-lowest.txt
+
+# The unit tests with the lowest versions that pyproject.toml allows, in an environment of their own (6 GB:
+# torch 2.6 comes with CUDA). Without the extras that build something, or that need a newer Python.
+lowest:
+	test -x .venv-lowest/bin/python || $(LOWEST_PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
+	  --editable '.[$(subst $(empty) ,$(comma),$(LOWEST_EXTRAS))]' $(TEST_TOOLS)
+	.venv-lowest/bin/pytest -n auto -W default tests/unit
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,6 +1,6 @@
 """Time one decoded token: each attention config in mode fast beside the best dense attention.
 
-    python perf/attention.py [--keys 4096 8192 32768] [--dtype float32 bfloat16] [--rounds 5]
+    python perf/attention.py [--keys 4096 8192 32768 131072] [--dtype float32 bfloat16] [--rounds 5]
 
 It prints the attention of one layer alone, in milliseconds and as a ratio to dense attention with
 folded heads in the same round, and one token of a small model on transformers' own path and on
@@ -10,9 +10,13 @@ benchfleet's. Layers rotate, so that no cache of the processor holds the keys.
 from __future__ import annotations
 
 import argparse
+import json
+import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +24,7 @@ import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-from benchfleet.domain.cell import AttentionStep
+from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.models.attention.compose import build_steps
 from benchfleet.models.attention.forward import SparseAttention, register
 from benchfleet.models.attention.sdpa import dense_attention
@@ -28,17 +32,36 @@ from benchfleet.models.attention.tally import Tally
 from benchfleet.models.cache import growing_cache
 
 HEADS, KEY_HEADS, DIM, LAYERS = 32, 8, 128, 4
+CHANNELS = "channels.json"  # in a temporary folder
+DOUBLE_SPARSITY = {"heavy_size": 1024, "sorted_channel_file": CHANNELS, "dense_layers": []}
 CONFIGS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "sink+local 1,024": [("sink", {"sink_size": 4}), ("local", {"window_size": 1020})],
     "quest 1,024, group": [("quest", {"heavy_size": 1024, "share": "group", "dense_layers": []})],
     "quest 1,024, head": [("quest", {"heavy_size": 1024, "dense_layers": []})],
+    "double_sparsity, group": [("double_sparsity", {**DOUBLE_SPARSITY, "share": "group"})],
+    "double_sparsity, head": [("double_sparsity", DOUBLE_SPARSITY)],
     "random_sampling 3 %": [("random_sampling", {"rate": 0.03})],
     "oracle_top_k 1,024": [("oracle_top_k", {"heavy_size": 1024})],
 }
 
 
-def steps_of(named: list[tuple[str, dict[str, Any]]]) -> Any:
-    return build_steps([AttentionStep(name=name, params=params) for name, params in named])
+def write_channels(folder: Path) -> None:
+    """Channels in random order for each key head: which they are does not change the time."""
+    draw = random.Random(42)
+    lists = {
+        f"model.layers.{layer}.self_attn.qk_proj": [
+            draw.sample(range(DIM), DIM) for _ in range(KEY_HEADS)
+        ]
+        for layer in range(LAYERS)
+    }
+    (folder / CHANNELS).write_text(json.dumps(lists), encoding="utf-8")
+
+
+def steps_of(named: list[tuple[str, dict[str, Any]]], folder: Path) -> Any:
+    def placed(params: dict[str, Any]) -> dict[str, Any]:
+        return {k: str(folder / v) if v == CHANNELS else v for k, v in params.items()}
+
+    return build_steps([AttentionStep(name=name, params=placed(params)) for name, params in named])
 
 
 def timed(rounds: int, runs: dict[str, Callable[[], object]], device: str) -> dict[str, float]:
@@ -55,7 +78,7 @@ def timed(rounds: int, runs: dict[str, Callable[[], object]], device: str) -> di
     return {name: statistics.median(each) for name, each in times.items()}
 
 
-def attention_alone(keys: int, dtype: torch.dtype, rounds: int, device: str) -> None:
+def attention_alone(keys: int, dtype: torch.dtype, rounds: int, device: str, folder: Path) -> None:
     module = SimpleNamespace(num_key_value_groups=HEADS // KEY_HEADS, is_causal=True, layer_idx=0)
     config = LlamaConfig(num_hidden_layers=LAYERS)
     cache = growing_cache(config)
@@ -82,7 +105,7 @@ def attention_alone(keys: int, dtype: torch.dtype, rounds: int, device: str) -> 
     }
     for name, named in CONFIGS.items():
         attention = SparseAttention()
-        attention.steps, attention.fast = steps_of(named), True
+        attention.steps, attention.fast = steps_of(named, folder), True
         own = SimpleNamespace(layers=[SimpleNamespace(states={}) for _ in range(LAYERS)])
         tally = Tally(1, device)
 
@@ -95,7 +118,7 @@ def attention_alone(keys: int, dtype: torch.dtype, rounds: int, device: str) -> 
     print_ratios(timed(rounds, runs, device), LAYERS)
 
 
-def whole_model(keys: int, dtype: torch.dtype, rounds: int, device: str) -> None:
+def whole_model(keys: int, dtype: torch.dtype, rounds: int, device: str, folder: Path) -> None:
     config = LlamaConfig(
         hidden_size=1024,
         intermediate_size=2816,
@@ -123,20 +146,20 @@ def whole_model(keys: int, dtype: torch.dtype, rounds: int, device: str) -> None
 
     stock, grown = filled(DynamicCache(config=config)), filled(growing_cache(config))
     dense = SparseAttention()
-    register("benchfleet_sdpa_perf_dense", dense)
+    folded = register(dense, own="sdpa")
     runs: dict[str, Callable[[], object]] = {
-        "dense, folded": lambda: decoding(grown, "benchfleet_sdpa_perf_dense"),
+        "dense, folded": lambda: decoding(grown, folded),
         "dense, transformers": lambda: decoding(stock, "sdpa"),
     }
-    for number, (name, named) in enumerate(list(CONFIGS.items())[:2]):
+    for name, named in list(CONFIGS.items())[:2]:
         attention, cache = SparseAttention(), filled(growing_cache(config))
-        attention.steps, attention.fast = steps_of(named), True
-        register(f"benchfleet_sdpa_perf_{number}", attention)
+        attention.steps, attention.fast = steps_of(named, folder), True
+        registered = register(attention, own="sdpa")
         tally = Tally(1, device)
 
-        def run(a: Any = attention, c: Any = cache, t: Any = tally, n: int = number) -> None:
+        def run(a: Any = attention, c: Any = cache, t: Any = tally, n: str = registered) -> None:
             with a.counting(t, counted, cache=c):
-                decoding(c, f"benchfleet_sdpa_perf_{n}")
+                decoding(c, n)
 
         runs[name] = run
     print(f"\nOne token of a small model, {keys:,} keys, {str(dtype)[6:]}, {device}")
@@ -158,11 +181,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    with torch.inference_mode():
+    with torch.inference_mode(), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_channels(folder)
         for dtype in options.dtype:
+            kind = getattr(torch, dtype)
             for keys in options.keys:
-                attention_alone(keys, getattr(torch, dtype), options.rounds, device)
-            whole_model(max(options.keys), getattr(torch, dtype), options.rounds, device)
+                attention_alone(keys, kind, options.rounds, device, folder)
+            whole_model(max(options.keys), kind, options.rounds, device, folder)
 
 
 if __name__ == "__main__":

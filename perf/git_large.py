@@ -24,7 +24,7 @@ from benchfleet.domain.names import entry_name
 from benchfleet.ledger.git.address import Refs
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.git.log import Fact, message, written
-from benchfleet.results.stores.git import run_of
+from benchfleet.results.stores.git import summary_path
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 
@@ -82,7 +82,7 @@ def _history(cells: list[Cell], claimed: int) -> Iterator[bytes]:
         for file, size in FILES.items():
             yield f"M 100644 inline {path}/{file}\n".encode()
             yield _data(f"{number} {file}\n" * (size // 20))
-        yield f"M 100644 inline {run_of(cell.id)}\n".encode()
+        yield f"M 100644 inline {summary_path(cell.id)}\n".encode()
         yield _data(json.dumps({"run": entry}))
     for fingerprint in list(marks)[len(marks) - claimed :]:
         yield f"reset {refs.claims}{fingerprint}\nfrom :{marks[fingerprint]}\n\n".encode()
@@ -108,10 +108,9 @@ def figures(url: str, folder: Path) -> dict[str, float]:
         measured[name] = time.perf_counter() - began
 
     mirror, me = folder / "mirror", RunnerId("me")
-    how = {"campaign": CAMPAIGN, "folder": mirror, "make": False, "fresh": 0.0}
 
     def opened() -> GitLedger:
-        return GitLedger(url, **how)  # type: ignore[arg-type]
+        return GitLedger(url, campaign=CAMPAIGN, folder=mirror, create=False, max_age=0.0)
 
     timed("first contact, without a snapshot", lambda: opened().close())
     with closing(opened()) as ledger:

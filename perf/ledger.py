@@ -103,7 +103,7 @@ def rate(opens: Opens, cells: int, workers: int) -> float:
 
 
 def peer(url: str, workers: int) -> float:
-    command = [sys.executable, PEER, url, str(workers), str(CELLS[workers])]
+    command = [sys.executable, str(PEER), url, str(workers), str(CELLS[workers])]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

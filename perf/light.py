@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
-from measure import BENCHFLEET, aim, arguments, folder, interleaved, seconds, show
+from measure import BENCHFLEET, aim, arguments, folder, interleaved, seconds, show, whole_seconds
 
 CAMPAIGN = """\
 campaign: light
@@ -30,10 +31,7 @@ def main() -> None:
             "benchfleet run, nothing left": [*BENCHFLEET, "run", "light.yaml"],
         }
         figures = interleaved(
-            {
-                name: lambda command=command: {"whole": seconds(command, cwd=work)}
-                for name, command in commands.items()
-            },
+            {name: partial(whole_seconds, command, cwd=work) for name, command in commands.items()},
             chosen.repeats,
         )
     columns = {"whole": ("ms", 1e3)}

@@ -31,9 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from measure import Timed, added, aim, arguments, folder, interleaved
+from random_study import Study
 from warm import MAKE, python
-
-from study import Study
 
 
 def _metered(run: Callable[[], Mapping[str, float]]) -> Mapping[str, float]:

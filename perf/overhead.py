@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 from measure import BENCHFLEET, aim, arguments, folder, interleaved, missing, seconds, show
 
@@ -81,13 +82,14 @@ def raw(work: Path, files: int) -> Mapping[str, float]:
     for pipe in pipes:
         pipe.recv()
     started = time.perf_counter()
-    busy = [pipe for pipe in pipes if _claim(ledger, pipe)]
+    busy: list[Any] = [pipe for pipe in pipes if _claim(ledger, pipe)]
     while busy:
-        for pipe in list(wait(busy)):
-            done = pipe.recv()  # type: ignore[union-attr]
+        ready: list[Any] = wait(busy)
+        for pipe in ready:
+            done = pipe.recv()
             ledger.execute("update cell set state = 2 where id = ? and state = 1", (done,))
-            if not _claim(ledger, pipe):  # type: ignore[arg-type]
-                busy.remove(pipe)  # type: ignore[arg-type]
+            if not _claim(ledger, pipe):
+                busy.remove(pipe)
     took = time.perf_counter() - started
     for pipe in pipes:
         pipe.send(None)

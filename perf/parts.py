@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +19,7 @@ class Parts:
     time of the process, which other processes do not change."""
 
     def __init__(self) -> None:
-        self._walls: Counter[str] = Counter()
+        self._walls: defaultdict[str, float] = defaultdict(float)
         self._part, self._since, self._cpu = RUNNER, 0.0, 0.0
 
     def begin(self) -> None:
@@ -36,7 +36,7 @@ class Parts:
     def end(self) -> dict[str, float]:
         """Seconds of CPU of each part."""
         self.enter(RUNNER)
-        cpu, wall = time.process_time() - self._cpu, self._walls.total()
+        cpu, wall = time.process_time() - self._cpu, sum(self._walls.values())
         return {part: cpu * self._walls[part] / wall for part in (RUNNER, LEDGER, SIMULATION, BARE)}
 
 

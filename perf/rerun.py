@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
-from measure import BENCHFLEET, aim, arguments, folder, interleaved, missing, seconds, show
+from measure import (
+    BENCHFLEET,
+    aim,
+    arguments,
+    folder,
+    interleaved,
+    missing,
+    seconds,
+    show,
+    whole_seconds,
+)
 from overhead import CAMPAIGN, SNAKEFILE
 
 CELLS = 5000
@@ -45,7 +56,7 @@ def main() -> None:
             commands["Snakemake"] = (words, peers)
         figures = interleaved(
             {
-                name: lambda command=command, cwd=cwd: {"whole": seconds(command, cwd=cwd)}
+                name: partial(whole_seconds, command, cwd=cwd)
                 for name, (command, cwd) in commands.items()
             },
             chosen.repeats,

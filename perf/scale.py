@@ -15,6 +15,9 @@ that is open and has a cell at hand; and what stays of a cell that ended.
 It needs PYTHONPATH=tests. All of it takes an hour. In parts: `--slots 1000 --cells 100000 --json
 FILE` (or `--real 1` for the pipes) measures one size, adds it to what the file has of others, and
 prints the table of all.
+
+`--nodes 1250 --losses 1000` spreads the slots over nodes, of which so many are lost in mid-cell
+and return after a minute. Where all cells run, it also says what became of them.
 """
 
 from __future__ import annotations
@@ -37,9 +40,14 @@ IN_MEMORY = "/dev/shm"  # noqa: S108 - syncing costs nothing there
 PIPES, PIPED_CELLS = 1_000, 10_000
 
 
-def one(slots: int, cells: int, *, ended: int, run: int, real: bool) -> Mapping[str, float]:
+def one(
+    slots: int, cells: int, *, ended: int, run: int, real: bool, nodes: int = 0, losses: int = 0
+) -> Mapping[str, float]:
     """The figures of one size, from a process of its own."""
-    arguments = {"slots": slots, "cells": cells, "ended": ended, "run": run, "real": int(real)}
+    arguments = {
+        "slots": slots, "cells": cells, "ended": ended, "run": run, "real": int(real),
+        "nodes": nodes, "losses": losses,
+    }  # fmt: skip
     words = [word for name, number in arguments.items() for word in (f"--{name}", str(number))]
     done = subprocess.run(
         [sys.executable, __file__, *words, "--inside", "1"], stdout=subprocess.PIPE
@@ -55,7 +63,7 @@ def main() -> None:
         __doc__ or "", repeats=1,
         numbers={
             "slots": None, "cells": None, "real": 0, "most": 10**6, "ended": 0, "run": None,
-            "inside": 0,
+            "inside": 0, "nodes": 0, "losses": 0,
         },
     )  # fmt: skip
     if chosen.inside:
@@ -70,7 +78,9 @@ def main() -> None:
         name = f"{slots:,} slots, {cells:,} cells"
         name += f", of which {chosen.ended:,} ended before" if chosen.ended else ""
         name += f", {run:,} run" if run < cells else ""
-        results[name] = one(slots, cells, ended=chosen.ended, run=run, real=False)
+        nodes = {"nodes": chosen.nodes, "losses": chosen.losses}
+        name += f", {chosen.nodes:,} nodes, {chosen.losses:,} lost" if chosen.nodes else ""
+        results[name] = one(slots, cells, ended=chosen.ended, run=run, real=False, **nodes)
         added(results, chosen.json)  # if it is cut
     if chosen.real or not chosen.slots:
         slots, orders = chosen.slots or PIPES, chosen.cells or PIPED_CELLS
@@ -90,7 +100,8 @@ def _inside(chosen: Any) -> None:
         if chosen.real:
             print(json.dumps(piped(*size)))
         else:
-            print(json.dumps(simulated(*size, before=chosen.ended, most=chosen.run)))
+            nodes = {"nodes": chosen.nodes, "losses": chosen.losses}
+            print(json.dumps(simulated(*size, before=chosen.ended, most=chosen.run, **nodes)))
 
 
 def _tell(figures: Mapping[str, Mapping[str, float]]) -> None:
@@ -114,6 +125,13 @@ def _tell(figures: Mapping[str, Mapping[str, float]]) -> None:
     for name, row in runs.items():
         text = (f"{row.get(figure, 0) * factor:.2f}" for figure, (_, factor) in columns.items())
         print(f"| {name} | {' | '.join(text)} |")
+    for name, row in runs.items():
+        if "nodes_lost" in row:
+            print(
+                f"{name}: {row['nodes_lost']:,.0f} nodes lost, {row['interrupted']:,.0f} attempts "
+                f"interrupted, {row['charged']:,.0f} tries charged, {row['twice']:,.0f} cells done "
+                f"twice, {row['lasted']:.2f} x the ideal time"
+            )
     for name, row in runs.items():
         aim(f"{name}: ms of runner time a cell", row["cell"] * 1e3, 3)
     for name, row in figures.items():

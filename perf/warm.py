@@ -12,11 +12,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measure import BENCHFLEET, arguments, folder, interleaved, show
+from measure import BENCHFLEET, Timed, arguments, folder, interleaved, show
 
 CELLS = 12
 CAMPAIGN = """\
@@ -106,15 +106,15 @@ def main() -> None:
         model = work / "model"
         python(MAKE, str(model))
         count = iter(range(10**6))
+
+        def once(system: Callable[..., Mapping[str, float]], slots: int) -> Timed:
+            return lambda: system(model, work / str(next(count)), slots, *created)
+
         for slots in [chosen.slots] if chosen.slots else (1, 2):
             figures = interleaved(
                 {
-                    "benchfleet": lambda slots=slots: warm(
-                        model, work / str(next(count)), slots, *created
-                    ),
-                    "a process for each cell": lambda slots=slots: fresh(
-                        model, work / str(next(count)), slots, *created
-                    ),
+                    "benchfleet": once(warm, slots),
+                    "a process for each cell": once(fresh, slots),
                 },
                 chosen.repeats,
             )

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchfleet.domain.cell import AttentionStep
+from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.compose import KeptKeys, build_steps, kept_keys
 from benchfleet.models.attention.state import Shape, State
@@ -86,7 +86,12 @@ class Query:
         return self.scene.key[self.row, self.head // self.groups, column].float()
 
     def score(self, column: int) -> float:
-        return float(self.q() @ self.k(column) * self.scene.scaling)
+        return self.scaled(float(self.q() @ self.k(column)))
+
+    def scaled(self, product: float) -> float:
+        """A product as the softmax has it: scaled, then capped where the model caps."""
+        score, cap = product * self.scene.scaling, self.scene.softcap
+        return float(cap * math.tanh(score / cap) if cap else score)
 
     def softmax(self, columns: Sequence[int]) -> dict[int, float]:
         p = torch.tensor([self.score(column) for column in columns]).softmax(0)
@@ -195,7 +200,7 @@ def pq_cache(q: Query, kept: set[int]) -> Weights:
             distances = [float((q.k(column)[place] - each).norm()) for each in centroids[part]]
             nearest = centroids[part][distances.index(min(distances))]
             total += float(q.q(head)[place] @ nearest)
-        return float(total * q.scene.scaling)
+        return q.scaled(total)
 
     if q.step.share == "head":
         return top(q, kept, {column: score(q.head, column) for column in q.seen})

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +28,7 @@ FILES = {
     "README.md": b"read me",
     "original/consolidated.00.pth": b"and again",
 }
+_LARGE_BYTES = 100_000
 ROWS_API = "/api/datasets/org/Rows"
 ROWS_FILE = "test.jsonl"
 ROWS = b"".join(
@@ -103,14 +104,33 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _etag(data: bytes) -> str:
-    return hashlib.sha1(data, usedforsecurity=False).hexdigest()
+    """As the hub has it: SHA-256 for a large file, git's id for any other."""
+    if len(data) > _LARGE_BYTES:
+        return hashlib.sha256(data).hexdigest()
+    blob = f"blob {len(data)}\0".encode() + data
+    return hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+
+
+def commit_of(name: str) -> str:
+    """The one commit of a model."""
+    if name == "org/tiny":
+        return COMMIT
+    return hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()
 
 
 class ModelHub(Hub):
-    """Serves org/tiny, and org/gated to who has the token; counts what it is asked."""
+    """Serves org/tiny, and org/gated to who has the token; counts what it is asked. `models`: the
+    files of each; `sizes` of files that are not what the listing says."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, Mapping[str, bytes]] | None = None,
+        sizes: Mapping[str, int] = {},
+    ) -> None:
         super().__init__(_Models)
+        self.models = models or {"org/tiny": FILES, "org/gated": FILES}
+        self.sizes = sizes  # by model and file, such as org/tiny/config.json
+        self.damage = 0  # answers with the weights that have a wrong byte
         self.asked: Counter[str] = Counter()
         self.break_off = 0  # answers with the weights to cut short
         self.hold = threading.Event()  # weights wait for it
@@ -136,11 +156,11 @@ class _Models(_Handler):
         name = "/".join(parts[2:4] if api else parts[:2])
         if name == "org/odd":
             self._refuse(400, "")
-        elif name not in ("org/tiny", "org/gated"):
+        elif name not in self.server.models:
             self._refuse(401, "RepoNotFound")
         elif api and parts[4] == "revision":
-            known = parts[5] in ("main", COMMIT)
-            self._json({"sha": COMMIT, "id": name}) if known else self._refuse(
+            known = parts[5] in ("main", commit := commit_of(name))
+            self._json({"sha": commit, "id": name}) if known else self._refuse(
                 404, "RevisionNotFound"
             )
         elif name == "org/gated" and self.headers["Authorization"] != f"Bearer {TOKEN}":
@@ -148,17 +168,30 @@ class _Models(_Handler):
         elif api:
             self._json(
                 [
-                    {"type": "file", "path": file, "size": len(data), "oid": _etag(data)}
-                    for file, data in FILES.items()
+                    {
+                        "type": "file",
+                        "path": file,
+                        "size": self.server.sizes.get(f"{name}/{file}", len(data)),
+                        "oid": _etag(data),
+                    }
+                    for file, data in self.server.models[name].items()
                 ]
             )
         else:
-            self._file(rest.partition("/")[2])
+            self._file(name, rest.partition("/")[2])
 
-    def _file(self, file: str) -> None:
-        data = FILES[file]
+    def _file(self, name: str, file: str) -> None:
+        files = self.server.models[name]
+        if file not in files:
+            self._refuse(404, "EntryNotFound")
+            return
+        data = files[file]
+        etag = _etag(data)
         with self.server.lock:
             self.server.asked[f"{self.command} {file}"] += 1
+            if file == "model.safetensors" and self.command == "GET" and self.server.damage:
+                self.server.damage -= 1
+                data = data[:-1] + bytes([data[-1] ^ 1])
         if file == "model.safetensors" and self.command == "GET":
             self.server.holding.set()
             self.server.hold.wait(60)
@@ -166,8 +199,8 @@ class _Models(_Handler):
         if asked := self.headers["Range"]:
             start = int(asked.removeprefix("bytes=").partition("-")[0])
         self.send_response(206 if asked else 200)
-        self.send_header("ETag", f'"{_etag(data)}"')
-        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{etag}"')
+        self.send_header("X-Repo-Commit", commit_of(name))
         self.send_header("Accept-Ranges", "bytes")
         if asked:
             self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")

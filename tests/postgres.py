@@ -84,6 +84,14 @@ class Postgres:
     def url(self, *, user: str = "bench", port: int = 0, database: str = "postgres") -> str:
         return f"postgresql://{user}@127.0.0.1:{port or self.port}/{database}"
 
+    def dump(self) -> bytes:
+        """All that its databases have, as SQL."""
+        words = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "bench"]
+        dumped = subprocess.run(
+            [self._programs / "pg_dumpall", *words], check=True, capture_output=True
+        )
+        return dumped.stdout
+
     def start(self) -> None:
         """Start it, again on the same port, and wait until it answers."""
         (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
+import sysconfig
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from watchers import ends_with_us
 
 # Read when ray is imported, here and in the processes of the cluster.
 SETTINGS = {
@@ -19,19 +25,58 @@ SETTINGS = {
 }
 
 
+# Ray's own way to lose every tenth request and every tenth answer.
+LOST_CALLS = {
+    "RAY_testing_rpc_failure": '{"*":{"num_failures":-1,"req_failure_prob":10,'
+    '"resp_failure_prob":10,"in_flight_failure_prob":0}}'
+}
+
+
 class RayNodes:
     """A cluster whose nodes come and go."""
 
     def __init__(self, cluster: Any) -> None:
         self._cluster = cluster
+        self._has_head = True
         self.address: str = cluster.address
 
-    def add(self, *, cpus: int, gpus: int = 0, name: str = "") -> Any:
-        """A node that has joined."""
-        named = {"node_name": name} if name else {}
-        node = self._cluster.add_node(num_cpus=cpus, num_gpus=gpus, **named)
+    def add(self, *, cpus: int, gpus: int = 0, **more: Any) -> Any:
+        """A node that has joined; `more` as Ray's own class of a node takes it."""
+        node = self._cluster.add_node(num_cpus=cpus, num_gpus=gpus, **more)
         self._cluster.wait_for_nodes()
         return node
+
+    @contextmanager
+    def without_benchfleet(self, folder: Path, *, cpus: int) -> Iterator[None]:
+        """A node whose interpreter has all packages of this one, but no benchfleet."""
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        (packages,) = folder.glob("lib/python*/site-packages")
+        # Links of editable installations in that folder are not followed from here.
+        (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+        words = ["start", "--address", self.address, "--num-cpus", str(cpus), "--block"]
+        with open(folder / "node.log", "ab") as log:
+            node = subprocess.Popen(
+                [folder / "bin/python", "-m", "ray.scripts.scripts", *words], stdout=log, stderr=log
+            )
+        watcher = ends_with_us(f"kill {node.pid}")
+        try:
+            yield
+        finally:
+            watcher.communicate()
+            node.wait()
+
+    def kill_head(self) -> None:
+        """SIGKILL for all processes of the head. The cluster is of no use after it."""
+        self._has_head = False
+        for processes in self._cluster.head_node.all_processes.values():
+            for one in processes:
+                one.process.kill()
+                one.process.wait()
+
+    def clear(self) -> None:
+        """End all nodes but the head."""
+        for node in list(self._cluster.worker_nodes):
+            self.remove(node, in_order=self._has_head)
 
     def forget(self) -> None:
         """Hold the cluster no longer."""

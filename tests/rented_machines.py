@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from benchfleet.machines.nvml import RECORDING
 from benchfleet.providers.base import GpuOffer
 from benchfleet.testing.simulated_cloud import Cloud, CloudInstance
-from benchfleet.testing.simulated_vast import VastApi, VastServer, instance_key
+from benchfleet.testing.simulated_http import ApiServer
+from benchfleet.testing.simulated_vast import VastApi
 from sshd import Sshd
 
 KEY = "k3yk3yk3yk3y"
@@ -32,27 +36,25 @@ def need_curl() -> None:
 class RealCloud:
     """The cloud, its API at `url`, and the machines behind it."""
 
-    def __init__(self, folder: Callable[[], Path]) -> None:
+    def __init__(self, folder: Callable[[], Path], key: str = KEY) -> None:
         need_curl()
         self._folder = folder
         self.sshds: dict[str, Sshd] = {}
         self.lets_in = True  # False: new machines refuse every key
         self.patience = 600  # seconds of the dead-man timers
+        self.environment: dict[str, str] = {}  # of what is started on new machines
         self._timers: dict[str, subprocess.Popen[bytes]] = {}
         self.cloud = Cloud(now=time.time(), offers=[_offer(11, 400_000), _offer(12, 300_000)])
-        self._server = VastServer(
-            VastApi(
-                self.cloud,
-                {KEY: "me"},
-                clock=time.time,
-                created=self._created,
-                ended=self._ended,
-            )
+        self.api = VastApi(
+            self.cloud, {key: "me"}, clock=time.time, created=self._created, ended=self._ended
         )
+        self._server = ApiServer(self.api)
         self.url = self._server.url
 
     def _created(self, one: CloudInstance, body: Mapping[str, Any]) -> None:
-        sshd = Sshd(self._folder())
+        folder = self._folder()
+        variables = {RECORDING: str(_gpu(folder, one)), **self.environment}
+        sshd = Sshd(folder, path=_path(folder), environment=variables)
         if self.lets_in:
             key = next(line for line in body["onstart"].splitlines() if "authorized_keys" in line)
             (sshd.folder / "authorized_keys").write_text(key.split("'")[1] + "\n")
@@ -61,7 +63,7 @@ class RealCloud:
             **os.environ,
             "HOME": str(sshd.folder / "home"),
             "CONTAINER_ID": one.id,
-            "CONTAINER_API_KEY": instance_key(one),
+            "CONTAINER_API_KEY": one.key,
             "BENCHFLEET_TIMEOUT": str(self.patience),
             "BENCHFLEET_TICK": "1",
         }
@@ -92,13 +94,30 @@ class RealCloud:
 
 
 @contextmanager
-def real_cloud(folder: Callable[[], Path]) -> Iterator[RealCloud]:
+def real_cloud(folder: Callable[[], Path], key: str = KEY) -> Iterator[RealCloud]:
     """The cloud for as long as the block runs."""
-    cloud = RealCloud(folder)
+    cloud = RealCloud(folder, key)
     try:
         yield cloud
     finally:
         cloud.close()
+
+
+def _path(folder: Path) -> str:
+    return f"{folder}/bin:{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+
+
+def _gpu(folder: Path, one: CloudInstance) -> Path:
+    """Stand-ins for the driver of the GPU that was rented: ``nvidia-smi``, and a recording."""
+    name, uuid, memory = f"NVIDIA GeForce {one.offer.gpu}", f"GPU-{one.id}", one.offer.vram
+    smi = folder / "bin" / "nvidia-smi"
+    smi.parent.mkdir()
+    smi.write_text(f"#!/bin/sh\necho '{name}, {memory >> 20}, 3, 560.35.03, {uuid}'\n")
+    smi.chmod(0o755)
+    gpu = {"index": 0, "name": name, "uuid": uuid, "memory": memory, "free": memory - (3 << 20)}
+    recording = folder / "gpus.json"
+    recording.write_text(json.dumps({"driver": "560.35.03", "gpus": [gpu]}))
+    return recording
 
 
 def _offer(id: int, price: int) -> GpuOffer:

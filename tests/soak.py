@@ -1,4 +1,5 @@
-"""``make soak``: chaos, simulated fleets, and failing servers and git remotes, for N minutes.
+"""``make soak``: chaos, simulated fleets, failing servers and git remotes, and packages that need
+environments of their own (`own_environments.py`), for N minutes.
 
 Each has at least one turn, and a turn that has begun is ended. ``python tests/soak.py --minutes N``
 ends with 1 as soon as one of them finds something wrong, after
@@ -8,6 +9,7 @@ it has printed the command that shows it again.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import shlex
@@ -15,6 +17,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from ray_clusters import LOST_CALLS
 
 TESTS = Path(__file__).parent
 FLEETS = 200  # simulated ones at a time
@@ -28,6 +32,9 @@ REMOTES = [
     "tests/acceptance/test_failing_git_remotes.py",
     "tests/acceptance/test_takeover_fleet.py",
 ]
+LONGEST_FAULT = 5.0  # seconds of a git remote's fault, for each minute of the soak: hours in a day
+RAY = ["tests/acceptance/test_ray.py"]
+OWN_ENVIRONMENTS = Path(sys.prefix) / "own"  # below benchfleet's: 4 GB, made in the first turn
 LEVELS = "25"  # of the repository that is taken over: 300 names
 
 
@@ -40,13 +47,17 @@ def main() -> int:
     turn = max(0.5, min(20.0, minutes / 3))
     while time.monotonic() < until:
         seed = random.randrange(10**6)
-        faults = {"GIT_FAULT_SEED": f"{seed}", "GIT_FAULT_SECONDS": f"{random.uniform(1, 20):.1f}"}
+        outage = math.exp(random.uniform(0.0, math.log(max(20.0, LONGEST_FAULT * minutes))))
+        faults = {"GIT_FAULT_SEED": f"{seed}", "GIT_FAULT_SECONDS": f"{outage:.1f}"}
         faults["TAKEOVER_LEVELS"] = LEVELS
+        faults |= LOST_CALLS
         for words in (
             ["-m", "chaos.torment", "--minutes", f"{turn:g}", "--seed", f"{seed}"],
             ["-m", "simulation.simulate", "--seed", f"{seed}", "--runs", f"{FLEETS}"],
             ["-m", "pytest", "-q", *SERVERS],
             ["-m", "pytest", "-q", *REMOTES],
+            ["-m", "pytest", "-q", *RAY],
+            ["-m", "own_environments", str(OWN_ENVIRONMENTS)],
         ):
             command = [sys.executable, *words]
             left = max(0.0, until - time.monotonic()) / 60

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ ListenAddress 127.0.0.1:{port}
 HostKey {folder}/host_key
 AuthorizedKeysFile {folder}/authorized_keys
 PidFile {folder}/sshd.pid
-SetEnv {marker} HOME={folder}/home
+SetEnv {marker} HOME={folder}/home{environment}
 UsePAM no
 StrictModes no
 PermitRootLogin prohibit-password
@@ -61,7 +62,14 @@ class Sshd:
     test ends it.
     """
 
-    def __init__(self, folder: Path, *, max_sessions: int = 100) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_sessions: int = 100,
+        path: str = "",
+        environment: Mapping[str, str] = {},
+    ) -> None:
         self._sshd = need_sshd()
         self._marker = f"BENCHFLEET_TESTED_ON={uuid.uuid4().hex}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,8 +81,13 @@ class Sshd:
         self.identity = self.new_key("client_key")
         self.new_key("host_key")
         self.authorize(self.identity)
+        variables = {**environment, **({"PATH": path} if path else {})}
         config = _CONFIG.format(
-            port=self.port, folder=folder, marker=self._marker, max_sessions=max_sessions
+            port=self.port,
+            folder=folder,
+            marker=self._marker,
+            max_sessions=max_sessions,
+            environment="".join(f" {name}={value}" for name, value in variables.items()),
         )
         (folder / "sshd_config").write_text(config)
 

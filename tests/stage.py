@@ -5,16 +5,17 @@ from __future__ import annotations
 import heapq
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.attempt import Advice, Outcome, RunnerId
+from benchfleet.domain.budget import Budget
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.placement import Placement
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import Device, Need
 from benchfleet.engines.base import (
     AttemptRequest,
     Done,
@@ -34,12 +35,13 @@ from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.disk_guard import UNLIMITED, DiskSpace
-from benchfleet.runner.events import EventQueue, LeaseLost, RunnerEvent
-from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.events import EventQueue, Interrupted, LeaseLost, RunnerEvent
+from benchfleet.runner.loop import Runner
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.result_storage import ResultStorage, at_once
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.runner.scheduler.gates import GateConfig
 from benchfleet.runner.scheduler.run_request import RunRequest
 from benchfleet.runner.worker_options import WorkerOptions
@@ -75,6 +77,10 @@ class VirtualEventQueue(EventQueue):
         self.clock.now = until
         return None
 
+    def is_interrupted(self, within: float) -> bool:
+        until = self.clock() + within
+        return any(isinstance(event, Interrupted) and at <= until for at, _, event in self._due)
+
     def now(self) -> float:
         return self.clock()
 
@@ -96,6 +102,8 @@ class ScriptedEngine:
 
     def slots(self) -> Sequence[SlotId]:
         return [SlotId(name) for name in self.specs]
+
+    def expect(self, waiting: Mapping[Need, int]) -> None: ...
 
     def hosts(self) -> Sequence[str]:
         return self.far
@@ -172,6 +180,8 @@ class Stage:
     options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen
     placement: Callable[[], Placement] = Placement
     serving: threading.Event = field(default_factory=threading.Event)
+    budget: Budget | None = None
+    name: str = "us" * 16
     keeps: bool = True  # False: attempts have no folders, and many cells take little time
 
     def __post_init__(self) -> None:
@@ -203,7 +213,7 @@ class Stage:
         return Runner(
             RunnerComponents(
                 RunnerContext(
-                    runner=RunnerId("us" * 16),
+                    runner=RunnerId(self.name),
                     local_host=replace(self.local_host, pool=pool),
                     ledger=self.ledger,
                     heartbeat=self.heartbeat,
@@ -218,6 +228,7 @@ class Stage:
                     gate_config=self.gate_config,
                     placement=self.placement,
                     options=self.options,
+                    budget=self.budget,
                 ),
                 disk if self.keeps else replace(disk, folder=NoFolder, publish_all=_nothing),
                 observer=self.watch,

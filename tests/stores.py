@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,20 @@ from benchfleet.testing.sample_cells import sample_cell
 PATH = "tiny/dense/odd name é+[x]"
 
 
-def seal(folder: Path, cell: Cell, *, path: str = PATH, score: float = 1.0) -> str:
+def seal(
+    folder: Path,
+    cell: Cell,
+    *,
+    path: str = PATH,
+    score: float = 1.0,
+    provenance: Mapping[str, Any] = {},
+) -> str:
     """Make a sealed folder of the cell; the digest of its cell.json."""
     attempt = AttemptFolder(folder)
     attempt.record(b'{"index": 0, "id": "s0", "columns": {}, "predicted_answer": "x"}\n')
     attempt.append("raw/deep/data.bin", bytes(range(256)))
     scored = {"overall": score, "per_sample": [score], "tasks": {}, "summary": {}}
-    return attempt.seal(cell, path, Verdict(score=scored, seconds={}, provenance={})).digest
+    return attempt.seal(cell, path, Verdict(score=scored, seconds={}, provenance=provenance)).digest
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -63,6 +71,20 @@ class StoreContract:
         make().fetch([PATH], tmp_path / "into")
         assert content(tmp_path / "into" / PATH) == content(tmp_path / "two")
 
+    def test_a_removed_result_is_gone_and_another_may_take_its_path(
+        self, make: Callable[[], ResultStore], tmp_path: Path
+    ) -> None:
+        digest = seal(tmp_path / "one", sample_cell())
+        make().put(tmp_path / "one", PATH, digest)
+        for _ in range(2):
+            make().remove(PATH)
+        assert make().digests([PATH]) == {}
+        (tmp_path / "into").mkdir()
+        make().fetch([PATH], tmp_path / "into")
+        assert os.listdir(tmp_path / "into") == []
+        make().put(tmp_path / "one", PATH, digest)
+        assert make().digests([PATH]) == {PATH: digest}
+
     def test_nothing_comes_from_where_nothing_was_put(
         self, make: Callable[[], ResultStore], tmp_path: Path
     ) -> None:
@@ -79,6 +101,7 @@ class StoreContract:
         for ask in (
             lambda: make().put(tmp_path / "one", path, digest),
             lambda: make().digests([path]),
+            lambda: make().remove(path),
             lambda: make().fetch([path], tmp_path / "into"),
         ):
             with pytest.raises(ResultsError, match="not a path"):

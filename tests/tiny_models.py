@@ -57,8 +57,9 @@ def save_word_tokenizer(folder: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>").save_pretrained(folder)  # noqa: S106
 
 
-def saved_model(folder: Path, architecture: str) -> Path:
-    """A tiny model with random weights and a tokenizer of bytes, whose texts begin with <s>."""
+def saved_model(folder: Path, architecture: str, **sizes: Any) -> Path:
+    """A tiny model with random weights and a tokenizer of bytes, whose texts begin with <s>;
+    `sizes` are settings of its config."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -74,7 +75,7 @@ def saved_model(folder: Path, architecture: str) -> Path:
         bos_token_id=vocabulary.index("<s>"),
         eos_token_id=vocabulary.index("</s>"),
         pad_token_id=vocabulary.index("</s>"),
-        **{**SMALL, **more, "init_std": 0.5},
+        **{**SMALL, **more, "init_std": 0.5, **sizes},
     )
     model = AutoModelForCausalLM.from_config(config)
     model.generation_config.eos_token_id = vocabulary.index("</s>")

@@ -36,9 +36,11 @@ def main(folder: Path) -> None:
 def make_phi(folder: Path) -> None:
     """A Phi-3 with random weights and the tokenizer of the recall model."""
     config = json.loads((RECALL / "config.json").read_text())
-    names = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")
-    names += ("num_attention_heads", "num_key_value_heads", "max_position_embeddings")
-    names += ("bos_token_id", "eos_token_id", "pad_token_id")
+    names = [
+        *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"),
+        *("num_attention_heads", "num_key_value_heads", "max_position_embeddings"),
+        *("bos_token_id", "eos_token_id", "pad_token_id"),
+    ]
     model = Phi3ForCausalLM(Phi3Config(**{name: config[name] for name in names}))
     model.save_pretrained(folder)
     for file in RECALL.glob("tokenizer*.json"):

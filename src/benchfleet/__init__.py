@@ -16,7 +16,9 @@ _HOMES = {
     "ExecutionProgress": "compat.executor",
     "ExecutionResults": "compat.executor",
     "PhaseDefinition": "domain.phase_definition",
+    "Results": "frames",
     "RunnerConfig": "domain.phase_definition",
+    "load": "frames",
     "load_campaign": "campaign.load",
 }
 __all__ = sorted(_HOMES)

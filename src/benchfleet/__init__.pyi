@@ -11,6 +11,7 @@ from .compat.executor import (
 )
 from .domain.phase_definition import PhaseDefinition, RunnerConfig
 from .errors import BenchfleetError, CampaignError
+from .frames import Results, load
 
 __version__: str
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "ExecutionProgress",
     "ExecutionResults",
     "PhaseDefinition",
+    "Results",
     "RunnerConfig",
+    "load",
     "load_campaign",
 ]

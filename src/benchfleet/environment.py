@@ -16,11 +16,15 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TRUE = {"1", "on", "yes", "true"}
 TRUST = "BENCHFLEET_TRUST"
 LEASE = "BENCHFLEET_LEASE_SECONDS"
+RETURN = "BENCHFLEET_RETURN_SECONDS"
 HOST = "BENCHFLEET_HOST"
 HOST_FILE = "runner_hostname.txt"
-_MIN_LEASE_S, _MAX_LEASE_S = 2.0, 86400.0  # seconds
+_MIN_SECONDS, _MAX_SECONDS = 2.0, 86400.0  # of settings
+_RETURN_S = 600.0
 _MAX_NAME_CHARACTERS = 100  # characters of a host's name, which stands in names of files
 _HIDDEN: set[str] = set()  # keys of servers that this process uses
+# Variables that have such keys; at first the usual ones of the providers of rented machines.
+_HIDDEN_VARIABLES = {"VAST_API_KEY", "RUNPOD_API_KEY", "TENSORDOCK_API_KEY"}
 _MIN_SECRET_CHARACTERS = 8  # characters of a secret; taking out less would tear words apart
 
 
@@ -67,19 +71,37 @@ def lease_seconds(environ: Mapping[str, str]) -> float | None:
 
     Raises ValueError for an invalid value.
     """
-    text = environ.get(LEASE, "").strip()
+    return _seconds(LEASE, environ)
+
+
+def return_seconds(environ: Mapping[str, str]) -> float:
+    """How long to wait at most for the proof that rented machines are gone, in seconds.
+
+    Raises ValueError for an invalid value.
+    """
+    return _seconds(RETURN, environ) or _RETURN_S
+
+
+def _seconds(name: str, environ: Mapping[str, str]) -> float | None:
+    text = environ.get(name, "").strip()
     if not text:
         return None
     try:
         seconds = float(text)
     except ValueError:
         seconds = 0.0
-    if not _MIN_LEASE_S <= seconds <= _MAX_LEASE_S:
+    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
         raise ValueError(
-            f"invalid {LEASE} {text!r}: use seconds from {_MIN_LEASE_S:g} to {_MAX_LEASE_S:g}, "
+            f"invalid {name} {text!r}: use seconds from {_MIN_SECONDS:g} to {_MAX_SECONDS:g}, "
             "or leave it out"
         )
     return seconds
+
+
+def batch_job(environ: Mapping[str, str]) -> str:
+    """The Slurm job that this process is part of, as squeue names it; "" outside of one."""
+    array, task = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else environ.get("SLURM_JOB_ID", "")
 
 
 def trusted(environ: Mapping[str, str]) -> list[str]:
@@ -112,6 +134,18 @@ def host_name(folder: Path | None = None, environ: Mapping[str, str] | None = No
 def hide_secret(secret: str) -> None:
     """Take this secret out of messages too, from now on."""
     _HIDDEN.add(secret)
+
+
+def hide_variable(name: str) -> None:
+    """Leave this variable out of the environment of processes that are started from now on."""
+    _HIDDEN_VARIABLES.add(name)
+
+
+def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment for a new process: ours, or `environ`, without the variables that are
+    hidden."""
+    environ = os.environ if environ is None else environ
+    return {name: value for name, value in environ.items() if name not in _HIDDEN_VARIABLES}
 
 
 def without_token(text: str, environ: Mapping[str, str] | None = None) -> str:

@@ -9,6 +9,7 @@ BenchfleetError
 │   └── NoGpu                there is none on this machine at all
 ├── ResultsError         the results tree cannot be written or read
 │   └── StoreUnreachable     the result store cannot be reached; a retry may succeed
+├── ExportError          another tool does not take the exported results, or is away
 ├── LedgerError          the ledger cannot be used
 │   ├── LedgerAbsent         there is none yet at its address
 │   ├── LedgerUnreachable    it cannot be opened or written
@@ -105,6 +106,10 @@ class StoreUnreachable(ResultsError):
     """The result store cannot be reached now."""
 
     retryable = True
+
+
+class ExportError(BenchfleetError):
+    """Results cannot be exported to another tool."""
 
 
 class LedgerError(BenchfleetError):

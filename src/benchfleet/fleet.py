@@ -23,7 +23,7 @@ from benchfleet.machines.devices import DEFAULT_CPU_SLOTS, MAX_SLOTS_PER_GPU, co
 from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.rentals.request import RentRequest
 from benchfleet.runner.events import EventQueue, Interrupted
-from benchfleet.runner.resources.shapes import Pool, endpoints
+from benchfleet.runner.resources.shapes import Pool
 
 LOCAL_ENGINE = "local"  # for the slots of this machine, if no other is chosen
 
@@ -77,7 +77,6 @@ def choose_pool(machine: Machine) -> Pool:
         threads=max(1, cores() // slots),
         begin=begin,
         price=machine.price,
-        endpoints=endpoints(machine.endpoint_slots),
     )
 
 
@@ -143,9 +142,10 @@ def _open_engines(
     if fleet.hosts:
         remote.append(_ssh_engine(fleet, post, connected))
     if fleet.rent is not None:
+        from benchfleet.rentals.accounts import open_accounts
         from benchfleet.rentals.engine import RentedEngine
 
-        rented = RentedEngine(post, fleet.rent, ledger)
+        rented = RentedEngine(post, fleet.rent, ledger, open_accounts(fleet.rent.providers))
         connected.callback(rented.await_end, interrupted)
         remote.append(rented)
     chosen = [one for plugin, one in plugins if not plugin.remote]

@@ -52,20 +52,23 @@ class LedgerLocation:
 
         Raises LedgerError where results lie beside a ledger that is gone, unless they are known.
         """
-        if not known_results and (ledger := self.open_existing()) is not None:
-            ledger.resend()
+        if not known_results and (ledger := self.open_existing(writes=True)) is not None:
             return ledger
         if not self.url:
             make_folder(self.layout.root)
         return self._opened(create=True)
 
-    def open_existing(self) -> Ledger | None:
-        """Open the ledger to look at it; None where nothing was run yet."""
+    def open_existing(self, *, writes: bool = False) -> Ledger | None:
+        """Open the ledger; None where nothing was run yet. Who `writes` first sends the outcomes
+        that an earlier process kept."""
         try:
-            return self._opened(create=False)
+            ledger = self._opened(create=False)
         except LedgerAbsent as absent:
             self._refuse_to_forget(absent)
             return None
+        if writes:
+            ledger.resend()
+        return ledger
 
     def _opened(self, *, create: bool) -> Ledger:
         """Open the ledger. Raises LedgerAbsent where there is none and none is to be made."""

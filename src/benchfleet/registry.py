@@ -12,12 +12,21 @@ from benchfleet.errors import MissingExtra, PluginError, UnknownName
 from benchfleet.hints import hint
 
 Family = Literal[
-    "models", "benchmarks", "attention", "ledgers", "engines", "policies", "providers", "stores"
+    "models",
+    "benchmarks",
+    "attention",
+    "ledgers",
+    "engines",
+    "exporters",
+    "policies",
+    "providers",
+    "stores",
 ]
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "models": {
         "llama_cpp": "benchfleet.models.served.managed:LlamaCppAdapter",
+        "llama_cpp_offline": "benchfleet.models.llama_cpp_offline:LlamaCppOfflineAdapter",
         "mock": "benchfleet.models.mock:MockAdapter",
         "none": "benchfleet.models.none:NoAdapter",
         "ollama": "benchfleet.models.served.ollama:OllamaAdapter",
@@ -26,7 +35,8 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "sglang": "benchfleet.models.served.managed:SglangAdapter",
         "transformers": "benchfleet.models.transformers:TransformersAdapter",
         "transformers_serve": "benchfleet.models.served.managed:TransformersServeAdapter",
-        "vllm": "benchfleet.models.served.managed:VllmAdapter",
+        "vllm": "benchfleet.models.served.vllm:VllmAdapter",
+        "vllm_offline": "benchfleet.models.vllm_offline:VllmOfflineAdapter",
     },
     "benchmarks": {
         "aime2024": "benchfleet.benchmarks.lm_eval.named:Aime2024",
@@ -38,6 +48,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "humaneval": "benchfleet.benchmarks.lm_eval.humaneval:HumanEval",
         "ifeval": "benchfleet.benchmarks.lm_eval.named:IFEval",
         "infinite_bench": "benchfleet.benchmarks.lm_eval.long_context:InfiniteBench",
+        "inspect": "benchfleet.benchmarks.inspect_tasks.benchmark:Inspect",
         "lm_eval": "benchfleet.benchmarks.lm_eval.benchmark:LmEval",
         "longbench": "benchfleet.benchmarks.lm_eval.long_context:LongBench",
         "longbench_e": "benchfleet.benchmarks.lm_eval.long_context:LongBenchE",
@@ -46,8 +57,10 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "mmlu_pro": "benchfleet.benchmarks.lm_eval.named:MmluPro",
         "mock_benchmark": "benchfleet.benchmarks.mock_benchmark:MockBenchmark",
         "python": "benchfleet.benchmarks.python:Python",
+        "judge": "benchfleet.benchmarks.judge:Judge",
         "recall": "benchfleet.benchmarks.recall:Recall",
         "ruler": "benchfleet.benchmarks.lm_eval.ruler:Ruler",
+        "serving": "benchfleet.benchmarks.serving.benchmark:Serving",
     },
     "attention": {
         "adaptive_sampling": "benchfleet.models.attention.adaptive_sampling:AdaptiveSampling",
@@ -78,13 +91,27 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "local": "benchfleet.engines.local:LocalEngine",
         "ray": "benchfleet.engines.ray_engine:RayEngine",
     },
+    "exporters": {
+        "every_eval_ever": "benchfleet.exporters.every_eval_ever:EveryEvalEverExporter",
+        "hub_dataset": "benchfleet.exporters.hub_dataset:HubDatasetExporter",
+        "inspect": "benchfleet.exporters.inspect_logs:InspectExporter",
+        "lm_eval": "benchfleet.exporters.lm_eval:LmEvalExporter",
+        "mlflow": "benchfleet.exporters.mlflow_runs:MlflowExporter",
+        "model_card": "benchfleet.exporters.model_card:ModelCardExporter",
+        "wandb": "benchfleet.exporters.wandb_runs:WandbExporter",
+    },
     "policies": {
         "fifo": "benchfleet.policies.fifo:Fifo",
         "longest-first": "benchfleet.policies.by_time:LongestFirst",
         "shortest-first": "benchfleet.policies.by_time:ShortestFirst",
         "warm-first": "benchfleet.policies.warm_first:WarmFirst",
     },
-    "providers": {"vast": "benchfleet.providers.vast:VastProvider"},
+    "providers": {
+        "runpod": "benchfleet.providers.runpod:RunPodProvider",
+        "static": "benchfleet.providers.static:StaticProvider",
+        "tensordock": "benchfleet.providers.tensordock:TensorDockProvider",
+        "vast": "benchfleet.providers.vast:VastProvider",
+    },
     "stores": {
         "file": "benchfleet.results.stores.folder:FolderStore",
         "rsync": "benchfleet.results.stores.rsync:RsyncStore",
@@ -100,6 +127,7 @@ _SINGULAR = {
     "attention": "attention config",
     "ledgers": "ledger",
     "engines": "engine",
+    "exporters": "exporter",
     "policies": "placement policy",
     "providers": "provider",
     "stores": "results store",
@@ -113,6 +141,7 @@ _BASES = {
     "benchmarks": "benchfleet.benchmarks.base:Benchmark",
     "engines": "benchfleet.engines.plugin:EnginePlugin",
     "attention": "benchfleet.models.attention.base:AttentionConfig",
+    "exporters": "benchfleet.exporters.base:Exporter",
     "providers": "benchfleet.providers.base:Provider",
     "stores": "benchfleet.results.stores.base:ResultStore",
 }
@@ -159,14 +188,14 @@ def names(family: Family) -> list[str]:
     return sorted(name for name in all_names if not name.startswith("_"))
 
 
-def load(family: Family, name: str) -> Any:
-    """The class that bears the name.
+def load(family: Family, name: str, *, runs_here: bool = True) -> Any:
+    """The class that bears the name; `runs_here` says that this process is to use its packages.
 
     Raises `UnknownName` with the near ones, `MissingExtra` where the class says that packages are
     lacking here, and `PluginError` where it does not derive from the base class of its family.
     """
     plugin = _plugin(family, name)
-    if message := _missing_packages(family, name, plugin):
+    if runs_here and (message := _missing_packages(family, name, plugin)):
         raise MissingExtra(message)
     return plugin
 
@@ -216,10 +245,14 @@ def _missing_packages(family: Family, name: str, plugin: Any) -> str:
     )
 
 
-def version_mismatch(family: Family, name: str, version: int | str | None) -> str:
+def version_mismatch(
+    family: Family, name: str, version: int | str | None, *, runs_here: bool = True
+) -> str:
     """What is wrong where the plugin has another version here than `version`, which a cell was
-    made with; ``""`` where nothing is, or the cell is older than versions."""
-    if version is None or version == (installed := load(family, name).version):
+    made with; ``""`` where nothing is, or the cell is older than versions. Raises as `load`."""
+    if version is None:
+        return ""
+    if version == (installed := load(family, name, runs_here=runs_here).version):
         return ""
     return (
         f"{_SINGULAR[family]} {name!r} has version {installed} here, but the cell needs {version}; "

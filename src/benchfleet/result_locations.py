@@ -24,7 +24,7 @@ from benchfleet.study import Study
 def rerun_deleted(study: Study, records: Iterable[CellRecord]) -> list[CellRecord]:
     """Put the cells back to pending whose result folders were deleted here, and return them."""
     deleted = ResultLocator(study).deleted(records)
-    if not deleted or (ledger := study.open_existing_ledger()) is None:
+    if not deleted or (ledger := study.open_existing_ledger(writes=True)) is None:
         return []
     with closing(ledger):
         for record in deleted:

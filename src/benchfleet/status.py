@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from benchfleet.campaign.base import Campaign
@@ -12,12 +13,14 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.placement import KeptOff, Placement
+from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalHistory
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
+from benchfleet.ledger.parts import SplitCell, parts_of
 from benchfleet.placement_loader import load_placement
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.samples import count_samples, earlier_samples
@@ -56,6 +59,8 @@ class Status:
     unpublished: Sequence[Unpublished]
     unsent: int  # results that wait for their upload
     store: str  # where they are uploaded to; "" for nowhere
+    rented: Sequence[Rental] = ()  # may cost money now; those to be destroyed first
+    split: Sequence[SplitCell] = ()  # cells that run as parts
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -65,12 +70,14 @@ class Status:
             "phases": [one.to_dict() for one in self.phases],
             "kept_off": [one.to_dict() for one in self.kept_off],
             "holders": [one.to_dict() for one in self.holders],
+            "split": [one.to_dict() for one in self.split],
             "share": round(self.share, 4),
             "eta_seconds": self.eta,
             "kept_samples": dict(self.kept_samples),
             "used": self.used.to_dict(),
             "elsewhere": dict(self.elsewhere),
             "unsent": self.unsent,
+            "rented": [_machine(rental) for rental in self.rented],
             "gone": list(self.missing),
             "unpublished": [one.path for one in self.unpublished],
             "failures": [
@@ -91,6 +98,9 @@ class _LedgerFacts:
     holders: Sequence[Holder] = ()
     used: UsageTotal = field(default_factory=UsageTotal)
     placement: Placement = field(default_factory=Placement)
+    rented: Sequence[Rental] = ()
+    split: Sequence[SplitCell] = ()
+    part_weights: Mapping[str, float] = field(default_factory=dict)  # of a whole cell, about
 
 
 def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
@@ -118,7 +128,7 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         ),
         notes=ledger_facts.placement.notes,
         holders=running,
-        share=_share(states, running),
+        share=_share(states, running, ledger_facts),
         eta=max((one.run_eta for one in running if one.run_eta is not None), default=None),
         kept_samples=_kept_samples(study, ledger_facts.records),
         used=ledger_facts.used,
@@ -134,15 +144,22 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         ],
         unsent=len(UploadQueue(study.layout)),
         store=study.campaign.store_url,
+        rented=ledger_facts.rented,
+        split=ledger_facts.split,
     )
 
 
-def _share(states: Mapping[str, int], running: Sequence[Holder]) -> float:
+def _share(states: Mapping[str, int], running: Sequence[Holder], facts: _LedgerFacts) -> float:
     if not states["total"]:
         return 1.0
     ended = sum(states[state] for state in FINAL_STATES)
-    samples = sum(one.progress.share for one in running if one.progress)
-    return min((ended + samples) / states["total"], 1.0)
+    ended_parts = sum(one.ended / one.parts for one in facts.split)
+    samples = sum(
+        one.progress.share * facts.part_weights.get(one.record.fingerprint, 1.0)
+        for one in running
+        if one.progress
+    )
+    return min((ended + ended_parts + samples) / states["total"], 1.0)
 
 
 def _kept_samples(study: Study, records: Sequence[CellRecord]) -> dict[str, int]:
@@ -155,11 +172,63 @@ def _kept_samples(study: Study, records: Sequence[CellRecord]) -> dict[str, int]
 def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _LedgerFacts:
     among = {cell.fingerprint for cell in cells}
     records = list(ledger.cells(fingerprints=among))
+    parts = _parts(ledger, {str(name) for name in among})
+    running = holders(ledger, [*records, *chain.from_iterable(parts.values())])
+    paths = {str(record.fingerprint): record.path for record in records}
+    records = [
+        replace(record, state="running") if _runs(parts.get(record.fingerprint, ())) else record
+        for record in records
+    ]
     return _LedgerFacts(
         has_ledger=True,
         records=records,
         decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
-        holders=holders(ledger, records),
+        holders=running,
         used=bill(ledger.events(kinds=BILLED), among),
         placement=load_placement(campaign, ledger),
+        rented=_rented(ledger),
+        split=[
+            SplitCell(
+                path=paths[whole],
+                ended=sum(part.state in FINAL_STATES for part in records_of_parts),
+                parts=len(records_of_parts),
+            )
+            for whole, records_of_parts in parts.items()
+        ],
+        part_weights={
+            part.fingerprint: 1.0 / len(records_of_parts)
+            for records_of_parts in parts.values()
+            for part in records_of_parts
+        },
     )
+
+
+def _parts(ledger: Ledger, among: Collection[str]) -> dict[str, list[CellRecord]]:
+    """The parts of cells that are split now, by the whole cell."""
+    return {
+        whole: records
+        for whole, parts in parts_of(ledger, among).items()
+        if (records := list(ledger.cells(fingerprints=parts)))
+    }
+
+
+def _runs(parts: Sequence[CellRecord]) -> bool:
+    """Whether a cell with these parts runs."""
+    return any(part.state == "running" for part in parts)
+
+
+def _rented(ledger: Ledger) -> list[Rental]:
+    history = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    return sorted(history.open, key=lambda rental: rental.state != "returning")
+
+
+def _machine(rental: Rental) -> dict[str, Any]:
+    return {
+        "name": rental.host,
+        "state": rental.state,
+        "provider": rental.account.provider,
+        "instance": rental.instance,
+        "price_per_hour": rental.hourly / 1e6,
+        "currency": rental.currency,
+        "owner": rental.owner,
+    }

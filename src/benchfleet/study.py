@@ -65,9 +65,10 @@ class Study:
         """Open the ledger, making it where there is none yet; see `LedgerLocation.open`."""
         return self.home.open(known_results=known_results)
 
-    def open_existing_ledger(self) -> Ledger | None:
-        """Open the ledger if it exists; None before the first run."""
-        return self.home.open_existing()
+    def open_existing_ledger(self, *, writes: bool = False) -> Ledger | None:
+        """Open the ledger if it exists; None before the first run. See
+        `LedgerLocation.open_existing`."""
+        return self.home.open_existing(writes=writes)
 
     def query(self, read: Callable[[Ledger], T], *, default: T) -> T:
         """Call `read` with the open ledger; return `default` where no ledger exists."""

@@ -14,7 +14,7 @@ from benchfleet.domain.state import FINAL_STATES
 from benchfleet.ledger.history import counts
 from benchfleet.results.disk import write_atomically
 from benchfleet.results.formats import pretty
-from benchfleet.runner.loop import RunEnd
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.study import Study
 
 
@@ -74,7 +74,7 @@ def _devices(records: Sequence[CellRecord]) -> dict[str, dict[str, float]]:
     for record in records:
         if (outcome := record.outcome) is None or record.state != "success":
             continue
-        use = devices.setdefault(f"{outcome.host} {outcome.device}", {"cells": 0})
+        use = devices.setdefault(f"{outcome.host} {outcome.device}".strip(), {"cells": 0})
         added = {f"{stage}_seconds": seconds for stage, seconds in outcome.seconds.items()}
         if (usage := outcome.usage) is not None and usage.gpus:
             added["gpu_hours"] = usage.seconds * usage.gpus / 3600

@@ -145,7 +145,8 @@ class Verify:
         if others := len(done - ours):
             notes = [
                 *notes,
-                f"{others} of these results are of cells that the campaign has no more",
+                f"{others} of these results are not of the campaign's cells: "
+                "trials with --limit, or cells that it had before",
             ]
         missing = Counter(states.get(cell, "pending") for cell in ours - good)
         return Verification(
@@ -170,7 +171,7 @@ def _completeness(
         "phases": lambda cell: cell.phase,
         "models": lambda cell: cell.model.name,
         "configs": lambda cell: cell.config.name,
-        "benchmarks": lambda cell: cell.workload.label,
+        "benchmarks": lambda cell: cell.label,
     }
     counts: dict[str, dict[str, tuple[int, int]]] = {axis: {} for axis in axes}
     for cell in cells:

@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,15 +16,19 @@ from typing import Any
 
 from benchfleet import registry
 from benchfleet.domain.attempt import CellRecord, RunnerId
-from benchfleet.domain.budget import Budget
+from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.rental import KINDS, SUBJECT, RentalHistory
 from benchfleet.domain.resource import MemoryState
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.engines.base import Engine
-from benchfleet.engines.processes import owner
+from benchfleet.engines.processes import owner, process_space
+from benchfleet.environment import batch_job
 from benchfleet.errors import LedgerFull
 from benchfleet.fleet import Fleet, open_engine
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.history import BILLED, bills, host_of
 from benchfleet.machines.devices import (
     cores,
     nvml_gpus,
@@ -34,6 +39,9 @@ from benchfleet.maintenance.rescore import Rescored, Rescorer
 from benchfleet.placement_loader import load_placement, missing_data_of
 from benchfleet.results.disk import make_folder
 from benchfleet.results.publish import publish_all
+from benchfleet.results.stores.phase_lists import with_order
+from benchfleet.results.transfer.download import download_results
+from benchfleet.results.transfer.list_keeper import ListKeeper
 from benchfleet.results.transfer.upload import Uploader
 from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.runner.build import RunnerComponents
@@ -48,10 +56,12 @@ from benchfleet.runner.events import (
     ThreadWarning,
 )
 from benchfleet.runner.execution.retrying_ledger import RetryingLedger
-from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.loop import Runner
+from benchfleet.runner.outage import Outage
 from benchfleet.runner.progress import Observer
 from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.result_storage import ResultStorage
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.runner.scheduler.gates import GateConfig
 from benchfleet.runner.scheduler.run_request import RunRequest
 from benchfleet.runner.worker_options import WorkerOptions
@@ -81,13 +91,16 @@ def run_cells(
         post=inbox.post,
         ending=stop_waiting,
         serving=serving,
+        outage=(outage := Outage()),
     )
     publishers = ThreadPoolExecutor(PUBLISHERS, thread_name_prefix="publisher")
     connected = contextlib.ExitStack()
     try:
         with contextlib.suppress(LedgerFull):
             study.record_campaign(ledger)
+        cells = with_order(ledger, cells)
         uploader = _uploader(study, ledger, inbox)
+        lists = connected.enter_context(_list_keeper(study, shared, inbox))
         runner = Runner(
             RunnerComponents(
                 RunnerContext(
@@ -116,21 +129,25 @@ def run_cells(
                         local_host=study.host if fleet.pool else "",
                         missing_data=missing_data_of(cells) if fleet.pool else {},
                     ),
-                    budget=_budget(study),
+                    endpoint_slots=study.campaign.machine.endpoint_slots,
+                    budget=_budget(study, fleet),
                     options=options,
                 ),
                 ResultStorage(
                     disk_space=partial(disk_space, study.layout.root),
                     publish_all=uploader.publish_all if uploader else publish_all,
                     background=publishers.submit,
+                    fetch=partial(_fetch_results, study, shared),
                 ),
                 observer=observer,
                 stop_waiting=stop_waiting,
                 serving=serving,
+                outage=outage,
             )
         )
         shared.listen(lambda: inbox.post(LedgerChanged()))
         end = runner.run()
+        lists.stop(wait=not (end.interrupted or end.ledger_away))
         return _finish_uploads(uploader, inbox, end) if uploader else end
     finally:
         connected.close()
@@ -138,14 +155,41 @@ def run_cells(
         ledger.close()
 
 
-def _budget(study: Study) -> Budget | None:
+def _fetch_results(study: Study, ledger: Ledger, records: Sequence[CellRecord]) -> None:
+    """Bring these results from the campaign's place, or from the ledger's, into its folder here, as
+    far as they are there. A place that is away is asked again later."""
+    stores = (study.result_store(), ledger.results_store())
+    download_results(study.layout, records, [store for store in stores if store is not None])
+
+
+def _budget(study: Study, fleet: Fleet) -> Budget | None:
     """The campaign's budget, with what earlier runs spent of it."""
-    if (budget := study.campaign.budget) is None:
+    if study.campaign.budget is None:
         return None
+    spending = fleet.rent.spending if fleet.rent else Spending()
+    budget = replace(study.campaign.budget, spending=spending)
+    count_spending(study, budget.spending)
+    return budget
+
+
+def count_spending(study: Study, spending: Spending) -> None:
+    """Count what earlier runs spent in the currency of the campaign's budget: rentals by what they
+    cost until now, and attempts on other machines."""
+    budget = study.campaign.budget
+    if budget is None:
+        return
+
+    def read(ledger: Ledger) -> tuple[Sequence[Event], RentalHistory]:
+        rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+        return ledger.events(kinds=BILLED), rentals
+
+    nothing: tuple[Sequence[Event], RentalHistory] = ((), RentalHistory())
+    events, rentals = study.query(read, default=nothing)
     total = UsageTotal()
-    for bill in study.bills().values():
-        total.take(bill)
-    return replace(budget, spent=(total.costs or {}).get(budget.currency, 0.0))
+    for one in bills(event for event in events if not rentals.of_host(host_of(event))).values():
+        total.take(one)
+    spending.attempts = (total.costs or {}).get(budget.currency, 0.0)
+    spending.rentals = rentals.spent(budget.currency, time.time())
 
 
 def _local_host(study: Study, fleet: Fleet) -> LocalHost:
@@ -153,7 +197,9 @@ def _local_host(study: Study, fleet: Fleet) -> LocalHost:
     return LocalHost(
         machine=socket.gethostname(),
         process=owner(os.getpid()),
+        space=process_space(),
         host=study.host,
+        job=batch_job(os.environ),
         folder=study.layout.own_id(),
         pool=fleet.pool,
         gpus=nvml_gpus,
@@ -180,6 +226,15 @@ def _uploader(study: Study, ledger: Ledger, inbox: EventQueue) -> Uploader | Non
     )
     uploader.start()
     return uploader
+
+
+def _list_keeper(study: Study, ledger: Ledger, inbox: EventQueue) -> ListKeeper:
+    """What keeps the lists of phases in the ledger's repository, where it has one."""
+    return ListKeeper(
+        ledger,
+        study.campaign.name,
+        notify=lambda message: inbox.post(ThreadWarning(message=message)),
+    )
 
 
 def _finish_uploads(uploader: Uploader, inbox: EventQueue, end: RunEnd) -> RunEnd:
@@ -219,7 +274,7 @@ def _measure(gpus: bool, tell: Callable[[Mapping[str, MemoryState]], None]) -> N
 
 def rescore(study: Study, records: Sequence[CellRecord]) -> Iterator[Rescored]:
     """Score these cells again on this machine's CPU, and report each."""
-    ledger = study.open_existing_ledger() if records else None
+    ledger = study.open_existing_ledger(writes=True) if records else None
     if ledger is None:
         return
     inbox = EventQueue()

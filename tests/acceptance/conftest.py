@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
 from io import BytesIO, TextIOWrapper
@@ -37,7 +37,7 @@ matrix:
 # Verbs of which a process of their own shows nothing more, and which cost less than its imports.
 _LOOKING = ("failures", "logs", "plan", "report", "schema", "status", "verify")
 _CARING = ("archive", "cancel", "gate", "gc", "ledger", "merge", "phase", "reap", "reassign")
-IN_PROCESS = frozenset((*_LOOKING, *_CARING, "release", "retry"))
+IN_PROCESS = frozenset((*_LOOKING, *_CARING, "release", "retry", "slurm"))
 
 
 class _Printed(TextIOWrapper):
@@ -73,7 +73,7 @@ class User:
         """Run benchfleet to its end; `code` is the exit code it must end with."""
         # Who sets PYTHONPATH wants another interpreter than the test's own.
         if words[0] in IN_PROCESS and "PYTHONPATH" not in self.environment:
-            done = self._in_process(words)
+            done = self.run_here(*words)
         else:
             done = subprocess.run(
                 [*COMMAND, *words],
@@ -89,7 +89,8 @@ class User:
             assert done.returncode == code, done.stdout + done.stderr
         return done
 
-    def _in_process(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    def run_here(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run benchfleet in the test's own process, where the test may replace parts of it."""
         (out, err), collects = (_Printed(), _Printed()), gc.get_threshold()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.chdir(self.folder)
@@ -239,3 +240,11 @@ def without_torch(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
         "    None if name.split('.')[0] in ('torch', 'transformers') else found(name, *rest))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(bars))
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Samples and score of the cell of `splits` that was not split."""
+    from .splits import in_one_piece  # which imports this module
+
+    return in_one_piece(tmp_path_factory.mktemp("whole"))

@@ -13,7 +13,6 @@ from .conftest import MOCK, User, samples_kept, until
 from .test_interruptions import (
     SLOW,
     finished_and_content,
-    let_leases_run_out,
 )
 
 PATH = "m1/dense/mock_benchmark"
@@ -96,7 +95,6 @@ def test_half_a_result_left_by_a_crash_is_never_taken_for_one(user: User) -> Non
     with open(attempt / "samples.jsonl", "ab") as file:
         file.write(b'{"index": 11, "id": "sam')
     assert user.json("status", "study.yaml")["success"] == 0
-    let_leases_run_out(user)
     user.run("run", "study.yaml")
     (samples,) = finished_and_content(user).values()
     assert [sample["index"] for sample in samples] == list(range(60))

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.domain.host import Host
 from sshd import Sshd
+from stand_in_servers import llama_server
 
 from .conftest import MOCK, User
 
@@ -49,6 +51,27 @@ def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> Non
     blocked = user.write("", "blocked")
     assert levels(user, "study.yaml", "--results", str(blocked), code=1)["results"] == "problem"
     assert "--machines" in user.run("doctor", "--commands", code=2).stderr
+
+
+SERVED = """\
+campaign: study
+matrix:
+  models: [{name: gguf, adapter: llama_cpp, path: ./tiny.gguf, server: {args: [--ctx-size, 64]}}]
+  benchmarks: [mock_benchmark]
+"""
+
+
+def test_the_command_lines_of_servers_that_would_be_started_are_listed(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = llama_server(user.folder / "bin")
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    user.write("weights", "tiny.gguf")
+    user.write(SERVED)
+    user.inventory(Host(name="lab1", address="192.0.2.1", python="python3"))
+    words = ("doctor", "study.yaml", "--machines", "machines.json", "--commands")
+    server = f"-m {user.folder}/tiny.gguf --host 127.0.0.1 --port {{port}} --ctx-size 64"
+    assert f"server of gguf: llama-server {server}" in user.run(*words).stdout
 
 
 class CommandRecorder:

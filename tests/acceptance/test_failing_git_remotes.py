@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from repositories import git, make_bare
+from benchfleet.campaign.load import load_campaign
+from benchfleet.study import open_study
+from repositories import make_bare
 
 from .conftest import User, end_of, samples_kept, until
+from .hurried import start_hurried
 
 CELLS = """
 campaign: study
@@ -20,6 +24,7 @@ matrix:
   benchmarks: [{_hostile: {samples: 4, act: wait, at: 2, shared: GATE}}]
 """
 AT = ("study.yaml", "--ledger", "git+file:lab.git")
+NO_LEDGER = 3  # exit code
 
 
 @pytest.fixture
@@ -43,6 +48,15 @@ def hook(bare: Path, script: str) -> Path:
     return file
 
 
+def events_of(user: User) -> Counter[str]:
+    """How many events of each kind the ledger has."""
+    campaign = load_campaign(user.folder / "study.yaml")
+    ledger = open_study(campaign, ledger=f"git+file://{user.folder}/lab.git").open_existing_ledger()
+    assert ledger is not None
+    with closing(ledger):
+        return Counter(event.kind for event in ledger.events())
+
+
 def outbox(user: User) -> list[Path]:
     return [*user.results.glob(".ledger/*/outbox/*.json")]
 
@@ -61,15 +75,42 @@ def test_a_cell_that_ends_during_an_outage_is_on_disk_and_does_not_run_again(
     user.run("run", *AT, "--cpu-slots", "1")
     assert outbox(user) == []
     assert len(user.published()) == 1
-    log = git(bare, "log", "--format=%s", "--glob=refs/benchfleet/study/log").splitlines()
-    verbs = Counter(line.split()[0] for line in log)
-    assert (verbs["claim"], verbs["finish"]) == (1, 1)
+    events = events_of(user)
+    assert (events["claimed"], events["finished"]) == (1, 1)
+
+
+@pytest.mark.parametrize("profile", ["local", "hosted"])
+@pytest.mark.parametrize("fault", ["away", "refuses"])
+def test_a_run_ends_if_its_remote_stays_away_and_the_next_verb_that_writes_sends_its_result(
+    user: User, bare: Path, gate: Path, fault: str, profile: str
+) -> None:
+    at = ("study.yaml", "--ledger", f"git+file:lab.git?profile={profile}")
+    run = start_hurried(user, "run", *at, "--cpu-slots", "1")
+    until(lambda: samples_kept(user) == 2)
+    if fault == "away":
+        elsewhere = bare.rename(user.folder / "away.git")
+    else:
+        refusal = hook(bare, "echo no pushes now >&2; exit 1")
+    gate.unlink()
+    _, error = run.communicate(timeout=120)
+    assert run.returncode == NO_LEDGER, error
+    assert len(outbox(user)) == 1
+    if fault == "away":
+        elsewhere.rename(bare)
+    else:
+        refusal.unlink()
+    user.run("reap", *at, code=None)
+    assert outbox(user) == []
+    user.run("run", *AT, "--cpu-slots", "1")
+    assert len(user.published()) == 1
+    events = events_of(user)
+    assert (events["claimed"], events["finished"], events["released"]) == (1, 1, 0)
 
 
 def test_sigterm_ends_a_run_whose_remote_hangs(
     user: User, bare: Path, gate: Path, tmp_path: Path
 ) -> None:
-    run = user.start("run", *AT, "--cpu-slots", "1")
+    run = start_hurried(user, "run", *AT, "--cpu-slots", "1")
     until(lambda: samples_kept(user) == 2)
     hanging = tmp_path / "hanging"
     refusal = hook(bare, f"touch {hanging}; exec sleep 120")
@@ -80,6 +121,7 @@ def test_sigterm_ends_a_run_whose_remote_hangs(
     refusal.unlink()
     user.run("run", *AT, "--cpu-slots", "1")
     assert len(user.published()) == 1
+    assert events_of(user)["claimed"] == 1
 
 
 def test_a_run_whose_first_push_is_refused_waits(user: User, bare: Path, gate: Path) -> None:

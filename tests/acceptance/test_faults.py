@@ -185,10 +185,13 @@ def test_a_cell_killed_many_times_in_the_middle_ends_as_if_undisturbed(user: Use
     one = SLOW.replace("repeats: 6", "repeats: 1, limits: {tries: 20}")
     user.write(one.replace("samples: 60", "samples: 100"))
     process = user.start("run", "study.yaml")
-    for count in range(1, 4):
-        until(lambda count=count: samples_kept(user) > 12 * count and bool(slots_of(process)))  # type: ignore[misc]
-        for slot in slots_of(process):
+    for _ in range(3):
+        kept = samples_kept(user)
+        until(lambda kept=kept: samples_kept(user) > kept + 6 and bool(slots_of(process)))  # type: ignore[misc]
+        killed = slots_of(process)
+        for slot in killed:
             slot.kill()
+        psutil.wait_procs(killed, timeout=60)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, out + err
     (content,) = user.published().values()

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -49,14 +50,21 @@ def undisturbed() -> dict[str, list[dict[str, object]]]:
         return finished_and_content(user)
 
 
-def attempts_that_finished(user: User) -> list[str]:
-    """The fingerprint of every attempt that the ledger has as finished well."""
+def events_of(user: User, kind: str) -> list[tuple[str, dict[str, Any]]]:
+    """The fingerprint and the data of every event of this kind in the ledger."""
     import sqlite3
 
     ledger = sqlite3.connect(user.results / "ledger.db")
-    rows = ledger.execute("select fingerprint, data from event where kind = 'finished'").fetchall()
+    wanted = "select fingerprint, data from event where kind = ?"
+    rows = ledger.execute(wanted, (kind,)).fetchall()
     ledger.close()
-    return [f for f, data in rows if json.loads(data)["outcome"]["state"] == "success"]
+    return [(fingerprint, json.loads(data)) for fingerprint, data in rows]
+
+
+def attempts_that_finished(user: User) -> list[str]:
+    """The fingerprint of every attempt that the ledger has as finished well."""
+    ended = events_of(user, "finished")
+    return [cell for cell, data in ended if data["outcome"]["state"] == "success"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -121,8 +129,9 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     psutil.wait_procs(slots, timeout=60)
     assert not any(slot.is_running() for slot in slots)
     before = user.published()
-    let_leases_run_out(user)
     user.run("run", "study.yaml")
+    assert events_of(user, "reaped") == []  # it waits for no lease
+    assert {data["reason"] for _, data in events_of(user, "released")} == {"its runner was killed"}
     after = user.published()
     assert before.items() <= after.items()
     assert len(after) == 6

@@ -97,6 +97,9 @@ def test_a_ledger_that_was_named_and_is_not_there_is_reported_whatever_it_is(
         assert "has no ledger of 'never-begun': nothing has run there" in output.stderr
         assert output.stderr.count("\n") == 1
     assert user.json("status", "study.yaml", *at)["pending"] == 2
+    phases = "phases: [{name: first, only: {models: m1}}, {name: second, only: {models: m2}}]\n"
+    user.write(MOCK.replace("campaign: study", "campaign: never-begun") + phases)
+    assert "nothing has run there" in user.run("gate", "show", "study.yaml", *at).stderr
     assert user.run("status", "study.yaml").stderr == ""
 
 

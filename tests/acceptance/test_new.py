@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import benchfleet.results.stores
 from benchfleet.cli.main import main
+from recipe import Recipe
 from tiny_models import saved_model
 
 CAMPAIGN = """\
@@ -36,6 +38,8 @@ USES = {
     },
     "policy": {"more": "placement: my-part"},
     "store": {"more": "results: 'my-part://{folder}/store'"},
+    "provider": {},
+    "exporter": {},
 }
 
 
@@ -80,9 +84,26 @@ def test_what_is_written_passes_its_test_and_is_used_by_a_campaign(
     study.write_text(text)
     if kind == "attention":  # only a real model takes it
         saved_model(tmp_path / "model", "llama")
+    if kind == "provider":  # of an inventory
+        environment["MY_PART_KEY"] = "a key"
+        (tmp_path / "machines.yaml").write_text('providers: {my-part: {key: "env:MY_PART_KEY"}}\n')
+        words = ("offers", "--gpu", "RTX 4090", "--machines", "machines.yaml")
+        assert "my-part" in run("-m", "benchfleet.cli.main", *words)
+        return
     run("-m", "benchfleet.cli.main", "run", "study.yaml", "--cpu-slots", "1")
+    if kind == "exporter":
+        export = ("-m", "benchfleet.cli.main", "export", "study.yaml", "--to", "my-part=out")
+        assert "my-part: 1 new" in run(*export)
+        assert len(list((tmp_path / "out").glob("*.json"))) == 1
+        assert "my-part: 1 unchanged" in run(*export)
     if kind == "store":
         assert list((tmp_path / "store").rglob("cell.json"))
+
+
+def test_the_recipe_of_stores_has_the_steps_that_are_followed_above() -> None:
+    steps = Recipe(benchfleet.results.stores).text  # it counts them
+    written = "`benchfleet new store my-lab` writes", "pip install -e my-lab && pytest my-lab"
+    assert all(words in steps for words in (*written, "`results: my-lab:///srv/results`"))
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,17 @@ import json
 import os
 import re
 import signal
-import sys
 from collections import deque
 from pathlib import Path
 
 import pytest
 
 from benchfleet.testing.simulated_server import Behaviour, SimulatedServer
+from stand_in_servers import llama_server
 
 from .conftest import User, samples_kept, until
 
+LOAD_REQUESTS = 2  # of each load: a token, and what the server can do
 STUDY = """\
 campaign: study
 defaults: {generation: {max_new_tokens: 4}}
@@ -63,7 +64,7 @@ def test_a_served_model_is_run_once_and_its_address_may_change(user: User, key: 
         user.write(STUDY % moved.url)
         user.run("run", "study.yaml", "--cpu-slots", "1")
         assert moved.requests == []
-    assert requests == 1 + len(lines)
+    assert requests == LOAD_REQUESTS + len(lines)
 
 
 def test_a_wrong_key_and_a_server_that_is_away_are_named(user: User, key: str) -> None:
@@ -78,7 +79,11 @@ def test_a_wrong_key_and_a_server_that_is_away_are_named(user: User, key: str) -
 
 
 def test_a_server_that_is_overloaded_for_a_moment_fails_no_cell(user: User, key: str) -> None:
-    busy = [Behaviour(status=503), Behaviour(), Behaviour(status=429, retry_after="0")]
+    busy = [
+        Behaviour(status=503),
+        *[Behaviour()] * LOAD_REQUESTS,
+        Behaviour(status=429, retry_after="0"),
+    ]
     with SimulatedServer(key=key, script=deque(busy)) as server:
         user.write(STUDY % server.url)
         user.run("run", "study.yaml", "--cpu-slots", "1")
@@ -118,11 +123,8 @@ def test_one_run_has_a_model_here_its_managed_server_and_an_api(user: User) -> N
         model: json.loads(next((user.results / model).glob("dense/*/cell.json")).read_text())
         for model in ("direct", "managed", "api")
     }
-    assert [cell["provenance"]["device"] for cell in cells.values()] == [
-        "cpu:0",
-        "cpu:0",
-        "endpoint:0",
-    ]
+    devices = [cell["provenance"]["device"] for cell in cells.values()]
+    assert devices == ["cpu:0", "cpu:0", server.url.replace("http://", "endpoint:")]
     direct, managed = answers(user, "direct"), answers(user, "managed")
     assert managed == direct
     assert len(direct) == 12
@@ -145,14 +147,6 @@ matrix:
   configs: {dense: null}
   benchmarks: [recall: {samples: 14, subsets: ["64"]}]
 """
-# Stands in for llama.cpp's server, which is slow to build: the same command line.
-LLAMA_SERVER = """\
-#!%s
-import os, sys
-from benchfleet.testing.simulated_server import main
-words = sys.argv[1:]
-main(["--model", words[1], "--port", words[words.index("--port") + 1], *words[6:]])
-"""
 
 
 BESIDE = """\
@@ -172,7 +166,7 @@ def test_served_cells_run_while_a_local_cell_holds_the_only_slot(user: User) -> 
     with SimulatedServer() as server:
         user.write(BESIDE % (server.url, gate))
         plan = user.run("plan", "study.yaml", "--cpu-slots", "1").stdout
-        assert "1 at a time, and 4 endpoints" in plan
+        assert "1 at a time, and 1 at a time on 1 endpoint" in plan
         assert re.search(r"api/dense/mock_benchmark +endpoint +–", plan)
         run = user.start("run", "study.yaml", "--cpu-slots", "1")
         until(lambda: samples_kept(user) >= 1 and user.published())
@@ -182,15 +176,34 @@ def test_served_cells_run_while_a_local_cell_holds_the_only_slot(user: User) -> 
     assert len(user.published()) == 2
 
 
+TWO_NAMES = """\
+campaign: study
+defaults: {generation: {max_new_tokens: 1}}
+endpoint_slots: %d
+matrix:
+  models:
+    - {name: a, adapter: openai, model: simulated, url: "%s/v1", requests_at_once: 1}
+    - {name: b, adapter: openai, model: simulated, url: "%s/v1", requests_at_once: 1, system: Hi}
+  configs: {dense: null}
+  benchmarks: [recall: {samples: 4, subsets: ["64", "128"]}]
+"""
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_two_names_of_one_server_are_one_endpoint(user: User, slots: int) -> None:
+    with SimulatedServer(otherwise=Behaviour(first_s=0.1)) as server:
+        elsewhere = server.url.replace("127.0.0.1", "localhost")
+        user.write(TWO_NAMES % (slots, server.url, elsewhere))
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+        assert len(user.published()) == 4
+        assert server.most_at_once <= slots
+
+
 @pytest.fixture
-def llama_server(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def llama_cpp(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     user.write("weights", "tiny.gguf")
-    programs = user.folder / "bin"
-    programs.mkdir()
-    program = programs / "llama-server"
-    program.write_text(LLAMA_SERVER % sys.executable)
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    program = llama_server(user.folder / "bin")
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
 
 
 def servers_of(user: User) -> list[int]:
@@ -206,7 +219,7 @@ def servers_of(user: User) -> list[int]:
     return pids
 
 
-@pytest.mark.usefixtures("llama_server")
+@pytest.mark.usefixtures("llama_cpp")
 def test_the_command_line_of_a_server_is_in_the_plan(user: User) -> None:
     user.write(GGUF % 0)
     plan = user.run("plan", "study.yaml", "--cpu-slots", "1").stdout
@@ -215,7 +228,7 @@ def test_the_command_line_of_a_server_is_in_the_plan(user: User) -> None:
     assert servers_of(user) == []
 
 
-@pytest.mark.usefixtures("llama_server")
+@pytest.mark.usefixtures("llama_cpp")
 def test_a_killed_runner_leaves_no_server_and_the_next_run_goes_on(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +249,7 @@ def test_a_killed_runner_leaves_no_server_and_the_next_run_goes_on(
     assert cell["provenance"]["resumed_samples"] >= 2
 
 
-@pytest.mark.usefixtures("llama_server")
+@pytest.mark.usefixtures("llama_cpp")
 def test_a_killed_server_is_named_and_the_retry_starts_another(user: User) -> None:
     user.write((GGUF % 100).replace("tries: 1", "tries: 2"))
     run = user.start("run", "study.yaml", "--cpu-slots", "1")
@@ -246,6 +259,37 @@ def test_a_killed_server_is_named_and_the_retry_starts_another(user: User) -> No
     assert run.wait(120) == 0
     (failure,) = (user.results / ".attempts").glob("*/*/failure.json")
     assert json.loads(failure.read_text())["kind"] == "server_died"
+
+
+@pytest.mark.usefixtures("llama_cpp")
+@pytest.mark.parametrize(
+    ("obstacle", "kind", "words", "log"),
+    [
+        ("port-taken", "setup: server_died", "took its port, 3 times", "address already in use"),
+        ("never-ready", "load: timeout", "was not ready after", "loading without end"),
+    ],
+)
+def test_a_server_that_cannot_start_is_named_with_its_log_and_the_next_run_goes_on(
+    user: User, obstacle: str, kind: str, words: str, log: str
+) -> None:
+    study = GGUF % 0
+    (user.folder / "bin" / obstacle).touch()
+    is_slow = obstacle == "never-ready"
+    user.write(study.replace("server: {", "server: {start_timeout: 5s, ") if is_slow else study)
+    user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+    failures = user.run("failures", "study.yaml").stdout
+    assert kind in failures
+    (file,) = (user.results / ".attempts").glob("*/*/failure.json")
+    message = json.loads(file.read_text())["message"]
+    assert words in message
+    assert log in message
+    assert servers_of(user) == []
+    (user.folder / "bin" / obstacle).unlink()
+    user.write(study)
+    user.run("retry", "study.yaml")
+    user.run("run", "study.yaml", "--cpu-slots", "1")
+    assert len(user.published()) == 1
+    assert servers_of(user) == []
 
 
 def test_the_example_is_valid_and_shows_its_server(user: User) -> None:
@@ -260,7 +304,6 @@ BUDGET = """\
 campaign: study
 budget: %s USD
 defaults: {generation: {max_new_tokens: 1}}
-endpoint_slots: 1
 matrix:
   models:
     - name: m
@@ -276,6 +319,8 @@ matrix:
 def test_a_budget_stops_new_cells_and_a_larger_one_goes_on(user: User) -> None:
     with SimulatedServer() as server:
         user.write(BUDGET % (5, server.url))  # a cell costs 3 USD
+        plan = user.run("plan", "study.yaml", "--cpu-slots", "1").stdout
+        assert "cost     at most 12.00 USD for tokens" in plan
         done = user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
         assert "ended early: the budget of 5 USD is spent (6.00 USD)" in done.stdout
         assert len(user.published()) == 2
@@ -295,17 +340,17 @@ def test_paid_answers_survive_the_final_failure_of_another(user: User, key: str)
             )
         )
         server.script = deque(
-            [Behaviour(), Behaviour(), Behaviour(first_s=0.5), Behaviour(status=400)]
+            [Behaviour()] * (LOAD_REQUESTS + 1) + [Behaviour(first_s=0.5), Behaviour(status=400)]
         )
         user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
         kept = samples_kept(user)
         requests = len(server.requests)
-        assert kept == requests - 2  # the one of the load, and the one that failed
+        assert kept == requests - LOAD_REQUESTS - 1  # one failed
         user.run("retry", "study.yaml")
         user.run("run", "study.yaml", "--cpu-slots", "1")
         (place,) = user.published()
         lines = (user.results / place / "samples.jsonl").read_text().splitlines()
-        assert len(server.requests) - requests == 1 + len(lines) - kept
+        assert len(server.requests) - requests == LOAD_REQUESTS + len(lines) - kept
 
 
 def test_a_wrong_model_name_is_named_and_the_next_run_goes_on(user: User, key: str) -> None:

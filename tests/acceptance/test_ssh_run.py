@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
-import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -52,7 +52,7 @@ def test_a_fleet_that_loses_a_host_for_good_and_one_for_a_while_runs_every_cell_
 ) -> None:
     cut, killed = lan.add("lab1"), lan.add("lab2")
     ahead = lan.add("lab3", clock=3600)
-    write(user, cut.host(), killed.host(), ahead.host(), repeats=30, seconds=3)
+    write(user, cut.host(), killed.host(), ahead.host(), repeats=24, seconds=3)
     run = start()
     until(lambda: len(run.of("cell_started")) >= 6 and all(map(slots_on, (cut, killed, ahead))))
     until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.events)) > 60)
@@ -68,7 +68,7 @@ def test_a_fleet_that_loses_a_host_for_good_and_one_for_a_while_runs_every_cell_
     assert not set(before) & set(slots_on(cut))
     run.end(0)
 
-    provenance = complete(user, 30)
+    provenance = complete(user, 24)
     assert {made["host"] for made in provenance.values()} >= {"lab1", "lab3"}
     assert sum(made["resumed_samples"] > 0 for made in provenance.values()) >= 2
     assert run.hosts("lab1") == ["host_ready", "host_lost", "host_ready"]
@@ -167,11 +167,7 @@ def test_a_runner_that_is_killed_leaves_nothing_there_and_the_next_one_completes
     folder = sockets_of(user)
     run.process.kill()
     until(lambda: not any(map(slots_on, fleet)))
-    ledger = sqlite3.connect(user.results / "ledger.db")
-    with ledger:  # as if the minute of its leases had passed
-        ledger.execute("update cell set expires = 0 where state = 'running'")
-    ledger.close()
-    start().end(0)
+    start().end(0)  # without the minute of its leases
     complete(user, 4)
     until(lambda: not masters(folder))  # a connection that nobody uses ends by itself
 
@@ -281,3 +277,20 @@ def test_a_slot_on_a_host_is_added_and_drained_from_here(
     assert "no lab1/cpu:9 in this run; there are lab1/cpu:0, lab1/cpu:1" in refused
     run.process.send_signal(signal.SIGINT)
     run.end(130)
+
+
+def test_a_judge_on_a_host_reads_the_answers_that_lie_here(
+    user: User, lan: Machines, start: Callable[..., Run]
+) -> None:
+    write(user, lan.add("lab1").host(), repeats=1)
+    judge = '{name: judge, adapter: mock, model_kwargs: {answer: "VERDICT: 4"}}'
+    models = f"[{{name: m, adapter: mock}}, {judge}]"
+    judged = "[mock_benchmark: {rows: 2, judge: {model: judge, rubric: r.md}}]"
+    user.write("Grade {response}", "r.md")
+    matrix = f"{{models: {models}, benchmarks: {judged}, exclude: [{{models: judge}}]}}"
+    user.write(f"campaign: study\nmatrix: {matrix}\n")
+    start().end(0)
+    made = {path: json.loads(cell)["provenance"] for path, cell in user.published().items()}
+    assert {one["host"] for one in made.values()} == {"lab1"}
+    folder = user.results / "judge" / "dense" / "judge_mock_benchmark_m_dense"
+    assert json.loads((folder / "metrics.json").read_text())["overall_score"] == 4.0

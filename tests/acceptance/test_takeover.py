@@ -63,6 +63,10 @@ def test_a_changed_script_is_named_with_the_work_it_would_repeat_and_how_to_keep
     run = user.run("run", FILE, *at(made))
     assert "would run again" not in run.stdout + run.stderr
     assert user.json("status", FILE, *at(made))["success"] == len(made.done) + len(made.todo)
+    (summary,) = user.folder.glob("benchmark_results/*/execution_summary.json")
+    assert {
+        name for name in json.loads(summary.read_text())["devices"] if name.endswith(" ")
+    } == set()
 
 
 def test_of_two_changes_each_result_is_named_with_the_last_identity_it_had(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-MINUTES = 2.0 if os.environ.get("CI") == "true" else 1 / 3
+MINUTES = 1 / 3  # `make soak` does it for hours
 
 
 @pytest.mark.timeout(1200)

@@ -98,6 +98,9 @@ def test_what_another_folder_keeps_is_no_fault_of_this_one(user: User) -> None:
     assert "1 result elsewhere, not looked at" in output
     assert "benchfleet merge study.yaml" in output
     assert not (user.results / ".evidence").exists()
+    user.run("run", "study.yaml", *ledger, "--limit", "1", "--only", "models=m1")
+    output = user.run("verify", "study.yaml", *ledger).stdout
+    assert "1 of these results are not of the campaign's cells: trials with --limit" in output
     shutil.rmtree(user.results / ONE)
     found = user.json("verify", "study.yaml", *ledger, code=1)
     assert [(one["kind"], one["path"]) for one in found["wrong"]] == [("gone", ONE)]

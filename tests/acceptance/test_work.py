@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import time
 
 import pytest
 
+from benchfleet.cli.shared import foreground_run
 from repositories import make_bare
 
 from .conftest import MOCK, User, end_of, until, wait_for_line
@@ -140,3 +143,40 @@ def test_one_that_stays_waits_for_a_ledger_that_does_not_exist_yet(
     until(lambda: user.json("status", "study.yaml", "--ledger", address)["success"] == 2)
     process.send_signal(signal.SIGTERM)
     end_of(process, code=130)
+
+
+def test_one_that_waits_for_a_ledger_ends_when_it_was_idle_for_long_enough(user: User) -> None:
+    ended = user.run("work", "--ledger", "sqlite:none.db", *CPU, "--idle-exit", "0.5", code=3)
+    assert "waiting: " in ended.stdout
+    assert "none.db has no ledger of a campaign" in ended.stderr
+
+
+def test_one_that_was_idle_for_long_enough_ends(enrolled: User) -> None:
+    done = enrolled.run("work", *LEDGER, *CPU, "--trust-campaign", "--idle-exit", "0.5")
+    assert "ended early" not in done.stdout
+    assert enrolled.json("status", *LEDGER)["success"] == 4
+
+
+@pytest.mark.parametrize(("remaining", "cells"), [(-30, 0), (50, 0), (3600, 4)])
+def test_in_a_batch_job_it_begins_nothing_in_the_last_minute_and_exits_well(
+    enrolled: User, remaining: int, cells: int
+) -> None:
+    ends_at = str(int(time.time()) + remaining)
+    words = ("work", *LEDGER, *CPU, "--trust-campaign", "--idle-exit", "1", "--ends-at", ends_at)
+    enrolled.run(*words)
+    assert enrolled.json("status", *LEDGER)["success"] == cells
+
+
+def test_in_a_batch_job_a_signal_after_the_last_cell_is_no_failure(
+    enrolled: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's warning may come while the summary is being written."""
+
+    def warned(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    monkeypatch.setattr(foreground_run, "_write_files", warned)
+    ends_at = str(int(time.time()) + 3600)
+    words = ("work", *LEDGER, *CPU, "--trust-campaign", "--idle-exit", "1", "--ends-at", ends_at)
+    assert enrolled.run_here(*words).returncode == 0
+    assert enrolled.json("status", *LEDGER)["success"] == 4

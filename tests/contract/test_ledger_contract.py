@@ -9,6 +9,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
+from benchfleet.ledger.sqlite.shared_file import share
 from benchfleet.testing import LedgerContract
 from postgres import need_postgres, shared_postgres
 from repositories import make_bare
@@ -25,6 +26,14 @@ class TestSqliteLedger(LedgerContract):
 
     def open_again(self, clock: Callable[[], float], lease: float) -> SqliteLedger:
         return SqliteLedger(self.folder / "ledger.db", campaign="study", clock=clock, lease=lease)
+
+
+class TestSharedSqliteLedger(TestSqliteLedger):
+    """The same in a file that several machines share."""
+
+    def make_ledger(self, clock: Callable[[], float], lease: float) -> SqliteLedger:
+        share(self.folder / "ledger.db", {"n1", "n2"})
+        return self.open_again(clock, lease)
 
 
 class TestPostgresLedger(LedgerContract):

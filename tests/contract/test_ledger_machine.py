@@ -125,10 +125,10 @@ def often(examples: int) -> settings:
 TestMemoryMachine = MemoryMachine.TestCase
 TestMemoryMachine.settings = often(400)
 TestSqliteMachine = SqliteMachine.TestCase
-TestSqliteMachine.settings = often(200)
+TestSqliteMachine.settings = often(100)
 TestSqliteHandlesMachine = SqliteHandlesMachine.TestCase
-TestSqliteHandlesMachine.settings = often(100)
+TestSqliteHandlesMachine.settings = often(60)
 TestPostgresMachine = PostgresMachine.TestCase
 TestPostgresMachine.settings = often(15)
 TestGitMachine = GitMachine.TestCase
-TestGitMachine.settings = often(8)
+TestGitMachine.settings = often(6)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchfleet.domain.cell import AttentionStep, Config, Model
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config, Model
 from benchfleet.models.base import Prompt
 from benchfleet.models.transformers import TransformersAdapter
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchfleet.errors import CellFailure
 from benchfleet.models.fetch import declared_digest, fetched_folder, needed_files
-from hubs import COMMIT, FILES, TOKEN, ModelHub, client_of, serving
+from hubs import COMMIT, FILES, TOKEN, ModelHub, client_of, commit_of, serving
 
 NEEDED = ["config.json", "model.safetensors", "tokenizer.json"]
 
@@ -142,7 +142,7 @@ def test_a_gated_model_needs_a_token_which_is_never_printed(
     assert "hf_wrong" not in complained
 
     right = {**environ, "HF_TOKEN": TOKEN}
-    assert declared_digest("org/gated", environ=right) == COMMIT
+    assert declared_digest("org/gated", environ=right) == commit_of("org/gated")
     code, output, complained = _fetch(right, "org/gated")
     assert code == 0, complained
     assert TOKEN not in output + complained
@@ -154,13 +154,13 @@ def test_a_token_that_was_pasted_with_a_line_break_is_used_and_not_printed(
     environ: dict[str, str],
 ) -> None:
     broken = {**environ, "HF_TOKEN": f"{TOKEN[:9]}\n{TOKEN[9:]}"}
-    assert declared_digest("org/gated", environ=broken) == COMMIT
+    assert declared_digest("org/gated", environ=broken) == commit_of("org/gated")
 
 
 def test_a_token_left_by_a_login_is_honoured(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "hf").mkdir()
     (tmp_path / "hf" / "token").write_text(TOKEN + "\n")
-    assert declared_digest("org/gated", environ=environ) == COMMIT
+    assert declared_digest("org/gated", environ=environ) == commit_of("org/gated")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_offline_the_remedy_is_printed(hub: ModelHub, environ: dict[str, str]) -
 @pytest.mark.parametrize(
     ("endpoint", "printed"),
     [
-        ("http://127.0.0.1:9", "Connection refused"),
+        ("http://127.0.0.1:9", "127.0.0.1 cannot be reached"),
         ("ftp://127.0.0.1", "HF_ENDPOINT is not a web address: ftp://127.0.0.1"),
         ("nonsense", "HF_ENDPOINT is not a web address: nonsense"),
     ],

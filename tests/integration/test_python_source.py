@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -15,26 +12,14 @@ from benchfleet.benchmarks.python import Python
 from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.mock import MockAdapter
+from kept_sessions import KeptSession
 
 
 def _score(folder: Path, call: str, scratch: Path) -> float:
     """What it scores in a session with a mock model and a real scratch folder."""
     scratch.mkdir(exist_ok=True)
-    session: Any = SimpleNamespace(
-        adapter=MockAdapter(Model(name="m", adapter="mock", source="m", digest="mock")),
-        scratch=scratch,
-        subset=None,
-        repeat=0,
-        seed=7,
-        limit=None,
-        batch_size=1,
-        generation={},
-        recorded=(),
-        asking=lambda count, sample=None: nullcontext(),
-        check_stop=lambda: None,
-        record=lambda record: None,
-        expect=lambda total: None,
-    )
+    model = Model(name="m", adapter="mock", source="m", digest="mock")
+    session = KeptSession(adapter=MockAdapter(model), model=model, subset=None, scratch=scratch)
     return Python({"name": "x", "call": call, "folder": str(folder)}).run(session).overall
 
 

@@ -6,16 +6,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import pytest
 
-from benchfleet.benchmarks.base import Session
 from benchfleet.benchmarks.recall import Recall
+from benchfleet.domain.cell import Model
 from benchfleet.models.base import Answer, Prompt
+from kept_sessions import KeptSession
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -121,31 +121,17 @@ def shipped() -> Iterator[MaskedModel]:
     torch.set_num_threads(threads)
 
 
-@dataclass
-class Asked:
-    """The least that a benchmark needs to be run."""
-
-    adapter: Any
-    subset: str
-    seed: int = 20
-    limit: int | None = None
-    batch_size: int = 20
-    generation: ClassVar[Mapping[str, Any]] = Recall.default_generation
-    recorded: Sequence[Any] = ()
-
-    def record(self, record: Any) -> None:
-        """Answers are scored at once and kept nowhere."""
-
-    def expect(self, total: int) -> None:
-        """Nobody watches."""
-
-    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
 def accuracy(shipped: MaskedModel, length: int, window: int | None) -> float:
     adapter = MaskedModel(shipped.model, shipped.tokenizer, window)
-    return Recall({"samples": 60}).run(cast(Session, Asked(adapter, str(length)))).overall
+    session = KeptSession(
+        adapter=adapter,
+        model=Model(name="shipped", adapter="transformers", source=str(SHIPPED), digest="shipped"),
+        subset=str(length),
+        seed=20,
+        batch_size=20,
+        generation=Recall.default_generation,
+    )
+    return Recall({"samples": 60}).run(session).overall
 
 
 @pytest.mark.parametrize("length", [128, 512, 1024])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,18 +10,22 @@ from typing import Any
 
 import pytest
 
+from benchfleet.domain.budget import Spending
 from benchfleet.domain.host import Host
 from benchfleet.domain.rent import ProviderAccess, RentEntry
-from benchfleet.engines.base import EngineEvent, HostAwaited, HostLost
+from benchfleet.domain.resource import Need
+from benchfleet.engines.base import EngineEvent, HostAwaited, HostLost, HostReady, SlotId
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.providers.base import GpuOffer, ProviderAway, Want
+from benchfleet.providers.base import GpuOffer, NotAuthorized, ProviderAway, Want
 from benchfleet.providers.vast import VastProvider
+from benchfleet.rentals.accounts import open_accounts
 from benchfleet.rentals.engine import RentedEngine
 from benchfleet.rentals.prepare import Preparation
 from benchfleet.rentals.request import RentRequest
 from benchfleet.runner.events import EventQueue
 from benchfleet.testing.simulated_cloud import Cloud
-from benchfleet.testing.simulated_vast import VastApi, VastServer
+from benchfleet.testing.simulated_http import ApiServer
+from benchfleet.testing.simulated_vast import VastApi
 from sshd import need_sshd
 
 
@@ -32,16 +37,20 @@ def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     offer = GpuOffer(
         provider="vast", id="1", machine="m1", gpu="RTX 4090", count=1, vram=24 << 30, price=300_000
     )
-    server = VastServer(VastApi(Cloud(offers=[offer]), clock=time.time))
+    server = ApiServer(VastApi(Cloud(offers=[offer]), clock=time.time))
     yield server.url
     server.close()
 
 
-def engine_of(url: str, folder: Path, posted: EventQueue, **changes: Any) -> RentedEngine:
+def engine_of(
+    url: str, folder: Path, posted: EventQueue, *, waiting: int = 1, **changes: Any
+) -> RentedEngine:
     entry = RentEntry(name="r4090", gpu="RTX 4090", providers=("vast",), needs_dead_man=False)
     access = ProviderAccess(name="vast", url=url, visible_within=0.3)
     request = RentRequest(entries=(entry,), providers=(access,), folder=folder, **changes)
-    return RentedEngine(posted.post, request, MemoryLedger())
+    engine = RentedEngine(posted.post, request, MemoryLedger(), open_accounts(request.providers))
+    engine.expect({Need(gpus=1): waiting})
+    return engine
 
 
 def next_of(posted: EventQueue, kind: type[EngineEvent]) -> Any:
@@ -59,7 +68,23 @@ def test_a_runner_that_asks_late_still_waits_for_the_reason(url: str, tmp_path: 
     assert engine.hosts() == ["r4090"]  # the runner asks once, maybe only now
     engine.shutdown()
     engine.await_end(lambda: False)
-    assert not engine._request.remaining
+    assert not engine._manager.proof.request.remaining
+
+
+@pytest.mark.parametrize(("seconds", "is_rented"), [(0.0, True), (60.0, True), (7200.0, False)])
+def test_a_machine_is_rented_only_if_the_shortest_cell_fits_the_budget(
+    url: str, tmp_path: Path, seconds: float, is_rented: bool
+) -> None:
+    posted = EventQueue()
+    spending = Spending(shortest={Need(gpus=1): seconds})
+    engine = engine_of(url, tmp_path, posted, budget=500_000, spending=spending)
+    if is_rented:
+        while next_of(posted, HostAwaited).reason != "a rented machine is being prepared":
+            pass
+    else:
+        assert next_of(posted, HostLost).reason == "the budget allows no further machine"
+    engine.shutdown()
+    assert len(engine._manager.stream.read().rentals) == is_rented
 
 
 def test_what_goes_wrong_with_a_machine_returns_it(
@@ -75,8 +100,8 @@ def test_what_goes_wrong_with_a_machine_returns_it(
     assert lost.host.startswith("r4090-")
     assert "no such thing" in lost.reason
     engine.await_end(lambda: False)  # a run that failed did not shut it down
-    assert not engine._manager.is_alive()
-    assert not engine._request.remaining
+    assert not engine._manager.thread.is_alive()
+    assert not engine._manager.proof.request.remaining
 
 
 def test_a_provider_that_is_away_is_named_while_it_is_waited_for(
@@ -90,3 +115,70 @@ def test_a_provider_that_is_away_is_named_while_it_is_waited_for(
     engine = engine_of(url, tmp_path, posted)
     assert next_of(posted, HostAwaited).reason == "vast did not answer"
     engine.shutdown()
+
+
+def test_nothing_is_rented_while_no_cell_waits(url: str, tmp_path: Path) -> None:
+    posted = EventQueue()
+    engine = engine_of(url, tmp_path, posted, waiting=0)
+    assert next_of(posted, HostAwaited).reason == "a machine is rented once cells wait for it"
+    assert not engine._manager.stream.read().rentals
+    engine.expect({Need(gpus=1): 1})
+    assert (
+        "looked for" in next_of(posted, HostAwaited).reason or engine._manager.stream.read().rentals
+    )
+    engine.shutdown()
+    engine.await_end(lambda: False)
+
+
+def test_a_refused_key_ends_the_search_at_once(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: VastProvider, want: Want) -> list[GpuOffer]:
+        raise NotAuthorized("the key was revoked")
+
+    monkeypatch.setattr(VastProvider, "offers", refused)
+    posted = EventQueue()
+    engine = engine_of(url, tmp_path, posted)
+    lost = next_of(posted, HostLost)
+    assert lost.hopeless
+    assert lost.failure is not None
+    assert (lost.failure.kind, lost.failure.message) == ("wrong_key", "the key was revoked")
+    engine.shutdown()
+
+
+def test_the_runner_waits_for_an_entry_until_it_knows_the_host(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between 'ready' in the ledger and the host's first word no other machine may be there."""
+    connecting = threading.Event()
+
+    class Silent:
+        def __init__(self, post: Any, **options: Any) -> None:
+            self.post, (self.host,) = post, options["hosts"]
+            engines.append(self)
+            connecting.set()
+
+        def slots(self) -> list[SlotId]:
+            return []
+
+        def shutdown(self) -> None: ...
+
+    engines: list[Silent] = []
+    monkeypatch.setattr(Preparation, "run", lambda self: self.host)
+    monkeypatch.setattr("benchfleet.rentals.rented_host.SshEngine", Silent)
+    monkeypatch.setattr("benchfleet.rentals.manager.TURN_S", 0.05)
+    posted = EventQueue()
+    engine = engine_of(url, tmp_path, posted)
+    assert connecting.wait(60)
+    (rental,) = engine._manager.stream.history.rentals.values()
+    assert rental.state == "ready"
+    for _ in range(3):  # turns
+        while isinstance(event := posted.take(0.3), HostAwaited):
+            pass
+        assert event is None
+    (silent,) = engines
+    silent.post(HostReady(host=silent.host.name, devices=(), slots=0, threads=1))
+    assert next_of(posted, HostReady).host == silent.host.name
+    assert next_of(posted, HostLost).reason == "all are here"
+    engine.shutdown()
+    engine.await_end(lambda: False)

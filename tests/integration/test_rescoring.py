@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.attempt import Claim, RunnerId
-from benchfleet.domain.cell import Limits
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.limits import Limits
 from benchfleet.engines.base import AttemptRequest, Done, Failed, SlotEvent, SlotId
 from benchfleet.errors import ClaimLost
 from benchfleet.maintenance.rescore import Rescored, Rescorer

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import STORED
+from benchfleet.domain.part import Split
 from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
@@ -50,14 +52,19 @@ class Lab(ResultStore):
     def fetch(self, paths: Collection[str], into: Path) -> None:
         self.inside.fetch(paths, into)
 
+    def remove(self, path: str) -> None:
+        self.inside.remove(path)
+
     def uploader(self) -> Uploader:
         return Uploader(self.ledger, self.layout, self, host="lab1", notify=self.notices.put)
 
-    def finish(self, number: int, uploader: Uploader | None = None) -> str:
+    def finish(
+        self, number: int, uploader: Uploader | None = None, *, cell: Cell | None = None
+    ) -> str:
         """Run a cell to its end; with a sender its result becomes public."""
-        cell = sample_cell(number)
+        cell = cell or sample_cell(number)
         self.ledger.enroll([cell])
-        [claim] = claim_any(self.ledger, RunnerId("me"))
+        [claim] = self.ledger.claim(RunnerId("me"), [cell.fingerprint], 1)
         folder = self.layout.attempt(claim.lease)
         digest = seal(folder, cell, path=claim.path)
         self.ledger.finish(claim.lease, Outcome(state="success", digest=digest))
@@ -65,8 +72,36 @@ class Lab(ResultStore):
             uploader.publish_all([(folder, self.layout.published(claim.path))])
         return claim.path
 
+    def finish_split(self) -> tuple[str, list[str]]:
+        """Run two parts of a cell and the cell; all results are here. Its path, and theirs."""
+        whole, early, late = sample_cell(9), self.uploader(), self.uploader()
+        self.ledger.enroll([whole])
+        [claim] = claim_any(self.ledger, RunnerId("me"))
+        split = Split.evenly(whole.fingerprint, claim.lease.attempt, claim.lease.token, 2)
+        parts = split.cells(whole)
+        self.ledger.record(split.event(parts))
+        first = self.finish(0, early, cell=parts[0])
+        assert early.upload()
+        assert self.stored() == [first]
+        paths = [first, self.finish(0, late, cell=parts[1])]
+        folder = self.layout.attempt(claim.lease)
+        digest = seal(folder, whole, path=claim.path, provenance={"parts": [{}, {}]})
+        self.ledger.finish(claim.lease, Outcome(state="success", digest=digest))
+        late.publish_all([(folder, self.layout.published(claim.path))])
+        assert late.upload()
+        return claim.path, paths
+
     def stored(self) -> list[str]:
         return [str(event.data["path"]) for event in self.ledger.events(kinds={STORED})]
+
+
+def test_parts_of_a_cell_with_a_result_leave_the_store_and_the_queue(lab: Lab) -> None:
+    """One part was there before; the other one was only queued, and is never sent."""
+    whole, (first, second) = lab.finish_split()
+    assert lab.stored() == [first, whole]
+    assert lab.puts == [first, whole]
+    assert [*lab.digests([whole, first, second])] == [whole]
+    assert lab.uploader().queued == 0
 
 
 def end(uploader: Uploader) -> None:

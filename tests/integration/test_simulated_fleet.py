@@ -24,8 +24,8 @@ from simulation.simulate import in_memory, main
 from simulation.simulated import Account, SimulatedFleet
 
 IN_CI = os.environ.get("CI") == "true"
-SEEDS = 240 if IN_CI else 40
 PLENTY = 100  # seeds within which a defect is to be found
+SEEDS = PLENTY if IN_CI else 40
 
 
 @pytest.fixture
@@ -58,7 +58,9 @@ def test_what_must_hold_does_in_every_fleet_on_sqlite(place: Path) -> None:
 def test_a_fleet_without_faults_runs_every_cell_once(place: Path) -> None:
     account = simulated(7, place / "7", faults=(), runners=1)
     assert account.counts == {"success": 10}
-    assert sum(" cell_done " in line for line in account.story) == 10
+    done = [line for line in account.story if " cell_done " in line]
+    assert sum("+part" not in line for line in done) == 10
+    assert len(set(done)) == len(done)  # no part twice either
     assert not any(" cell_failed " in line for line in account.story)
 
 
@@ -221,12 +223,14 @@ def test_a_defect_is_reported_with_what_shows_it_again(capsys: pytest.CaptureFix
     assert " late-writer" in shown
 
 
-def found(folder: Path, **named: object) -> list[str]:
+def found(folder: Path, says: str, **named: object) -> list[str]:
+    """What was found wrong up to what says that; a defect may show in several ways."""
+    wrong: list[str] = []
     for seed in range(PLENTY):
-        account = simulated(seed, folder / f"{seed}", cells=8, **named)
-        if account.wrong:
-            return list(account.wrong)
-    return []
+        wrong += simulated(seed, folder / f"{seed}", cells=8, **named).wrong
+        if any(says in what for what in wrong):
+            break
+    return wrong
 
 
 @pytest.mark.parametrize(
@@ -234,7 +238,7 @@ def found(folder: Path, **named: object) -> list[str]:
     [
         (Tokenless, "was finished after a newer claim"),
         (Generous, "while the lease of token"),
-        (Careless, "was given to a host that may not have it"),
+        (Careless, "is pending after"),  # its runners get cells that are not theirs
         (Hasty, "was reaped before its lease ran out"),
         (Sleepy, "does not end"),
     ],
@@ -242,7 +246,7 @@ def found(folder: Path, **named: object) -> list[str]:
 def test_a_ledger_with_a_defect_is_found(
     place: Path, alter: Callable[[Ledger], Ledger], says: str
 ) -> None:
-    wrong = found(place, alter=alter)
+    wrong = found(place, says, alter=alter)
     assert any(says in what for what in wrong), wrong
 
 
@@ -257,5 +261,5 @@ def test_a_ledger_with_a_defect_is_found(
 def test_a_publisher_with_a_defect_is_found(
     place: Path, publisher: Callable[[Path, Path], None], says: str
 ) -> None:
-    wrong = found(place, publish_all=each(publisher))
+    wrong = found(place, says, publish_all=each(publisher))
     assert any(says in what for what in wrong), wrong

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from netns import Machine, Machines, machines
+from stand_in_servers import llama_server
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "recall"
 
@@ -149,6 +150,32 @@ def test_a_path_of_the_inventory_that_the_host_lacks_is_named(study: Path, lan: 
     assert "provision: model_not_found" in output
     assert "lab1 has no /no/such/models" in output
     assert not (machine.folder / "home" / "models").exists()
+
+
+def test_a_gguf_file_is_sent_to_the_host_and_its_server_runs_there(
+    study: Path, lan: Machines
+) -> None:
+    machine = lan.add("lab1", hidden=study)
+    program = llama_server(machine.folder / "programs")
+    python = machine.folder / "python"
+    python.write_text(f'#!/bin/sh\nPATH="{program.parent}:$PATH" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (study / "tiny.gguf").write_bytes(b"weights")
+    campaign = """\
+    campaign: study
+    defaults: {generation: {max_new_tokens: 4}}
+    matrix:
+      models: [{name: served, adapter: llama_cpp, path: ./tiny.gguf}]
+      configs: {dense: null}
+      benchmarks: [recall: {samples: 4, subsets: ["64"]}]
+    """
+    run(study, campaign, machine, python=str(python))
+    (cell,) = results(study).values()
+    assert cell["provenance"]["host"] == "lab1"
+    command = cell["provenance"]["model"]["command"]
+    assert command[0] == "llama-server"
+    assert Path(command[2]).is_relative_to(machine.folder / "home" / "models")
+    assert Path(command[2]).read_bytes() == b"weights"
 
 
 def test_a_managed_server_runs_on_the_host_itself(study: Path, lan: Machines) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Device
+from benchfleet.domain.part import whole_of
+from benchfleet.domain.resource import Device, Need
 from benchfleet.engines.base import (
     AttemptRequest,
     Done,
@@ -77,6 +78,8 @@ class SimulatedEngine:
 
     # What a runner asks
 
+    def expect(self, waiting: Mapping[Need, int]) -> None: ...
+
     def hosts(self) -> Sequence[str]:
         return [name for name in self._hosts if name]
 
@@ -106,7 +109,7 @@ class SimulatedEngine:
             self.broken_rules.append(f"slot {slot} got an order while it was not idle")
         if found.spec.host in self._barred(request.cell):
             self.broken_rules.append(f"{request.cell.id} was given to a host that may not have it")
-        nature = self._natures[str(request.cell.fingerprint)]
+        nature = self._natures[str(whole_of(request.cell).fingerprint)]
         key = request.cell.model.load_key
         loaded, found.load_key = found.load_key == key, key
         found.state = RunState(

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from benchfleet.domain.cell import Cell, Limits
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.conditions import Fact, parse_condition
 from benchfleet.domain.eligibility import KINDS, Eligibility, Rule
 from benchfleet.domain.failure import Failure, Kind
+from benchfleet.domain.limits import Limits
+from benchfleet.domain.part import AUTO_SPLIT, whole_of
 from benchfleet.domain.placement import Placement, Reported
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
@@ -52,6 +54,9 @@ class SimulatedHost:
     here: bool = True  # it can be reached by anybody
     hopeless: bool = False  # it is away until somebody repairs it
 
+    def set_reachable(self, reachable: bool) -> None:
+        self.here = reachable
+
 
 @dataclass(frozen=True, kw_only=True)
 class Nature:
@@ -91,7 +96,14 @@ def draw_cells(
             tries=3 if nature.times > _A_FEW else cell.limits.tries,  # it would never end else
             stuck=40.0 if nature.temper == "hangs" else stuck,
         )
-        cells.append(replace(cell, limits=limits))
+        split = random.Random(f"{seed} split {number}").choice((1, 1, 1, AUTO_SPLIT, 2, 3))
+        workload = replace(  # that may be split
+            cell.workload,
+            benchmark="mock_benchmark",
+            called=cell.workload.benchmark,
+            params={"rows": number},
+        )
+        cells.append(replace(cell, limits=limits, split=split, workload=workload))
     return cells
 
 
@@ -186,7 +198,11 @@ class RunState:
     def events(self) -> Iterator[tuple[float, SlotEvent]]:
         """All that comes of it, the last event too."""
         slot, key, nature = self.slot, self.request.attempt, self.nature
-        fingerprint, attempt = key.split("/")[0], int(key.split("/")[1].split("-")[0])
+        cell, attempt = self.request.cell, int(key.split("/")[1].split("-")[0])
+        part, fingerprint = cell.part, whole_of(cell).fingerprint
+        indices = range(nature.samples)
+        if part is not None:
+            indices = part.positions(indices, nature.samples)
         shows = nature.temper if attempt <= nature.times else "even"
         yield 0.1, Started(slot=slot, attempt=key, stage="load")
         yield (
@@ -194,28 +210,32 @@ class RunState:
             Started(slot=slot, attempt=key, stage="benchmark"),
         )
         known = {json.loads(line)["index"] for line in self.request.recorded.splitlines()}
-        for index in range(nature.samples + 1):
+        if self.request.rescore and not known.issuperset(indices):
+            failure = Failure(stage="collect", kind="bad_result", message="a sample is missing")
+            yield 0.1, Failed(slot=slot, attempt=key, failure=failure)
+            return
+        for index in (*indices, indices.stop):
             if index == nature.at and (ending := self._ending(shows)) is not None:
                 yield from ending
                 return
             if self.asked_to_stop:
                 yield 0.1, Stopped(slot=slot, attempt=key, reason="it was asked to stop")
                 return
-            if index == nature.samples or index in known:
+            if index == indices.stop or index in known:
                 continue
             known.add(index)
             line = json.dumps(sample_of(fingerprint, index)).encode() + b"\n"
             yield (
                 nature.each,
                 Recorded(
-                    slot=slot, attempt=key, lines=line, done=len(known), total=nature.samples,
+                    slot=slot, attempt=key, lines=line, done=len(known), total=len(indices),
                     tokens=(100, 10),
                 ),
             )  # fmt: skip
         yield 0.1, FileSent(slot=slot, attempt=key, name="notes/of-it.txt", data=b"as it was\n")
         score = {"overall": float("nan") if shows == "wrong" else 1.0, "tasks": {}, "summary": {}}
-        score["per_sample"] = [1.0] * nature.samples
-        seconds = {"load": nature.load, "benchmark": nature.each * nature.samples}
+        score["per_sample"] = [] if part else [1.0] * nature.samples
+        seconds = {"load": nature.load, "benchmark": nature.each * len(indices)}
         yield 0.1, Done(slot=slot, attempt=key, score=score, seconds=seconds)
 
     def _ending(self, temper: Temper) -> Iterator[tuple[float, SlotEvent]] | None:

@@ -27,11 +27,12 @@ from benchfleet.runner.events import (
     ThreadFailed,
 )
 from benchfleet.runner.execution.retrying_ledger import RetryingLedger
-from benchfleet.runner.loop import RunEnd, Runner
+from benchfleet.runner.loop import Runner
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.result_storage import ResultStorage
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.runner.scheduler.run_request import RunRequest
 from simulation.disk import SimulatedDisk, SimulatedFolder
 from simulation.engine import SimulatedEngine
@@ -120,6 +121,7 @@ class RunnerProcess:
             ending=self._ended,
             serving=serving,
             thread=lambda target, **_: self._strand(target),
+            clock=self._turns.now,
         )
         self.engine = SimulatedEngine(
             post=self.inbox.post,

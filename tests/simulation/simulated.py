@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchfleet.domain.part import SPLIT
 from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
 from benchfleet.domain.state import FINAL_STATES
@@ -252,11 +253,27 @@ class SimulatedFleet:
                 self._check_attempts(record.path, record.fingerprint)
             elif record.state != "cancelled" and nature.temper == "even" and record.tries >= 1000:
                 self._wrong.append(f"{record.path} {record.state}, and nothing was wrong with it")
+        kept = self._kept_parts()
         for path in around.disk.published:
-            around.disk.look_at(around.layout.published(path))
+            if path in digests or path in kept:
+                around.disk.look_at(around.layout.published(path))
         self._wrong += around.watch.wrong + around.disk.wrong
         self._wrong += wrong_history(self._ledger.events(), around.watch.expiries)
-        self._wrong += wrong_results(self._root, digests)
+        self._wrong += wrong_results(self._root, digests | kept)
+
+    def _kept_parts(self) -> dict[str, str]:
+        """The digests of the results of parts that are to be here, by path: those of cells without
+        a result of their own."""
+        splits = self._ledger.events(kinds={SPLIT})
+        done = {record.fingerprint for record in self._kept_records if record.state == "success"}
+        parts = {
+            name
+            for split in splits
+            if split.fingerprint not in done
+            for name in split.data["parts"]
+        }
+        records = self._ledger.cells(states=["success"], fingerprints=parts)
+        return {record.path: record.outcome.digest for record in records if record.outcome}
 
     def _check_samples(self, path: str, fingerprint: str, count: int) -> None:
         found = read_samples(self._around.layout.published(path) / SAMPLES)

@@ -15,7 +15,7 @@ def test_each_fault_has_a_promise_and_a_test_that_is_there() -> None:
     rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("| ")]
     faults = [row for row in rows if row[0].strip() != "fault"]
     assert len(faults) > 30
-    files = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("src/benchfleet/testing/*.py")]
+    files = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("src/benchfleet/testing/**/*.py")]
     there = set(re.findall(r"def (test_\w+)", "\n".join(f.read_text("utf-8") for f in files)))
     for fault, promise, tests in faults:
         assert fault.strip()

@@ -25,147 +25,59 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 from benchfleet import registry
-from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.cell import Cell, Workload
+from benchfleet.domain.question_draws import draw_id
+from benchfleet.download import Download
+from benchfleet.errors import PluginError
 from benchfleet.hints import hint
-from benchfleet.models.base import Adapter, Prompt, adapter_class
+from benchfleet.models.base import Answer, Prompt, adapter_class
 
-from .asking import ask
+from . import bootstrap
+from .asking import answer_fields, ask, context_digest, generation_of_draw
+from .records import Record, Sample, Score
+from .session import Session
 
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """One question of a benchmark."""
-
-    index: int  # its place among all samples, from 0; a resume does not change it
-    id: str  # of the question: the same in every config, another for other data
-    prompt: Prompt
-    columns: Mapping[str, Any] = field(default_factory=dict)  # the dataset's own, for the CSV
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """A sample with the model's answer, as it is kept in ``samples.jsonl`` before scoring.
-
-    The last record of an index counts. An index below 0 marks a partial answer: it is no sample of
-    the result, and only the next attempt reads it, from `Session.recorded`.
-    """
-
-    index: int
-    id: str
-    columns: Mapping[str, Any]
-    predicted_answer: str
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
-    measures: Mapping[str, float] = field(default_factory=dict)
-    resume: Mapping[str, Any] = field(default_factory=dict)  # JSON that the next attempt needs
-    withdrawn: bool = False  # True: removes the earlier record of this index
-    finish: str = ""  # why the answer ended, as `Answer.finish`
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON; `resume`, `withdrawn` and `finish` only where set."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        for name in ("resume", "withdrawn", "finish"):
-            if not values[name]:
-                del values[name]
-        return values
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Record:
-        known_names = cls.__dataclass_fields__
-        return cls(**{name: item for name, item in value.items() if name in known_names})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Score:
-    """What the answers are worth."""
-
-    overall: float  # the headline; larger is better
-    per_sample: Sequence[float] = ()  # one for each record, by ascending index; or empty
-    tasks: Mapping[str, float] = field(default_factory=dict)  # scores of parts: depth, length, …
-    summary: Mapping[str, Any] = field(default_factory=dict)  # anything else worth keeping
-
-
-class Session(Protocol):
-    """The interface between a running benchmark and its slot."""
-
-    model: Model  # as declared
-    config: Config  # already configured on the adapter
-    subset: str | None
-    repeat: int  # 0 for the first
-    seed: int
-    limit: int | None  # samples at most
-    batch_size: int
-    generation: Mapping[str, Any]
-    recorded: Sequence[Record]  # of earlier attempts; do not ask these again
-
-    @property
-    def adapter(self) -> Adapter:
-        """The loaded model. Raises RuntimeError if `needs_model` is False."""
-        ...
-
-    @property
-    def model_path(self) -> str:
-        """Where the model's files lie on this host, or the name that its adapter knows."""
-        ...
-
-    @property
-    def scratch(self) -> Path:
-        """A folder of this attempt, empty at first. The files in it when `run` returns or raises
-        are kept with the results; symbolic links are not."""
-        ...
-
-    def record(self, record: Record) -> None:
-        """Store one answer at once, before scoring.
-
-        If the cell has to stop, raises a BaseException that is no Exception: do not catch it.
-        """
-        ...
-
-    def expect(self, total: int) -> None:
-        """Announce the number of samples, for the progress display."""
-        ...
-
-    def check_stop(self) -> None:
-        """Raise as `record` does if the cell has to stop. For long work between records."""
-        ...
-
-    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
-        """Wrap one call of the model: ``limits.generation`` limits its time. `count` is the number
-        of prompts, `sample` the index of the first, if known."""
-        ...
+__all__ = ["Benchmark", "Record", "Sample", "SampleBenchmark", "Score", "Session"]
 
 
 def withdraw(session: Session, records: Iterable[Record]) -> None:
     """Remove records of an earlier attempt that are not samples any more, since the data changed on
     the hub."""
-    for record in records:
+    for one in records:
         session.record(
-            Record(
-                index=record.index, id=record.id, columns={}, predicted_answer="", withdrawn=True
-            )
+            Record(index=one.index, id=one.id, columns={}, predicted_answer="", withdrawn=True)
         )
 
 
 class Benchmark(registry.Plugin, ABC):
-    """A benchmark by name; see the module for the whole contract."""
+    """A benchmark by name."""
 
     version: ClassVar[str] = "1"  # raised when the same parameters give other data or scores
     default_generation: ClassVar[Mapping[str, Any]] = {}  # the campaign file overrides it
     needs_model: ClassVar[bool] = True  # False: its slot holds no model while it runs
     borrows: ClassVar[bool] = False  # True: uses `Adapter.lend`; the adapter's `lends` must be True
     borrows_served: ClassVar[bool] = False  # True: it can use `Adapter.served` instead
+    abilities: ClassVar[tuple[str, ...]] = ()  # that a server must have; see `Adapter.abilities`
+    exclusive: ClassVar[bool] = False  # True: nothing else uses its devices or endpoint meanwhile
+    loads_server: ClassVar[bool] = False  # True: uses `Adapter.load_target`
     reads_generation: ClassVar[bool] = False  # True: skips `Adapter.check_generation`
     takes_folder: ClassVar[bool] = False  # True: the parameter `folder` is the campaign's folder
     reports: ClassVar[frozenset[str] | None] = None  # numbers of `Score.summary`; None: unknown yet
     takes_identity: ClassVar[bool] = False  # True: its parameter `identity` replaces the digest
+    splits: ClassVar[bool] = False  # True: `run` respects `Session.part`
+    # Why it cannot be split, where `splits` is False.
+    why_whole: ClassVar[str] = "its samples depend on each other, or are not known"
+    # Why `plan --prompts` cannot show what it asks; "" if it asks by `Session.adapter`.
+    why_unseen: ClassVar[str] = ""
+    measures_speed: ClassVar[bool] = False  # True: hardware that cells name is part of identity
     subsets_key: ClassVar[str] = "subsets"  # the campaign key of its subsets, such as "tasks"
     name: str = ""  # name in results and rules, if one class runs many benchmarks; "": the plugin's
 
@@ -201,6 +113,10 @@ class Benchmark(registry.Plugin, ABC):
             return f"this benchmark has no subsets; remove {subset!r}"
         return f"no subset {subset!r}; {hint(subset, known_names)}"
 
+    def check_data(self, subset: str | None) -> str:
+        """What data are not on this host where none may be fetched, or ``""``."""
+        return ""
+
     def data_digest(self, subset: str | None) -> str:
         """The digest of local files; ``""`` if version and parameters determine the data."""
         return ""
@@ -209,9 +125,9 @@ class Benchmark(registry.Plugin, ABC):
         """The user's own files that it reads, and the folders that must exist."""
         return ()
 
-    def data_sources(self) -> Mapping[str, bool]:
-        """The data sets of others that it reads, and whether each is here; asks no network."""
-        return {}
+    def downloads(self, subset: str | None) -> Sequence[Download]:
+        """What it reads from the network."""
+        return ()
 
     def missing_data(self, subset: str | None) -> str:
         """Why its data are neither on this host nor in reach, or ``""``. Asked once before a run,
@@ -247,8 +163,34 @@ def loads_model(cell: Cell) -> bool:
     return needed and adapter_class(cell.model.adapter).opens
 
 
+def rescores(cell: Cell) -> bool:
+    """Whether recorded answers are scored without the model."""
+    return not benchmark_class(cell.workload.benchmark).borrows
+
+
+@cache
+def _is_exclusive(name: str) -> bool:
+    try:
+        return benchmark_class(name).exclusive
+    except (PluginError, ImportError):  # it cannot run here either
+        return False
+
+
+def is_exclusive(cell: Cell) -> bool:
+    """Whether nothing else may use the cell's devices or endpoint meanwhile."""
+    return _is_exclusive(cell.workload.benchmark)
+
+
 class SampleBenchmark(Benchmark):
-    """A benchmark whose samples are known in advance and do not depend on each other."""
+    """A benchmark whose samples are known in advance and do not depend on each other.
+
+    A cell of it may be split. If samples with different contexts depend on each other, set `splits`
+    to False.
+    """
+
+    splits = True
+
+    takes_length: ClassVar[bool] = False  # True: an answer of `max_new_tokens` is no cut-off one
 
     @abstractmethod
     def samples(self, subset: str | None, seed: int) -> Iterable[Sample]:
@@ -258,43 +200,93 @@ class SampleBenchmark(Benchmark):
     def score(self, records: Sequence[Record]) -> Score:
         """Score the records, which come in the order of their samples."""
 
+    def finish(self, answer: Answer) -> str:
+        """Why the answer ended; with `takes_length`, one of the full length is whole."""
+        return "stop" if self.takes_length and answer.finish == "length" else answer.finish
+
     def run(self, session: Session) -> Score:
-        """Ask the samples not yet recorded, batch by batch, then score all."""
-        samples = list(islice(self.samples(session.subset, session.seed), session.limit))
-        session.expect(len(samples))
-        expected = {(sample.index, sample.id) for sample in samples}  # data may have changed since
-        records = {r.index: r for r in session.recorded if (r.index, r.id) in expected}
-        withdraw(session, (r for r in session.recorded if (r.index, r.id) not in expected))
+        """Ask the samples not yet recorded, batch by batch, then score all. With several answers to
+        each question, all first answers come first; each draw has a seed of its own."""
+        selected = list(islice(self.samples(session.subset, session.seed), session.limit))
+        if session.part:
+            part = session.part.positions(_boundaries(selected), len(selected))
+            selected = selected[part.start : part.stop]
+        count = session.samples_per_question
+        draws = [[_draw(sample, n, count) for sample in selected] for n in range(count)]
+        expected = {(sample.index, sample.id): sample for draw in draws for sample in draw}
+        records = {
+            record.index: record
+            for record in session.recorded
+            if (sample := expected.get((record.index, record.id)))
+            and record.request in ("", _request(session, sample.prompt))
+        }
+        withdraw(session, (r for r in session.recorded if records.get(r.index) is not r))
+        session.expect(count * len(selected))
+        for number, samples in enumerate(draws):
+            self._ask(session, samples, number, records)
+        if session.part:  # the whole cell is scored once its parts are joined
+            return Score(overall=0.0, per_sample=[])
+        ordered = [records[index] for index in sorted(records)]
+        return bootstrap.with_error(self.score(ordered), self.score, ordered)
+
+    def _ask(
+        self,
+        session: Session,
+        samples: Sequence[Sample],
+        draw: int,
+        records: dict[int, Record],
+    ) -> None:
+        """Ask for one answer to each question, and add the records."""
+        generation = generation_of_draw(session.generation, draw)
         pending = [sample for sample in samples if sample.index not in records]
         batches = [pending] if pending else []
         if pending and not session.adapter.independent:
             starts = range(0, len(samples), session.batch_size)
-            batches = [samples[start : start + session.batch_size] for start in starts]
+            batches = [list(samples[start : start + session.batch_size]) for start in starts]
         for batch in batches:
             if all(sample.index in records for sample in batch):
                 continue
             # Whole, as it would have been asked at first: numbers depend on a prompt's neighbours.
-            for position, answer in ask(
-                session.adapter,
-                [sample.prompt for sample in batch],
-                session.generation,
-                asking=session.asking,
-                sample=batch[0].index,
-            ):
+            prompts = [sample.prompt for sample in batch]
+            for position, answer in ask(session, prompts, generation, sample=batch[0].index):
                 sample = batch[position]
                 if sample.index in records:
                     continue
+                several: dict[str, Any] = {"question": sample.id, "draw": draw}
+                if draw:
+                    several["question"] = sample.id.rpartition("~")[0]
                 record = Record(
                     index=sample.index,
                     id=sample.id,
                     columns=sample.columns,
-                    predicted_answer=answer.text,
-                    prompt_tokens=answer.prompt_tokens,
-                    completion_tokens=answer.completion_tokens,
-                    seconds=answer.seconds,
-                    measures=answer.measures,
-                    finish=answer.finish,
+                    context=context_digest(sample.prompt.context),
+                    request=_request(session, sample.prompt),
+                    **(several if session.samples_per_question > 1 else {}),
+                    **{**answer_fields(answer), "finish": self.finish(answer)},
                 )
                 records[sample.index] = record
                 session.record(record)
-        return self.score([records[sample.index] for sample in samples])
+
+
+def _boundaries(samples: Sequence[Sample]) -> list[int]:
+    """Where the samples may be cut: not within a context. Batches play no role, since a retry after
+    memory ran out has smaller ones."""
+    contexts = [sample.prompt.context for sample in samples]
+    return [
+        position
+        for position, context in enumerate(contexts)
+        if not (position and context) or context != contexts[position - 1]
+    ]
+
+
+def _draw(sample: Sample, draw: int, count: int) -> Sample:
+    """The sample as one of `count` answers to its question."""
+    index = sample.index * count + draw
+    return replace(sample, index=index, id=draw_id(sample.id, draw)) if count > 1 else sample
+
+
+def _request(session: Session, prompt: Prompt) -> str:
+    """The digest of what is asked: the prompt and the settings, without the seed of a draw."""
+    messages = [list(one) for one in prompt.messages]
+    content = [prompt.context, prompt.question, messages, dict(session.generation)]
+    return content_digest(content)[:16]

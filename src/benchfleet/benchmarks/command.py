@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -22,7 +21,7 @@ from benchfleet.benchmarks.parameters import (
     with_defaults,
 )
 from benchfleet.benchmarks.process import run_process
-from benchfleet.benchmarks.reported_scores import METRICS, bad_result, read_file, read_report
+from benchfleet.benchmarks.reported_scores import find_report, read_report
 from benchfleet.benchmarks.source_files import matching_files, source_digest
 from benchfleet.benchmarks.template_fields import check_fields, filled, has_field
 from benchfleet.domain.cell import Workload
@@ -60,6 +59,7 @@ class Command(Benchmark):
 
     example: ClassVar[str] = "- command: {name: my-eval, argv: [python, eval.py, '{result}']}"
     needs_model: ClassVar[bool] = False
+    why_unseen: ClassVar[str] = "a script asks by itself"
     takes_folder: ClassVar[bool] = True
     takes_identity: ClassVar[bool] = True
 
@@ -165,7 +165,7 @@ class Command(Benchmark):
             )
             if output is not None and not result.exists() and _stamp(output) != before:
                 result.write_bytes(output.read_bytes())  # it wrote there by itself
-            reported = _reported(result, scratch, stdout)
+            reported = find_report(result, scratch, stdout)
             report = read_report(reported, metric=self._metric)
             if output is not None and _stamp(output) == before:
                 _leave(reported, output)
@@ -277,24 +277,3 @@ def _or_empty(value: Any) -> Any:
 def _path() -> str:
     """The search path of commands: ``python`` is the slot's own interpreter."""
     return os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)))
-
-
-def _reported(result: Path, scratch: Path, stdout: bytes) -> Any:
-    """What it reported: its result file, else metrics.json, else its last line of JSON."""
-    for file in (result, scratch / METRICS):
-        if file.exists():
-            return read_file(file)
-    with contextlib.suppress(ValueError):  # all that it printed, over many lines
-        whole = json.loads(stdout)
-        if isinstance(whole, dict):
-            return whole
-    for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
-        if line.lstrip().startswith("{"):
-            try:
-                return json.loads(line)
-            except ValueError:
-                continue  # a line that only looks like JSON, such as a printed mapping
-    raise bad_result(
-        f"it reported nothing: write JSON to {{result}}, or {METRICS} to the folder {{scratch}}, "
-        "or print a line of JSON"
-    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchfleet.benchmarks.asking import ask
+from benchfleet.benchmarks.asking import answer_fields, ask, generation_of_draw
 from benchfleet.benchmarks.base import Record, Session
 from benchfleet.models.base import Answer, Prompt
 
@@ -33,6 +33,7 @@ class ModelClient:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._request_count = 0
+        self._request_counts: Counter[str] = Counter()  # by the digest of the question
         self._earlier: dict[str, deque[Record]] = defaultdict(deque)
         for record in sorted(session.recorded, key=lambda record: -record.index):
             if record.index < 0:
@@ -49,6 +50,7 @@ class ModelClient:
         ids = [_digest(prompt, kwargs) for prompt in requests]
         indices = range(-self._request_count - 1, -self._request_count - 1 - len(requests), -1)
         self._request_count += len(requests)
+        draws = [self._draw(id) for id in ids]
         recorded = [earlier.popleft() if (earlier := self._earlier[id]) else None for id in ids]
         answers = {number: _answer(record) for number, record in enumerate(recorded) if record}
         if len(answers) < len(requests):
@@ -56,12 +58,22 @@ class ModelClient:
             # A batch is asked whole, as at first: numbers depend on a prompt's neighbours.
             if adapter.independent:
                 numbers = [number for number in numbers if number not in answers]
-            chosen = [requests[number] for number in numbers]
-            for position, answer in ask(adapter, chosen, kwargs, asking=self._session.asking):
-                if (number := numbers[position]) not in answers:
-                    answers[number] = answer
-                    self._session.record(_record(indices[number], ids[number], answer))
+            for draw in sorted({draws[number] for number in numbers}):
+                some = [number for number in numbers if draws[number] == draw]
+                prompts_of_draw = [requests[number] for number in some]
+                settings = generation_of_draw(kwargs, draw)
+                for position, answer in ask(self._session, prompts_of_draw, settings):
+                    if (number := some[position]) not in answers:
+                        answers[number] = answer
+                        self._session.record(_record(indices[number], ids[number], answer))
         return [answers[number] for number in range(len(requests))]
+
+    def _draw(self, id: str) -> int:
+        """How often a question was asked before, if the campaign wants several answers to each."""
+        if self._session.samples_per_question == 1:
+            return 0
+        self._request_counts[id] += 1
+        return self._request_counts[id] - 1
 
     def generate(self, prompts: str | Sequence[str], **generation: Any) -> Any:
         """The answer's text, or the texts where a list is asked, in batches of the cell's size."""
@@ -106,17 +118,7 @@ def _digest(prompt: Prompt, generation: Mapping[str, Any]) -> str:
 
 
 def _record(index: int, id: str, answer: Answer) -> Record:
-    return Record(
-        index=index,
-        id=id,
-        columns={},
-        predicted_answer=answer.text,
-        prompt_tokens=answer.prompt_tokens,
-        completion_tokens=answer.completion_tokens,
-        seconds=answer.seconds,
-        measures=answer.measures,
-        finish=answer.finish,
-    )
+    return Record(index=index, id=id, columns={}, **answer_fields(answer))
 
 
 def _answer(record: Record) -> Answer:
@@ -127,4 +129,8 @@ def _answer(record: Record) -> Answer:
         seconds=record.seconds,
         measures=record.measures,
         finish=record.finish,
+        error=record.error,
+        reasoning=record.reasoning,
+        reasoning_tokens=record.reasoning_tokens,
+        thought=record.thought,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from benchfleet.models.base import Prompt
@@ -42,6 +43,7 @@ class Recall(SampleBenchmark):
     Run whole, without a subset, it asks the lengths that `subsets` names, one after another.
     """
 
+    takes_length: ClassVar[bool] = True  # one token is asked for
     reports: ClassVar[frozenset[str] | None] = frozenset({"chance"})
     default_generation: ClassVar[Mapping[str, Any]] = {"max_new_tokens": 1, "temperature": 0}
 
@@ -96,7 +98,15 @@ class Recall(SampleBenchmark):
         lengths = [record.columns["length"] for record in records]
         if len(set(lengths)) > 1:
             tasks |= mean_by("length", lengths, per_sample)
-        return averaged(per_sample, tasks=tasks, summary={"chance": _CHANCE_ACCURACY})
+        unparsed = [
+            number
+            for number, record in enumerate(records)
+            if record.predicted_answer.strip()[:1] not in _DIGITS
+        ]
+        summary = {"chance": _CHANCE_ACCURACY}
+        parsed = [record.predicted_answer.strip()[:1] for record in records]
+        score = averaged(per_sample, tasks=tasks, summary=summary, unparsed=unparsed)
+        return replace(score, parsed=parsed)
 
     def _of_length(self, length: int, seed: int, *, first: int) -> Iterator[Sample]:
         rng = random.Random(seed)  # noqa: S311 - data, not secrets

@@ -8,6 +8,7 @@ samples' scores, else ``passed`` as 1 or 0. ``task_scores`` holds the scores of 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -48,6 +49,28 @@ def read_file(file: Path) -> Any:
         return json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise bad_result(f"{file.name} cannot be read as JSON: {error}") from None
+
+
+def find_report(result: Path, scratch: Path, stdout: bytes) -> Any:
+    """What a script reported: its result file, else metrics.json in its scratch folder, else its
+    last line of JSON. Raises CellFailure where it reported nothing."""
+    for file in (result, scratch / METRICS):
+        if file.exists():
+            return read_file(file)
+    with contextlib.suppress(ValueError):  # all that it printed, over many lines
+        whole = json.loads(stdout)
+        if isinstance(whole, dict):
+            return whole
+    for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
+        if line.lstrip().startswith("{"):
+            try:
+                return json.loads(line)
+            except ValueError:
+                continue  # a line that only looks like JSON, such as a printed mapping
+    raise bad_result(
+        f"it reported nothing: write JSON to {{result}}, or {METRICS} to the folder {{scratch}}, "
+        "or print a line of JSON"
+    )
 
 
 def plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ def averaged(
     *,
     tasks: Mapping[str, float] | None = None,
     summary: Mapping[str, float] | None = None,
+    unparsed: Sequence[int] = (),
 ) -> Score:
     """A `Score` whose headline is the mean, with `samples` and `stderr` (s/√n) in its summary.
 
@@ -28,6 +29,7 @@ def averaged(
         per_sample=per_sample,
         tasks=tasks or {},
         summary={**spread, **(summary or {})},
+        unparsed=unparsed,
     )
 
 

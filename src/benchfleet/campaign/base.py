@@ -15,10 +15,14 @@ from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host_filter import HostFilter
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
+from benchfleet.domain.notification import NotificationSettings
 from benchfleet.domain.phase import Phase
 from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
+from benchfleet.domain.suite import Suite
 from benchfleet.domain.usage import Price
 from benchfleet.policies.base import DEFAULT
+
+from .series import CheckpointSeries
 
 RESULTS = "./benchmark_results"
 
@@ -53,6 +57,9 @@ class Campaign:
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
+    suites: tuple[Suite, ...] = ()  # of benchmarks with one score
+    notify: NotificationSettings | None = None  # of runs with its file
+    series: tuple[CheckpointSeries, ...] = ()  # of checkpoints, which may grow
     record: CampaignRecord | None = None  # for hosts without its file; None where there is no file
 
     @property

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.benchmarks.base import Benchmark
-from benchfleet.domain.cell import Workload
+from benchfleet.domain.cell import AUTO_BATCH, Workload
+from benchfleet.domain.part import AUTO_SPLIT
 
 from .defaults import Defaults
 from .entry import Entry
+from .judge import JUDGE, read_judge
 from .plugins import plugin
 from .schema_types import (
     LABEL,
     MAPPING,
+    SLOTS,
     TRUTH,
     Shape,
     doc,
@@ -32,11 +35,23 @@ from .schema_types import (
 from .schema_types import plugin as plugin_name
 
 _SUBSETS = one_or_list(LABEL)
+_HUB_NAMES = {"longbenchv2": "longbench_v2"}  # of sparse-attention-hub, and ours
+_HUB_LENGTHS = {"ruler16k": 16384, "ruler32k": 32768}  # its names for lengths of ruler, in tokens
+_NAMED_SUBSETS = named(nullable(MAPPING), LABEL)  # each with parameters of its own
+MAX_ANSWERS = 10_000  # to one question
 KEYS: Mapping[str, Shape] = {
-    "subsets": doc(_SUBSETS, "one cell for each; the whole where none is named"),
+    "subsets": doc(
+        either(_SUBSETS, _NAMED_SUBSETS),
+        "one cell for each; the whole where none is named; a mapping gives each its parameters",
+    ),
     "generation": doc(MAPPING, "over all other generation kwargs"),
-    "batch_size": doc(whole(), "samples asked at once (defaults.batch_size)"),
+    "batch_size": doc(SLOTS, "samples asked at once (defaults.batch_size), or auto"),
     "limit": doc(whole(), "only the first so many samples"),
+    "split": doc(SLOTS, "into so many parts that run at once (defaults.split), or auto"),
+    "samples_per_question": doc(
+        whole(most=MAX_ANSWERS), "answers to each question, for pass@k and the like (1)"
+    ),
+    "judge": JUDGE,
     "critical": doc(TRUTH, "where it fails for good, the gate of its phase closes at once"),
 }
 _SETTINGS = {**mapping(KEYS), "additionalProperties": True}  # what the benchmark itself takes
@@ -75,12 +90,23 @@ def read_benchmarks(
     return workloads
 
 
+def _own_name(name: str, body: Entry) -> tuple[str, Entry]:
+    """A benchmark and its settings, where sparse-attention-hub has another name for it."""
+    if length := _HUB_LENGTHS.get(name):
+        value = body.value or {}
+        settings = value if isinstance(value, dict) else {"subsets": value}
+        own = {"lengths": [length]} if settings.get("subsets") else {"subsets": [length]}
+        return "ruler", body.like({**settings, **own})
+    return _HUB_NAMES.get(name, name), body
+
+
 def _read(entry: Entry, defaults: Defaults, folder: Path) -> list[DeclaredWorkload]:
     if isinstance(entry.value, str):
-        return _workloads(entry.value, entry, entry.like({}), defaults, folder)
+        name, body = _own_name(entry.value, entry.like({}))
+        return _workloads(name, entry, body, defaults, folder)
     pairs = entry.pairs("a name, or a name with its subsets such as {longbench: [qasper]}")
     if len(pairs) == 1:
-        ((name, body),) = pairs
+        name, body = _own_name(*pairs[0])
         return _workloads(name, body, body, defaults, folder)
     if pairs:
         first, *others = (name for name, _ in pairs)
@@ -101,13 +127,20 @@ def _workloads(
     benchmark_type: type[Benchmark] | None = plugin("benchmarks", name, entry)
     subsets_key = benchmark_type.subsets_key if benchmark_type else Benchmark.subsets_key
     subsets = _listing(settings, subsets_key) if settings is body else body
+    if isinstance(subsets.value, dict):
+        return _named_subsets(name, entry, settings, subsets, defaults, folder)
     ours = {*KEYS, subsets_key}
     params = {key: value for key, value in settings.kwargs().items() if key not in ours}
     if params.pop("repeats", None) is not None:
         settings.inside("repeats").wrong("belongs in 'defaults', or in an include rule")
     own = settings.inside("generation").kwargs()
-    batch_size = settings.inside("batch_size").whole(defaults.batch_size)
+    size = settings.inside("batch_size")
+    batch_size = defaults.batch_size if size.absent else size.slots(AUTO_BATCH)
+    answers = settings.inside("samples_per_question")
     limit, critical = settings.inside("limit"), settings.inside("critical")
+    split = settings.inside("split")
+    if benchmark_type is not None and not split.absent and not benchmark_type.splits:
+        split.wrong(f"{name} cannot be split: {benchmark_type.why_whole}")
     limited = None if limit.absent else limit.whole(1)
     is_critical = critical if critical.truth(False) else None
     benchmark, refused = (
@@ -126,8 +159,12 @@ def _workloads(
             generation={**base, **own},
             batch_size=batch_size,
             limit=limited,
+            judge=read_judge(settings.inside("judge"), folder),
+            samples_per_question=answers.whole(1, most=MAX_ANSWERS),
             called=benchmark.name,
             outside=dict(benchmark.outside()),
+            measures_speed=benchmark.measures_speed,
+            split=None if split.absent else split.slots(AUTO_SPLIT),
         )
     return [
         DeclaredWorkload(
@@ -143,6 +180,21 @@ def _workloads(
         )
         for subset, item in _subsets(subsets, entry, benchmark)
     ]
+
+
+def _named_subsets(
+    name: str, entry: Entry, settings: Entry, subsets: Entry, defaults: Defaults, folder: Path
+) -> list[DeclaredWorkload]:
+    """The workloads of subsets that have parameters of their own, over those of the benchmark."""
+    key = str(subsets.path[-1])
+    shared = {one: value for one, value in settings.value.items() if one != key}
+    workloads = []
+    for subset, own in subsets.pairs("a mapping of subsets"):
+        body = own.like({**shared, **own.kwargs(), key: str(subset)})
+        workloads += _workloads(name, own, body, defaults, folder)
+    if not workloads and entry.right:
+        subsets.wrong("names no subset; remove it to run the whole benchmark")
+    return workloads
 
 
 def _listing(settings: Entry, subsets_key: str) -> Entry:
@@ -190,7 +242,8 @@ def _benchmark(
             if _named_in(message, refused):  # it is lacking now
                 return None, refused
             name = _named_in(message, params)
-            near = get_close_matches(name or "", KEYS, n=1, cutoff=0.75)
+            words = [*KEYS, benchmark_type.subsets_key]
+            near = get_close_matches(name or "", words, n=1, cutoff=0.75)
             entry.wrong(message + "".join(f" (or is it {word!r} that you mean?)" for word in near))
             if name is None:
                 return None, refused
@@ -221,7 +274,10 @@ def _of_subset(
     if shared is None:
         return None
     try:
-        return replace(shared, subset=subset, data_digest=benchmark.data_digest(subset))
+        workload = replace(shared, subset=subset, data_digest=benchmark.data_digest(subset))
+        if subset is None and (message := benchmark.check_data(None)):
+            raise ValueError(message)
+        return workload
     except (ValueError, OSError) as error:
         item.wrong(str(error))
         return None

@@ -11,9 +11,10 @@ from benchfleet.domain.matrix import Matrix
 from benchfleet.models.base import Adapter
 
 from .benchmarks import DeclaredWorkload
+from .chat import unsupported
 from .configs import DeclaredConfig
+from .declared_model import DeclaredModel
 from .entry import Entry
-from .models import DeclaredModel
 from .source import KeyPath
 
 DENSE = Config(name="dense")
@@ -82,7 +83,9 @@ def _configs(
         message = None
         if opened and declared.config and not adapter.check(opened, DENSE):
             model = declared.overrides.apply_to_model(opened)
-            message = _uncached(declared.config, adapter) or adapter.check(model, declared.config)
+            message = _uncached(declared.config, adapter) or _serverless(declared, adapter)
+            config = entry.chatting(declared.config) if entry else declared.config
+            message = message or unsupported(adapter, config) or adapter.check(model, config)
         problems = adapter.check_generation(declared.overrides.generation)
         if not (message or problems):
             continue
@@ -101,6 +104,12 @@ def _configs(
 def _uncached(config: Config, adapter: type[Adapter]) -> str | None:
     if config.kv_cache and not adapter.rounds_cache:
         return "the adapter cannot round keys and values; leave kv_cache out"
+    return None
+
+
+def _serverless(declared: DeclaredConfig, adapter: type[Adapter]) -> str | None:
+    if declared.overrides.server and not adapter.starts_server:
+        return "the adapter starts no server; leave server out"
     return None
 
 
@@ -136,6 +145,8 @@ def _unserved(
     """What the benchmark needs of an adapter and this one does not give, or None."""
     if not adapter.opens:
         return f"{name} needs a model, and the adapter {adapter_name!r} opens none"
+    if benchmark.loads_server and not adapter.takes_load:
+        return f"{name} measures a server, and the adapter {adapter_name!r} asks none"
     borrows = adapter.lends or (adapter.serves and benchmark.borrows_served)
     if benchmark.borrows and not borrows:
         return (

@@ -8,21 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet import registry
-from benchfleet.domain.cell import AttentionStep, Config
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config
 from benchfleet.domain.matrix import ConfigOverrides
 from benchfleet.domain.units import with_fractions
 from benchfleet.hints import hint
 
+from .chat import CHAT, THINKING, read_chat, read_thinking
 from .defaults import Defaults
 from .entry import Entry
 from .plugins import plugin
 from .schema_types import (
+    ARGUMENT,
     MAPPING,
     NAME,
     TRUTH,
     Shape,
     doc,
     either,
+    listing,
     mapping,
     named,
     nullable,
@@ -41,6 +45,10 @@ _NO_KVPRESS = (
     "kvpress cannot run here: it needs transformers below 5.3, and changes each attention function"
     " of its process; run it as a script, by a model with its own 'python:' environment"
 )
+SERVER_KEYS: Mapping[str, Shape] = {
+    "args": doc(listing(ARGUMENT), "at the end of its command line, after the model's own"),
+    "env": doc(MAPPING, "variables of its environment"),
+}
 KEYS: Mapping[str, Shape] = {
     "attention": doc(one_or_list(_STEP), "which keys each query may look at; steps add up"),
     "settings": doc(MAPPING, "passed on to benchmarks that are scripts"),
@@ -48,9 +56,14 @@ KEYS: Mapping[str, Shape] = {
     "mode": doc(
         {"enum": [*MODES]}, "measure computes dense attention too; fast reads the kept keys alone"
     ),
+    "chat": CHAT,
+    "thinking": THINKING,
     "kv_cache": doc({"enum": [*KV_CACHES]}, "keys and values rounded to so many bits"),
     "generation": doc(MAPPING, "over all other generation kwargs"),
     "model_kwargs": doc(MAPPING, "over those of the model"),
+    "server": doc(
+        mapping(SERVER_KEYS), "more arguments and variables of a server that benchfleet starts"
+    ),
     "quantization": doc(
         either(MAPPING, {"enum": [*QUANTIZATIONS]}), "a name, or the model's quantization_config"
     ),
@@ -97,16 +110,30 @@ def _read(name: str, entry: Entry, defaults: Defaults, folder: Path) -> Declared
         attention=() if dense else tuple(steps),
         everywhere=fields["everywhere"].truth(defaults.everywhere),
         mode=_choice(fields["mode"], MODES) or MODES[0],
+        chat=read_chat(fields["chat"]),
+        thinking=read_thinking(fields["thinking"]),
         kv_cache=_choice(fields["kv_cache"], KV_CACHES),
         settings=fields["settings"].kwargs(),
     )
     model_kwargs = fields["model_kwargs"].kwargs()
     if not fields["quantization"].absent:
         model_kwargs["quantization_config"] = _quantization(fields["quantization"], model_kwargs)
-    overrides = ConfigOverrides(model_kwargs=model_kwargs, generation=fields["generation"].kwargs())
+    overrides = ConfigOverrides(
+        model_kwargs=model_kwargs,
+        generation=fields["generation"].kwargs(),
+        server=_server(fields["server"]),
+    )
     return DeclaredConfig(
         name=name, entry=entry, config=config if entry.right else None, overrides=overrides
     )
+
+
+def _server(entry: Entry) -> dict[str, Any]:
+    """What a config adds to a server's settings."""
+    fields = entry.fields(SERVER_KEYS)
+    args = [item.value for item in fields["args"].items()]
+    env = fields["env"].kwargs()
+    return {**({"args": args} if args else {}), **({"env": env} if env else {})}
 
 
 def _choice(entry: Entry, choices: Sequence[str]) -> str:

@@ -179,6 +179,10 @@ class Entry:
         """Seconds."""
         return self._parsed(units.duration, default)
 
+    def share(self, default: float) -> float:
+        """From 0 to 1, also written as a percentage."""
+        return self._parsed(units.share, default)
+
     def price(self) -> Price | None:
         """What an hour costs; None by default."""
         return self._parsed(units.price, None)

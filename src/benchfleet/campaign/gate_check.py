@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.gate import STANDARD_METRICS, gate_metrics
+from benchfleet.domain.question_draws import is_draw_metric
 from benchfleet.hints import hint
 from benchfleet.models.base import adapter_class
 
@@ -25,5 +26,6 @@ def check_gate_metrics(gate: Entry, cells: Iterable[Cell]) -> None:
         if own is None or measures is None:
             return
         reported |= own | measures
-    for name in sorted(gate_metrics(gate.text()) - reported):
+    draws = {name for name in gate_metrics(gate.text()) if is_draw_metric(name)}
+    for name in sorted(gate_metrics(gate.text()) - reported - draws):
         gate.wrong(f"no cell of this phase reports {name!r}; {hint(name, sorted(reported))}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from .engines import ENGINE, read_engine
 from .entry import Entry, Mistakes
 from .hosts import read_gpus
 from .matrices import BELONG, MATRIX, MatrixReader
+from .notify import NOTIFY, read_notify
 from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
 from .runners import RUNNERS, read_runners
@@ -41,6 +43,7 @@ from .schema_types import (
     whole,
 )
 from .source import Flaw, Source
+from .suites import SUITES, read_suites
 from .toml_reader import read_toml
 from .yaml_reader import read_yaml
 
@@ -52,7 +55,7 @@ MACHINE: Mapping[str, Shape] = {
     "max_concurrent_runs": doc(whole(), "cells at a time, as --max-concurrent-runs"),
     "price": doc(PRICE, "of an hour of this machine, such as 0.39 EUR/h, or of a GPU, as $1/gpu/h"),
     "slots_per_gpu": doc(SLOTS, "slots on each GPU, or auto, as --slots-per-gpu"),
-    "endpoint_slots": doc(whole(1), "cells at a time that ask servers elsewhere (4)"),
+    "endpoint_slots": doc(whole(1), "cells at a time that ask one server elsewhere (1)"),
 }
 KEYS: Mapping[str, Shape] = {
     "campaign": doc(NAME, "names the results folder, and the campaign in its ledger"),
@@ -70,6 +73,8 @@ KEYS: Mapping[str, Shape] = {
     "matrix": doc(mapping(MATRIX), "what to run"),
     "phases": PHASES,
     "runners": RUNNERS,
+    "suites": SUITES,
+    "notify": NOTIFY,
 }
 REQUIRED = ("campaign",)
 MAX_BYTES = 10_000_000
@@ -137,7 +142,7 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
         if file.is_dir():
             problem = f"is a folder; name the {kind} in it"
         elif not file.exists():
-            problem = "file not found"
+            problem = f"file not found{_near(file, readers)}"
         elif reader is None:
             problem = f"unknown suffix for this {kind}; use {', '.join(readers)}"
         elif not file.is_file():
@@ -153,6 +158,16 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
         reason = error.strerror if isinstance(error, OSError) else None
         problem = f"cannot be read: {reason or error}"
     return Source(flaws=(Flaw(message=problem),))
+
+
+def _near(file: Path, suffixes: Iterable[str]) -> str:
+    """``; did you mean 'study.yaml'?``, if its folder has such a file with one of the suffixes."""
+    try:
+        names = [one.name for one in file.parent.iterdir() if one.suffix.lower() in suffixes]
+    except (OSError, ValueError):
+        return ""
+    near = get_close_matches(file.name, names, n=1, cutoff=0.75)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _campaign(root: Entry, file: Path) -> Campaign | None:
@@ -176,6 +191,9 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     matrix, phases = read_phases(fields["matrix"], fields["phases"], reader)
     cells = matrix.expand() if not fields["runners"].absent and root.right else ()
     runners = read_runners(fields["runners"], cells)
+    workloads = [work for part in (matrix, *matrix.parts) for work in part.workloads]
+    suites = read_suites(fields["suites"], workloads)
+    notify = read_notify(fields["notify"])
     if not name:
         return None
     variants = tuple(matrix.variants)
@@ -193,6 +211,9 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         budget=Budget(amount=money[0], currency=money[1]) if money else None,
         store_url=store_url,
         variants=variants,
+        suites=suites,
+        notify=notify,
+        series=reader.series,
         record=CampaignRecord(
             name=name,
             results=store_url,
@@ -201,6 +222,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
             runners=runners,
             rules=None if fields["eligibility"].absent else rules_for_machines.rules,
             variants=variants,
+            suites=suites,
         ),
     )
 

@@ -6,24 +6,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchfleet.domain.hardware import Hardware
 from benchfleet.domain.matrix import Matrix, ModelEntry
 
-from . import benchmarks, configs, defaults, models, rules
+from . import benchmarks, configs, defaults, hardware, models, rules
 from .benchmarks import DeclaredWorkload, read_benchmarks
 from .capability_check import check_pairs, leaves_cells
 from .configs import DeclaredConfig, read_configs
+from .declared_model import DeclaredModel
 from .defaults import Defaults
 from .entry import Entry
+from .hardware import read_hardware
+from .judge import check_judges
 from .matrix_check import check_contents, check_names
-from .models import DeclaredModel, read_models
+from .models import read_models
 from .rules import Axes, read_exclude, read_include
 from .schema_types import Shape
+from .series import CheckpointSeries
 from .source import KeyPath
 
 MATRIX: Mapping[str, Shape] = {
     "models": models.SHAPE,
     "configs": configs.SHAPE,
     "benchmarks": benchmarks.SHAPE,
+    "hardware": hardware.SHAPE,
     "exclude": rules.EXCLUDE,
     "include": rules.INCLUDE,
 }
@@ -47,16 +53,19 @@ class MatrixReader:
         self._models: dict[KeyPath, list[DeclaredModel]] = {}
         self._configs: dict[KeyPath, list[DeclaredConfig]] = {}
         self._workloads: dict[KeyPath, list[DeclaredWorkload]] = {}
+        self._hardware: dict[KeyPath, list[Hardware]] = {}
 
     def read(self, entry: Entry, fields: Mapping[str, Entry]) -> DeclaredMatrix:
         """The matrix of all that is right in `fields`, wherever in the file they stand; what is
         not is noted, and none of it is run. mistakes of the whole stand at `entry`."""
         preset = self._preset
         named, settings, workloads = self._axes(fields)
+        gpus = self._read_hardware(fields["hardware"])
         axes = Axes(
             models=[model.name for model in named],
             configs=[config.name for config in settings],
             workloads=[(one.benchmark, one.subset or "") for one in workloads],
+            hardware=[one.name for one in gpus],
             repeats=preset.repeats,
         )
         matrix = Matrix(
@@ -65,9 +74,11 @@ class MatrixReader:
             ),
             configs=tuple(one.config for one in settings if one.config),
             workloads=tuple(one.workload for one in workloads if one.workload),
+            hardware=tuple(gpus),
             overrides={one.name: one.overrides for one in settings if one.config},
             repeats=preset.repeats,
             limits=preset.limits,
+            split=preset.split,
             exclude=read_exclude(fields["exclude"], axes),
             include=read_include(fields["include"], axes),
         )
@@ -77,6 +88,17 @@ class MatrixReader:
         repeats = max([preset.repeats, *(include.repeats for include in matrix.include)])
         axes = replace(axes, repeats=repeats)
         return DeclaredMatrix(matrix=matrix, axes=axes, workloads=workloads)
+
+    @property
+    def series(self) -> tuple[CheckpointSeries, ...]:
+        """The series of checkpoints among the models."""
+        models = [model for read in self._models.values() for model in read]
+        return tuple(dict.fromkeys(one.series for one in models if one.series))
+
+    def _read_hardware(self, entry: Entry) -> list[Hardware]:
+        if entry.path not in self._hardware:
+            self._hardware[entry.path] = read_hardware(entry)
+        return self._hardware[entry.path]
 
     def _axes(
         self, fields: Mapping[str, Entry]
@@ -106,6 +128,7 @@ class MatrixReader:
         every = [one for declared in models for one in (declared, *declared.variants)]
         check_names(every, configs, workloads)
         check_contents(every, configs)
+        check_judges(workloads, models, configs)
         with_variants = [one for declared in models for one in (declared, *_as_asked(declared))]
         if not (fields["exclude"].right and fields["include"].right):
             # Which pairs the rules leave is not known: only settings of generation are checked.

@@ -11,11 +11,17 @@ from benchfleet.domain.names import path_part
 
 from .benchmarks import DeclaredWorkload
 from .configs import DeclaredConfig
+from .declared_model import DeclaredModel
 from .entry import Entry
-from .models import DeclaredModel
 
 _BESIDE_MODELS = frozenset(
-    {"report.md", "report.html", "execution_summary.json", "combined_results.json"}
+    {
+        "benchmark_report.md",
+        "report.md",
+        "report.html",
+        "execution_summary.json",
+        "combined_results.json",
+    }
 )
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.cell import Model
 from benchfleet.domain.matrix import ModelEntry
+from benchfleet.domain.part import AUTO_SPLIT
 from benchfleet.domain.resource import Need
 from benchfleet.models.base import Adapter
 
+from . import checkpoints, loras
 from .base import absolute
+from .chat import CHAT, THINKING, read_chat, read_thinking
+from .checkpoints import entries_of, read_series
+from .declared_model import DeclaredModel
 from .defaults import ADAPTER, CELL_LIMITS, Defaults, read_limits
 from .entry import MAX_COUNT, Entry
+from .loras import is_lora, read_lora_model, with_modules
 from .plugins import plugin as opened_plugin
 from .schema_types import (
     ARGUMENT,
@@ -23,6 +29,7 @@ from .schema_types import (
     MONEY,
     NAME,
     SIZE,
+    SLOTS,
     TEXT,
     TIME,
     Shape,
@@ -66,15 +73,24 @@ KEYS: Mapping[str, Shape] = {
     "timeout": doc(TIME, "of one request to it, with its retries (10m)"),
     "price": doc(mapping(TOKEN_PRICES), "of a million tokens"),
     "api": doc(TEXT, "chat, or completions: the prompt without the model's template (chat)"),
+    "chat": CHAT,
+    "thinking": THINKING,
     "system": doc(TEXT, "the system message of each chat (none)"),
     "server": doc(mapping(SERVER), "of a server that benchfleet starts"),
+    **checkpoints.KEYS,
+    **loras.KEYS,
     "size": doc(SIZE, "of its weights, for plans, where they cannot be read here"),
     "limits": doc(mapping(CELL_LIMITS), "over those of the defaults"),
+    "split": doc(SLOTS, "its cells into so many parts (defaults.split), or auto"),
     "priority": doc(whole(-MAX_COUNT), "larger goes first (0)"),
 }
 SERVED = ("url", "key", "requests_at_once", "timeout", "price", "api", "system", "server")
 VARIANTS = "variants"
-_OWN = {key: shape for key, shape in KEYS.items() if key != "priority"}
+_OWN = {
+    key: shape
+    for key, shape in KEYS.items()
+    if key not in ("priority", *checkpoints.KEYS, *loras.KEYS)
+}
 WITH_VARIANTS: Mapping[str, Shape] = {
     **KEYS,
     VARIANTS: doc(
@@ -88,24 +104,32 @@ SHAPE = doc(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeclaredModel:
-    """A model as the file names it, and what it is where nothing is wrong with it."""
-
-    name: str
-    entry: Entry
-    generation: Mapping[str, Any]  # its own, over the defaults
-    model: ModelEntry | None
-    opened: Model | None = None  # what the adapter is to open, also where its entry is wrong
-    adapter: type[Adapter] | None = None
-    variants: tuple[DeclaredModel, ...] = ()
-
-
 def read_models(entry: Entry, defaults: Defaults, folder: Path) -> list[DeclaredModel]:
     """Every model of the list; paths are taken from `folder`."""
-    models = [_read(item, defaults, folder) for item in entry.items()]
+    items = entry.items()
+    bases = [item for item in items if not is_lora(item)]
+    models = [one for item in bases for one in _read_all(item, defaults, folder)]
+    models += [read_lora_model(item, models, folder) for item in items if is_lora(item)]
     if not models and entry.right:
         entry.wrong("name at least one model, such as meta-llama/Llama-3.1-8B-Instruct")
+    return with_modules(models)
+
+
+def _read_all(entry: Entry, defaults: Defaults, folder: Path) -> list[DeclaredModel]:
+    """The model of an entry, or those of a series of checkpoints."""
+    if entry.inside("checkpoints").absent:
+        return [_read(entry, defaults, folder)]
+    fields = entry.fields(WITH_VARIANTS)
+    adapter, _ = _adapter(entry, fields["adapter"], defaults)
+    series = read_series(entry, fields, adapter, folder)
+    models = []
+    for step, one in entries_of(series, entry) if series else ():
+        declared = _read(one, defaults, folder)
+        if declared.model is not None:
+            name = str(entry.value["name"])
+            model = replace(declared.model.model, series=name, step=step)
+            declared = replace(declared, model=replace(declared.model, model=model), opened=model)
+        models.append(replace(declared, series=series))
     return models
 
 
@@ -133,10 +157,10 @@ def _read(
     need, size = _need(fields["needs"]), fields["size"].size()
     priority = fields["priority"].whole(0, least=-MAX_COUNT) if "priority" in fields else 0
     limits = read_limits(fields["limits"], CELL_LIMITS, defaults.limits)
-    opened: type[Adapter] | None = opened_plugin("models", adapter, adapter_entry)
+    opened: type[Adapter] | None = opened_plugin("models", adapter, adapter_entry, python=python)
     kwargs |= _served(fields, opened, adapter)
-    if opened and opened.endpoint and need == Need():
-        need = Need(endpoint=True)
+    if opened and need == Need():
+        need = Need(endpoint=opened.server_elsewhere(kwargs))
     outside = opened.outside if opened else ()
     digest = _digest(opened, source, kwargs, origin) if opened and origin.right else ""
     model = ModelEntry(
@@ -154,7 +178,10 @@ def _read(
         need=need,
         limits=None if fields["limits"].absent else limits,
         priority=priority,
+        split=None if fields["split"].absent else fields["split"].slots(AUTO_SPLIT),
         size=size,
+        chat=read_chat(fields["chat"]),
+        thinking=read_thinking(fields["thinking"]),
     )
     variants = fields[VARIANTS].items() if VARIANTS in fields else ()
     return DeclaredModel(

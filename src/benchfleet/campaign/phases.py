@@ -31,7 +31,7 @@ PHASES = doc(
     listing(mapping(KEYS, required=("name",)), least=1),
     "parts of the campaign that are run one after the other",
 )
-_AXES = ("models", "configs", "benchmarks")
+_AXES = ("models", "configs", "benchmarks", "hardware")
 _RULED = ("exclude", "include")
 
 

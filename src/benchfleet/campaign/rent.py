@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from benchfleet.domain.host import EXTRAS
 from benchfleet.domain.rent import ProviderAccess, RentEntry
+from benchfleet.hints import hint
 
 from .entry import Entry
 from .plugins import plugin
-from .schema_types import NAME, PRICE, SIZE, TEXT, TIME, Shape, doc, listing, mapping, named, whole
+from .schema_types import (
+    NAME,
+    PRICE,
+    SIZE,
+    TEXT,
+    TIME,
+    Shape,
+    doc,
+    listing,
+    mapping,
+    named,
+    one_or_list,
+    whole,
+)
 
 PROVIDER: Mapping[str, Shape] = {
     "key": doc(TEXT, "where the API key is: env:NAME or file:PATH (the provider's own variable)"),
@@ -25,8 +40,10 @@ ENTRY: Mapping[str, Shape] = {
     "disk": doc(SIZE, "size of its disk"),
     "image": doc(TEXT, "container image"),
     "cpu_slots": doc(whole(), "slots without a GPU, instead of its GPUs"),
+    "user": doc(TEXT, "who logs in (the provider's usual user)"),
     "python": doc(TEXT, "its interpreter with benchfleet (benchfleet is installed there)"),
-    "extra": doc({"enum": ["hf", "lm-eval"]}, "what models or lm-eval need is installed, too"),
+    "extra": doc(one_or_list({"enum": list(EXTRAS)}), "extras of benchfleet, installed there too"),
+    "idle": doc(TIME, "without work for so long, a machine is returned (2m)"),
     "region": doc(TEXT, "part of the name of a country or region"),
     "dead_man": doc(
         {"enum": ["required", "none"]},
@@ -35,6 +52,7 @@ ENTRY: Mapping[str, Shape] = {
 }
 PROVIDERS = named(mapping(PROVIDER), NAME)
 RENT = listing(mapping(ENTRY, required=("name", "gpu")))
+_IDLE_S = 120.0
 _SOURCES = ("env:", "file:")
 
 
@@ -78,6 +96,7 @@ def read_rent(entry: Entry, providers: tuple[ProviderAccess, ...]) -> tuple[Rent
             fields["max_price"].wrong("is the price of a whole machine; write 0.60 USD/h")
         if (dead_man := fields["dead_man"].text("required")) not in ("required", "none"):
             fields["dead_man"].wrong(f"must be required or none, not {dead_man!r}")
+        idle = fields["idle"].duration(None)
         entries.append(
             RentEntry(
                 name=name,
@@ -91,10 +110,23 @@ def read_rent(entry: Entry, providers: tuple[ProviderAccess, ...]) -> tuple[Rent
                 region=fields["region"].text(),
                 needs_dead_man=dead_man == "required",
                 cpu_slots=None if fields["cpu_slots"].absent else fields["cpu_slots"].whole(1),
+                user=fields["user"].text(),
                 python=fields["python"].text(),
-                extra=fields["extra"].text(),
+                idle=_IDLE_S if idle is None else idle,
+                extras=_extras(fields["extra"]),
             )
         )
     if entries and not providers:
         entry.wrong('needs a provider; write providers: {vast: {key: "env:VAST_API_KEY"}}')
     return tuple(entries)
+
+
+def _extras(entry: Entry) -> tuple[str, ...]:
+    """The extras of benchfleet that a machine is to have; unknown ones are noted."""
+    extras = []
+    for item in entry.items(single=True):
+        if (extra := item.text()) in EXTRAS:
+            extras.append(extra)
+        elif extra:
+            item.wrong(f"no extra {extra!r}; {hint(extra, EXTRAS)}")
+    return tuple(extras)

@@ -16,6 +16,7 @@ _SINGULAR = {
     "configs": "config",
     "benchmarks": "benchmark",
     "subsets": "subset",
+    "hardware": "hardware",
     "repeats": "repeat",
 }
 
@@ -36,6 +37,7 @@ class Axes:
     models: Sequence[str]
     configs: Sequence[str]
     workloads: Sequence[tuple[str, str]]  # benchmark and subset, "" for the whole
+    hardware: Sequence[str]
     repeats: int
 
     def names(self, axis: str) -> list[str]:
@@ -45,6 +47,7 @@ class Axes:
             "configs": self.configs,
             "benchmarks": (benchmark for benchmark, _ in self.workloads),
             "subsets": (subset for _, subset in self.workloads),
+            "hardware": self.hardware,
             "repeats": map(str, range(self.repeats)),
         }
         return [name for name in dict.fromkeys(by_axis[axis]) if name]
@@ -54,6 +57,7 @@ class Axes:
         return (
             any(matches(rule.models, name) for name in self.models)
             and any(matches(rule.configs, name) for name in self.configs)
+            and any(matches(rule.hardware, name) for name in self.hardware or [""])
             and any(matches(rule.repeats, name) for name in self.names("repeats"))
             and any(
                 matches(rule.benchmarks, benchmark) and matches(rule.subsets, subset)

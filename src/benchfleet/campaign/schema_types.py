@@ -30,6 +30,13 @@ PRICE: Shape = {
     "examples": ["0.39 EUR/h", "$1.20/gpu/h"],
 }
 MONEY: Shape = {"type": "string", "pattern": f"^{MONEY_PATTERN}$", "examples": ["0.15 USD"]}
+SHARE: Shape = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": 1},
+        {"type": "string", "pattern": r"^\d+(\.\d+)? ?%$"},
+    ],
+    "examples": ["2%", 0.02],
+}
 ARGUMENT: Shape = {"type": ["string", "number"]}
 REPEATS = 10_000  # at most
 

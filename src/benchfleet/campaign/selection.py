@@ -18,27 +18,29 @@ def choose_cells(
     only: Sequence[str] = (),
     exclude: Sequence[str] = (),
     limit: int | None = None,
+    option: str = "--only",
 ) -> list[Cell]:
     """The cells chosen by ``axis=name[,name…]`` texts, over `limit` samples where it is given.
 
-    Texts of `only` must agree axis by axis; each text of `exclude` leaves out by itself. Raises
+    Texts of `only` must agree axis by axis; each text of `exclude` leaves out by itself. Messages
+    call the texts of `only` by `option`, which is empty where they stand alone. Raises
     CampaignError for an unknown axis, and for a choice that leaves nothing.
     """
     mistakes: list[Mistake] = []
-    only_rules = _rules("--only", only, mistakes)
+    only_rules = _rules(option, only, mistakes)
     exclude_rules = _rules("--exclude", exclude, mistakes)
     if mistakes:
         raise CampaignError("command line", mistakes)
     remaining = _apply_rules(cells, only_rules, exclude_rules)
-    for option, texts in (("--only", only), ("--exclude", exclude)):
-        mistakes += _idle_patterns(option, texts, cells)
+    for label, texts in ((option, only), ("--exclude", exclude)):
+        mistakes += _idle_patterns(label, texts, cells)
     if mistakes:
         raise CampaignError("command line", mistakes)
     if cells and not remaining:
         names = sorted({cell.id for cell in cells})
         some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        options = " ".join([*(f"--only {t}" for t in only), *(f"--exclude {t}" for t in exclude)])
-        raise wrong_option(options, f"leaves no cell of {some}")
+        texts = [*(f"{option} {t}" for t in only), *(f"--exclude {t}" for t in exclude)]
+        raise wrong_option(" ".join(texts).strip(), f"leaves no cell of {some}")
     return remaining if limit is None else with_limit(remaining, limit)
 
 
@@ -61,7 +63,7 @@ def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> 
     mistakes = []
     for text in texts:
         axis, _, names = text.partition("=")
-        plural = axis if axis.endswith("s") else f"{axis}s"
+        plural = _plural(axis)
         for name in names.split(","):
             rule = Rule(**{plural: (name.removeprefix("!"),)})
             if cells and not any(rule.matches(cell) for cell in cells):
@@ -69,11 +71,17 @@ def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> 
                 message = (
                     f"no {plural.removesuffix('s')} is called {name!r}; {hint(name, known_names)}"
                 )
-                mistakes.append(Mistake(key=f"{option} {text}", message=message))
+                mistakes.append(Mistake(key=f"{option} {text}".strip(), message=message))
     return mistakes
 
 
+def _plural(axis: str) -> str:
+    return axis if axis.endswith("s") or axis == "hardware" else f"{axis}s"
+
+
 def _names(axis: str, cells: Sequence[Cell]) -> set[str]:
+    if axis == "hardware":
+        return {one.name for cell in cells for one in cell.hardware}
     by_axis: dict[str, Callable[[Cell], str]] = {
         "models": lambda cell: cell.model.name,
         "configs": lambda cell: cell.config.name,
@@ -89,13 +97,13 @@ def _rules(option: str, texts: Sequence[str], mistakes: list[Mistake]) -> list[R
     rules = []
     for text in texts:
         axis, equals, names = text.partition("=")
-        plural = axis if axis.endswith("s") else f"{axis}s"
+        plural = _plural(axis)
         if not equals or not names:
-            example = f"write AXIS=NAME, such as {option} configs=dense"
-            mistakes.append(Mistake(key=f"{option} {text}", message=example))
+            example = f"write AXIS=NAME, such as {option} configs=dense".replace("  ", " ")
+            mistakes.append(Mistake(key=f"{option} {text}".strip(), message=example))
         elif plural not in CHOSEN_BY:
             message = f"no axis {axis!r}; {hint(plural, CHOSEN_BY)}"
-            mistakes.append(Mistake(key=f"{option} {text}", message=message))
+            mistakes.append(Mistake(key=f"{option} {text}".strip(), message=message))
         else:
             rules.append(Rule(**{plural: tuple(names.split(","))}))
     return rules

@@ -21,12 +21,14 @@ VERB_GROUPS = {
     "describe": {
         "init": "write a campaign file for this machine",
         "plan": "check a campaign and list its cells; runs nothing",
+        "fetch": "bring the models and data sets to this host, or to others",
         "schema": "print the JSON Schema of a campaign file, for editors",
         "benchmarks": "list the benchmarks that a campaign may name",
         "models": "list the models in the Hugging Face cache of this host",
         "adapters": "list the adapters that open models",
         "attention": "list the attention configs that a campaign may name",
         "new": "write a plugin of your own: one file, its test and entry point",
+        "completion": "print the completion script of a shell",
     },
     "run": {
         "run": "run the cells that are not done, and show the comparison",
@@ -36,16 +38,22 @@ VERB_GROUPS = {
     },
     "look": {
         "status": "progress of a campaign, its runners and its failures",
+        "dashboard": "show a campaign in the browser, live",
         "report": "compare the configs: scores, differences, significance",
+        "compare": "two campaigns, configs or models side by side; a verdict for CI",
+        "export": "write the results for other tools, such as MLflow or Inspect",
         "failures": "failed cells, grouped by cause, each with a fix",
         "logs": "the output of a cell, attempt by attempt",
         "manifest": "every attempt and rental in one table, with its cost",
     },
     "share": {
         "work": "run the cells of a shared ledger that suit this host",
+        "slurm": "submit workers to a Slurm cluster, list or cancel them",
         "import": "import results of lm-eval, Inspect or sparse-attention-hub",
         "merge": "fetch the results of all hosts, and check each",
         "offers": "list GPUs that can be rented now, cheapest first",
+        "rent": "rent one machine by hand, and return it at Ctrl-C",
+        "return": "return rented machines by name",
         "sweep-orphans": "return rented machines that nobody uses any more",
         "hosts": "check the machines of an inventory, or install benchfleet there",
         "service": "write a systemd unit that runs a campaign after each restart",
@@ -69,6 +77,7 @@ VERB_GROUPS = {
     },
 }
 VERBS = {verb: text for group in VERB_GROUPS.values() for verb, text in group.items()}
+_MODULES = {"import": "import_results", "return": "return_machines"}  # verbs that are keywords
 _FIRST_VERBS = "start with: init, plan, run, status, report"
 _GC_THRESHOLD = 100_000  # objects between two searches for cycles
 _EXIT_CODES = """\
@@ -124,6 +133,14 @@ class _Parser(argparse.ArgumentParser):
         text = f"{self.prog}: error: {redact(message)}\n{self.prog} --help shows all options\n"
         self.exit(2, text)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            if near := get_close_matches(str(value), map(str, action.choices or ()), n=1):
+                error.message += f"; did you mean {near[0]!r}?"
+            raise
+
 
 class _VerbParser(_Parser):
     """A verb whose options may stand between its arguments: ``gate show FILE --json PHASE``."""
@@ -146,8 +163,12 @@ class _VerbParser(_Parser):
             self._within = False
         if unknown:
             options = [word for word in self._option_string_actions if word.startswith("--")]
-            near = get_close_matches(unknown[0].partition("=")[0], options, n=1, cutoff=0.75)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near = [
+                match
+                for word in unknown
+                for match in get_close_matches(word.partition("=")[0], options, n=1, cutoff=0.75)
+            ]
+            hint = f"; did you mean {' and '.join(near)}?" if near else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return namespace_found, unknown
 
@@ -164,6 +185,28 @@ def _run(words: Sequence[str]) -> int:
 
 def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of a command line, with the options of its verb only."""
+    parser, verbs = _parser()
+    requested = next((word for word in words if not word.startswith("-")), "")
+    if requested and requested not in VERBS:
+        near = get_close_matches(requested, VERBS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}"
+        parser.error(f"unknown verb {requested!r}; {hint}")
+    if requested:
+        _add_verb(verbs, requested)
+    return parser
+
+
+def parser_of_all_verbs() -> argparse.ArgumentParser:
+    """The parser with the options of every verb; it imports all their modules."""
+    parser, verbs = _parser()
+    verbs.help = None  # the overview lists them for --help; shells read them here
+    for verb in VERBS:
+        _add_verb(verbs, verb)
+    return parser
+
+
+def _parser() -> tuple[argparse.ArgumentParser, Any]:
+    """The parser without verbs, and what verbs are added to."""
     parser = _Parser(
         prog="benchfleet",
         usage="benchfleet VERB [OPTION …]",
@@ -182,24 +225,23 @@ def parser_of(words: Sequence[str]) -> argparse.ArgumentParser:
         help=argparse.SUPPRESS,
         parser_class=_VerbParser,
     )
-    requested = next((word for word in words if not word.startswith("-")), "")
-    if requested and requested not in VERBS:
-        near = get_close_matches(requested, VERBS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(VERBS)}"
-        parser.error(f"unknown verb {requested!r}; {hint}")
-    if requested:
-        verb_parser = verbs.add_parser(
-            requested,
-            description=VERBS[requested].capitalize(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        name = "import_results" if requested == "import" else requested  # a keyword
-        module = import_module(f"benchfleet.cli.verbs.{name.replace('-', '_')}")
-        module.configure(verb_parser)
-        verb_parser.set_defaults(main=module.main)
-        verb_parser.add_argument("--debug", action="store_true", help="show an error's traceback")
-    return parser
+    return parser, verbs
+
+
+def _add_verb(verbs: Any, verb: str) -> None:
+    """Import the module of a verb, and add its options."""
+    verb_parser = verbs.add_parser(
+        verb,
+        help=VERBS[verb],
+        description=VERBS[verb].capitalize(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    name = _MODULES.get(verb, verb)
+    module = import_module(f"benchfleet.cli.verbs.{name.replace('-', '_')}")
+    module.configure(verb_parser)
+    verb_parser.set_defaults(main=module.main)
+    verb_parser.add_argument("--debug", action="store_true", help="show an error's traceback")
 
 
 def _overview() -> str:

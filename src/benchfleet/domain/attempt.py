@@ -163,3 +163,13 @@ class CellRecord:
     ready_in: float = 0.0  # seconds until it may be claimed
     outcome: Outcome | None = None  # of the last attempt that ended
     cell: Cell | None = None  # only where it was asked for
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of a running cell, to release it."""
+        return Lease(
+            fingerprint=self.fingerprint,
+            attempt=self.attempt,
+            token=self.token,
+            expires_in=self.expires_in or 0.0,
+        )

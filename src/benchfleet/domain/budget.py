@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from .resource import Need
 from .usage import Usage
+
+
+@dataclass
+class Spending:
+    """What was spent in the budget's currency: by attempts on machines that are not rented, and by
+    rentals, with what it takes to return those that are open.
+
+    `shortest` has what a further machine is for: seconds of the shortest waiting cell, by what it
+    needs; 0 if a cell's time is not known.
+    """
+
+    attempts: float = 0.0
+    rentals: float = 0.0
+    shortest: Mapping[Need, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        return self.attempts + self.rentals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,20 +33,37 @@ class Budget:
 
     amount: float
     currency: str  # as its user wrote it
-    spent: float = 0.0
+    spending: Spending = field(default_factory=Spending)
 
-    def after(self, usage: Usage) -> Budget:
-        """The budget once an attempt used this up; costs in other currencies do not count."""
-        if usage.cost is None or usage.currency != self.currency:
-            return self
-        return replace(self, spent=self.spent + usage.cost)
+    def spend(self, usage: Usage) -> None:
+        """Count what an attempt used up; costs in other currencies do not count."""
+        if usage.cost is not None and usage.currency == self.currency:
+            self.spending.attempts += usage.cost
+
+    @property
+    def remaining(self) -> float:
+        """What is left of the amount; below 0 if more was spent."""
+        return self.amount - self.spending.total
+
+    @property
+    def share(self) -> float:
+        """The spent share of the amount; above 1 if more was spent."""
+        return self.spending.total / self.amount if self.amount else 1.0
+
+    @property
+    def used(self) -> str:
+        """``82 % of the budget of 20 USD is spent``"""
+        return (
+            f"{int(100 * self.share)} % of the budget of {self.amount:g} {self.currency} is spent"
+        )
 
     @property
     def problem(self) -> str:
         """Why no further cell may begin; ``""`` if one may."""
-        if self.spent < self.amount:
+        spent = self.spending.total
+        if spent < self.amount:
             return ""
         return (
-            f"the budget of {self.amount:g} {self.currency} is spent ({self.spent:.2f} "
+            f"the budget of {self.amount:g} {self.currency} is spent ({spent:.2f} "
             f"{self.currency}); raise 'budget' and run again"
         )

@@ -10,6 +10,7 @@ from .eligibility import Rule
 from .event import Event
 from .host_filter import HostFilter
 from .phase import Phase
+from .suite import Suite
 
 CAMPAIGN_RECORDED = "campaign_told"
 
@@ -25,6 +26,7 @@ class CampaignRecord:
     runners: Mapping[str, HostFilter] = field(default_factory=dict)  # what each host may run
     rules: tuple[Rule, ...] | None = None  # that machines are held against; None: the usual ones
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
+    suites: tuple[Suite, ...] = ()  # of benchmarks with one score
 
     def event(self) -> Event:
         """The event that stores it."""
@@ -34,11 +36,10 @@ class CampaignRecord:
             for host, one in self.runners.items()
         }
         rules = None if self.rules is None else [rule.to_dict() for rule in self.rules]
-        own = {"rules": rules, "variants": list(self.variants)}
-        own = {key: value for key, value in own.items() if value not in (None, [])}
-        fields = {
-            key: value for key, value in vars(self).items() if key not in ("rules", "variants")
-        }
+        suites = [suite.to_dict() for suite in self.suites]
+        optional = {"rules": rules, "variants": list(self.variants), "suites": suites}
+        own = {key: value for key, value in optional.items() if value not in (None, [])}
+        fields = {key: value for key, value in vars(self).items() if key not in optional}
         return Event(
             kind=CAMPAIGN_RECORDED, data={**fields, "phases": phases, "runners": runners, **own}
         )
@@ -62,6 +63,7 @@ class CampaignRecord:
                 "runners": runners,
                 "rules": None if rules is None else tuple(map(Rule.from_dict, rules)),
                 "variants": tuple(data.get("variants", ())),
+                "suites": tuple(map(Suite.from_dict, data.get("suites", ()))),
             }
         )
 

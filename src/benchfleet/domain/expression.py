@@ -36,6 +36,7 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
 TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _MAX_CHARACTERS = 2000
 _MAX_NODES = 400  # of the tree; this bounds its depth, too
+_ASSIGNS = re.compile(r"[^<>=!]=[^=]")
 _SIZE = re.compile(
     r"""('[^']*'|"[^"]*")|(?<![\w.])([0-9]+(?:\.[0-9]+)?) ?([kKmMgGtT])([iI]?)[bB]\b"""
 )
@@ -67,6 +68,8 @@ def parse(
         tree = ast.parse(_SIZE.sub(_in_bytes, text.strip()), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         message = f'{text!r} cannot be read; write a condition such as "{vocabulary.example}"'
+        if _ASSIGNS.search(text):
+            message += "; write == to compare"
         raise ValueError(message) from None
     if sum(1 for _ in ast.walk(tree)) > _MAX_NODES:
         raise too_long

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-Stage = Literal["provision", "setup", "load", "benchmark", "collect"]
+Stage = Literal["provision", "setup", "fit", "pull", "load", "benchmark", "collect"]
 Kind = Literal[
     "oom",
     "timeout",
@@ -21,8 +21,15 @@ Kind = Literal[
     "bad_request",
     "try_again",
     "host_lost",
+    "no_capacity",
+    "instance_stopped",
+    "ssh_failed",
+    "wrong_hardware",
+    "no_driver",
+    "unhealthy",
     "gpu_fault",
     "model_not_found",
+    "lora_not_applied",
     "dataset_missing",
     "missing_extra",
     "bad_result",

@@ -20,10 +20,14 @@ from benchfleet.hints import hint
 from . import expression
 from .expression import Evaluator, NoValue, PerCell, Value, Vocabulary
 from .matrix import AXES, matches
+from .sample_end import SAME_ANSWER, SCORE_STOP, SHARES
 
 # Of every benchmark; see `summarise` of the results.
 STANDARD_METRICS = frozenset(
-    ("score", "overall_score", "samples", "stderr", "prompt_tokens", "completion_tokens", "seconds")
+    (
+        *("score", "overall_score", "samples", "stderr", "prompt_tokens", "completion_tokens"),
+        *("seconds", *SHARES, SCORE_STOP, SAME_ANSWER),
+    )
 )
 _SHARES = ("completeness", "complete")  # of cells that succeeded
 _MAX_LISTED_CELLS = 3

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from .usage import Price
 
+EXTRAS = ("hf", "lm-eval", "benchmarks", "inspect", "quantization")  # of benchfleet, for hosts
 AUTO = 0  # slots: as many as there is room for, found out while they run
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 
-from .cell import Cell, Config, Fingerprint, Kwargs, Limits, Model, Workload
+from .cell import Cell, Config, Fingerprint, Kwargs, Model, Workload
+from .hardware import Hardware
+from .limits import Limits
 from .resource import Need
 
-AXES = ("models", "configs", "benchmarks", "subsets", "repeats")
+AXES = ("models", "configs", "benchmarks", "subsets", "hardware", "repeats")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +23,7 @@ class Rule:
     configs: tuple[str, ...] = ()
     benchmarks: tuple[str, ...] = ()
     subsets: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
     phases: tuple[str, ...] = ()
 
@@ -33,7 +37,10 @@ class Rule:
             (self.repeats, str(cell.repeat)),
             (self.phases, cell.phase),
         )
-        return all(matches(patterns, name) for patterns, name in named if patterns)
+        hardware = [one.name for one in cell.hardware] or [""]  # any of them will do
+        return all(matches(patterns, name) for patterns, name in named if patterns) and any(
+            matches(self.hardware, name) for name in hardware
+        )
 
 
 def matches(patterns: tuple[str, ...], name: str) -> bool:
@@ -57,9 +64,26 @@ class ModelEntry:
     need: Need = field(default_factory=Need)
     limits: Limits | None = None  # None for the matrix's own
     priority: int = 0
+    split: int | None = None  # None for the matrix's own
     workloads: tuple[Workload, ...] = ()  # as asked of this model; () for the matrix's own
     size: int = 0  # bytes of its weights as declared; 0: not stated
+    chat: Kwargs | None = None  # beneath that of a config
+    thinking: Kwargs | None = None
     variants: tuple[ModelEntry, ...] = ()  # what may stand in for it, the best first
+
+    def chatting(self, config: Config) -> Config:
+        """The config with the model's own chat and tags beneath it."""
+        if self.chat is None and self.thinking is None:
+            return config
+        return replace(
+            config,
+            chat=_over(self.chat, config.chat),
+            thinking=_over(self.thinking, config.thinking),
+        )
+
+
+def _over(own: Kwargs | None, config: Kwargs | None) -> Kwargs | None:
+    return own if config is None else config if own is None else {**own, **config}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +92,19 @@ class ConfigOverrides:
 
     model_kwargs: Kwargs = field(default_factory=dict)
     generation: Kwargs = field(default_factory=dict)
+    server: Kwargs = field(default_factory=dict)  # args and env of its server, after its own
 
     def apply_to_model(self, model: Model) -> Model:
         """The model with these kwargs over its own."""
-        if not self.model_kwargs:
+        if not (self.model_kwargs or self.server):
             return model
-        return replace(model, model_kwargs={**model.model_kwargs, **self.model_kwargs})
+        kwargs = {**model.model_kwargs, **self.model_kwargs}
+        if self.server:
+            own = kwargs.get("server") or {}
+            args = [*(own.get("args") or ()), *(self.server.get("args") or ())]
+            env = {**(own.get("env") or {}), **(self.server.get("env") or {})}
+            kwargs["server"] = {**({"args": args} if args else {}), **({"env": env} if env else {})}
+        return replace(model, model_kwargs=kwargs)
 
     def apply_to_workload(self, workload: Workload) -> Workload:
         """The workload with these generation kwargs over its own."""
@@ -92,15 +123,17 @@ class Include:
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """models × configs × workloads × repeats, less `exclude`, plus `include`; and the matrices of
-    a campaign's phases."""
+    """models × configs × workloads × hardware × repeats, less `exclude`, plus `include`; and the
+    matrices of a campaign's phases."""
 
     models: tuple[ModelEntry, ...]
     configs: tuple[Config, ...]
     workloads: tuple[Workload, ...]
+    hardware: tuple[Hardware, ...] = ()  # (): cells run anywhere
     overrides: Mapping[str, ConfigOverrides] = field(default_factory=dict)  # by config
     repeats: int = 1
     limits: Limits = field(default_factory=Limits)
+    split: int = 1
     exclude: tuple[Rule, ...] = ()
     include: tuple[Include, ...] = ()
     only: tuple[Rule, ...] = ()  # of all these, the cells that some rule matches; () for all
@@ -111,9 +144,9 @@ class Matrix:
     def expand(self) -> list[Cell]:
         """Every cell once, model by model, so that neighbours share what is loaded.
 
-        Cells with equal content are one cell; an `include` that asks for more repeats of a
-        cell replaces its plain form, so that all its repeats lie side by side. A cell of a phase
-        is not one of the campaign's own beside it.
+        Cells with equal content are one cell, which runs on any hardware that they name; an
+        `include` that asks for more repeats of a cell replaces its plain form, so that all its
+        repeats lie side by side. A cell of a phase is not one of the campaign's own beside it.
         """
         if self.parts:
             phased = [cell for part in self.parts for cell in part.expand()]
@@ -123,11 +156,11 @@ class Matrix:
         cells: dict[Fingerprint, Cell] = {}
         for cell in self.product(self.repeats):
             if not any(rule.matches(cell) for rule in self.exclude):
-                cells[cell.fingerprint] = cell
+                _put(cells, cell)
         for include in self.include:
             for cell in self.product(include.repeats):
-                if include.rule.matches(cell) and (cell.repeats or cell.fingerprint not in cells):
-                    cells[cell.fingerprint] = cell
+                if include.rule.matches(cell):
+                    _put(cells, cell)
         order = {entry.model.name: index for index, entry in enumerate(self.models)}
         ordered = sorted(cells.values(), key=lambda cell: order[cell.model.name])
         return select_cells(ordered, only=self.only, exclude=self.without)
@@ -155,8 +188,9 @@ class Matrix:
             other = replace(
                 cell,
                 model=overrides.apply_to_model(variant.model),
+                config=variant.chatting(cell.config),
                 workload=workload,
-                need=variant.need,
+                need=replace(variant.need, hardware=cell.hardware),
                 limits=variant.limits or self.limits,
             )
             forms.append((variant, other))
@@ -189,26 +223,43 @@ class Matrix:
         return self.overrides.get(config.name) or ConfigOverrides()
 
     def product(self, repeats: int) -> Iterator[Cell]:
-        """models × configs × workloads × `repeats`, no rule applied."""
+        """models × configs × workloads × hardware × `repeats`, no rule applied."""
         repeated = max(repeats, self.repeats) > 1
         for entry in self.models:
-            for config in self.configs:
-                overrides = self._overrides(config)
+            needs = [replace(entry.need, hardware=(one,)) for one in self.hardware] or [entry.need]
+            for declared_config in self.configs:
+                overrides = self._overrides(declared_config)
+                config = entry.chatting(declared_config)
                 model = overrides.apply_to_model(entry.model)
                 for declared in entry.workloads or self.workloads:
                     workload = overrides.apply_to_workload(declared)
-                    for repeat in range(repeats):
+                    for need, repeat in product(needs, range(repeats)):
                         yield Cell(
                             model=model,
                             config=config,
                             workload=workload,
                             repeat=repeat,
                             repeats=repeated,
-                            need=entry.need,
+                            need=need,
                             limits=entry.limits or self.limits,
                             priority=entry.priority,
                             phase=self.phase,
+                            split=self._split(entry, workload),
                         )
+
+    def _split(self, entry: ModelEntry, workload: Workload) -> int:
+        """Of a cell: as its benchmark says, else its model, else the matrix."""
+        declared = (workload.split, entry.split, self.split)
+        return next(one for one in declared if one is not None)
+
+
+def _put(cells: dict[Fingerprint, Cell], cell: Cell) -> None:
+    """Add a cell. If it is there already, it takes the hardware of both."""
+    if (other := cells.get(cell.fingerprint)) is not None:
+        hardware = tuple(dict.fromkeys((*other.hardware, *cell.hardware)))
+        cell = cell if cell.repeats else other
+        cell = replace(cell, need=replace(cell.need, hardware=hardware))
+    cells[cell.fingerprint] = cell
 
 
 def select_cells(

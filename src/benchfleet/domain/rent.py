@@ -24,7 +24,8 @@ class RentEntry:
     name: str
     gpu: str  # such as RTX 4090
     gpus: int = 1  # for each machine
-    count: int = 1  # machines at once, at most
+    count: int = 1  # machines at once, at most, of all runs of a ledger
+    planned: int | None = None  # of these, those of one run; None: all
     providers: tuple[str, ...] = ()
     max_price: Price | None = None  # of an hour of one machine, disk included
     disk: int = 0  # bytes
@@ -32,5 +33,7 @@ class RentEntry:
     region: str = ""
     needs_dead_man: bool = True  # False: a machine that cannot destroy itself will do
     cpu_slots: int | None = None  # slots without a GPU, instead of its GPUs
+    user: str = ""  # who logs in; "": the provider's usual user
     python: str = ""  # its interpreter with benchfleet; "": benchfleet is installed there
-    extra: str = ""  # of benchfleet, that is installed there, too
+    idle: float = 120.0  # seconds without work after which a machine is returned
+    extras: tuple[str, ...] = ()  # of benchfleet, that are installed there, too

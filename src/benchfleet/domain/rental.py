@@ -21,12 +21,15 @@ from .event import Event
 SUBJECT = "rentals"
 INTENDED, CREATED, READY = "rental_intended", "rental_created", "rental_ready"
 RETURNING, ENDED, VOID = "rental_returning", "rental_ended", "rental_void"
+SIGNS, SIGN = "rental_signs", "rental_alive"  # signs of life of those who have rentals
 KINDS = (INTENDED, CREATED, READY, RETURNING, ENDED, VOID)
 RentalState = Literal["intended", "created", "ready", "returning", "ended", "void"]
 OPEN: tuple[RentalState, ...] = ("intended", "created", "ready", "returning")
 
 _LABEL = re.compile(r"bf-([a-z2-7]{10})-([a-z2-7]{8})")
 _HOUR_S = 3600
+_GB = 10**9
+TAIL_S = 1200.0  # that an instance may cost on: its cells end in good order, and it is returned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,7 @@ class Rental:
     vram: int = 0  # bytes for each GPU, as offered
     cell: str = ""  # fingerprint of the cell that it was rented for
     hourly: int = 0  # all that is billed by time
+    transfer: int = 0  # for a GB of traffic, in either direction
     currency: str = "USD"
     billing: Billing = field(default_factory=Billing)
     reserve: int = 0  # what it may cost at most, as planned
@@ -89,9 +93,18 @@ class Rental:
         """Whether it may still cost money."""
         return self.state in OPEN
 
+    @property
+    def host(self) -> str:
+        """What its machine is called."""
+        return f"{self.entry}-{self.id}"
+
     def label(self, ledger_id: str) -> str:
         """The label or name of its instance."""
         return f"bf-{ledger_id}-{self.id}"
+
+    def traffic_cost(self, traffic: int) -> int:
+        """What so many bytes cost, rounded up."""
+        return -(-self.transfer * traffic // _GB)
 
     @property
     def cost(self) -> int:
@@ -111,7 +124,8 @@ class Rental:
 
     def committed(self, now: float) -> int:
         """What must be kept of a budget for it."""
-        return max(self.accrued(now), self.reserve) if self.is_open else self.cost
+        tail = self.billing.cost(self.hourly, TAIL_S)
+        return max(self.accrued(now) + tail, self.reserve) if self.is_open else self.cost
 
     def intent(self, ledger_id: str) -> Event:
         """The event that it begins with."""
@@ -126,7 +140,7 @@ _LATER = {  # fields that later events bring; the first one has the others
 _CHANGES: Mapping[str, tuple[RentalState, tuple[str, ...]]] = {  # new state, fields of the event
     CREATED: ("created", ("instance", "began", "hourly")),
     READY: ("ready", ("address", "port", "user", "facts", "began", "hourly")),
-    RETURNING: ("returning", ("instance", "why", "failure", "began")),
+    RETURNING: ("returning", ("instance", "why", "failure", "began", "hourly")),
     ENDED: ("ended", ()),
     VOID: ("void", ("why", "failure")),
 }
@@ -190,10 +204,24 @@ class RentalHistory:
         """Another mapping: who reads the old one in another thread may go on."""
         self.rentals = {**self.rentals, rental.id: rental}
 
+    def of_host(self, host: str) -> Rental | None:
+        """The rental whose machine is called so; None if that is no rented machine."""
+        rental = self.rentals.get(host.rpartition("-")[2])
+        return rental if rental is not None and host == rental.host else None
+
     @property
     def open(self) -> list[Rental]:
         """The rentals that may still cost money."""
         return [rental for rental in self.rentals.values() if rental.is_open]
+
+    def spent(self, currency: str, now: float, *, tail_s: float = 0.0) -> float:
+        """What all rentals have cost by `now`; of open ones, with so many seconds more."""
+        costs = (
+            one.accrued(now) + (one.billing.cost(one.hourly, tail_s) if one.is_open else 0)
+            for one in self.rentals.values()
+            if one.currency == currency
+        )
+        return sum(costs) / 1e6
 
     def committed(self, now: float) -> dict[str, int]:
         """What all rentals have cost or may cost, by currency."""

@@ -41,6 +41,21 @@ def device_name(text: str) -> DeviceName:
     return DeviceName(match["host"] or "", kind, int(match["index"]))
 
 
+def device_names(label: str) -> tuple[DeviceName, ...]:
+    """The devices of a slot: ``lab2/gpu:0+1`` has two. Raises ValueError where people cannot name
+    them, as endpoints."""
+    first, *more = label.split("+")
+    head = first.rpartition(":")[0]
+    return tuple(device_name(one) for one in (first, *(f"{head}:{index}" for index in more)))
+
+
+def host_in(label: str) -> tuple[str, str]:
+    """The host in the label of a slot's devices, and the label without it: ``lab2``, ``gpu:0+1``.
+    The host is "" for the machine that the runner is on."""
+    host, separator, devices = label.partition("/")
+    return (host, devices) if separator else ("", label)
+
+
 def looks_like_device(text: str) -> bool:
     """Whether the text is probably meant as a device."""
     return _NEAR_DEVICE.fullmatch(text) is not None

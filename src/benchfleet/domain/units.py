@@ -73,6 +73,14 @@ def money(value: Any) -> tuple[float, str]:
     raise ValueError(f"{value!r} is not an amount of money; write {_leading(value, '20')} USD")
 
 
+def share(value: Any) -> float:
+    """A share such as ``2%`` or 0.02. Raises ValueError, saying what to write."""
+    number = with_fractions(value)
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
+        raise ValueError(f"{value!r} is not a share; write 2%, or a number from 0 to 1")
+    return float(number)
+
+
 def with_fractions(value: Any) -> Any:
     """The same value with each ``10%`` in it as 0.1."""
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):

@@ -107,8 +107,12 @@ class UsageTotal:
 
     def take(self, other: UsageTotal) -> None:
         """Count all that the other one counted."""
-        for name in ("attempts", "seconds", "gpu_seconds", "metered", "joules", "unpriced"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.attempts += other.attempts
+        self.seconds += other.seconds
+        self.gpu_seconds += other.gpu_seconds
+        self.metered += other.metered
+        self.joules += other.joules
+        self.unpriced += other.unpriced
         self.unrecorded += other.unrecorded
         for currency, cost in (other.costs or {}).items():
             self._pay(currency, cost)

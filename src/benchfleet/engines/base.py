@@ -14,6 +14,7 @@ new engine reads this file and `frames.py`, and tests it with `benchfleet.testin
 * Events of one slot come in their order. Nothing follows its `SlotLost`.
 * The engine pings its slots; a slot that receives nothing from its engine ends itself.
 * `shutdown` ends all slots and returns when none is left.
+* The runner decides on retries; an engine never retries a request.
 
 An engine for other machines names them in `hosts` and keeps trying to connect to each. `HostReady`
 follows when its devices can be used. `HostLost` follows when the connection fails or is lost, after
@@ -24,13 +25,9 @@ Hosts may also join and leave at any time: a `HostReady` may have a name that is
 `HostLost` with ``removed`` says that the name never comes back. `HostAwaited` says that hosts may
 still join, so that cells wait for them; a `HostLost` with ``removed`` of that name ends it.
 
-An engine never retries a request: the runner decides.
-
 Threads. All methods may be called from any thread, also from within `post`. `post` may be called
-from any thread of the engine.
-
-Errors. A method does not raise for a slot that cannot start, is lost or is closed. `SlotLost` says
-that a slot cannot start; the other calls do nothing.
+from any thread of the engine. No method raises for a slot that cannot start, is lost or is closed:
+`SlotLost` says that a slot cannot start, and the other calls do nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +38,8 @@ from typing import Any, NewType, Protocol
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Kind, Stage
-from benchfleet.domain.resource import Device
+from benchfleet.domain.hardware import MachineHardware
+from benchfleet.domain.resource import Device, Need
 from benchfleet.domain.telemetry import Reading
 from benchfleet.domain.usage import Price
 
@@ -125,10 +123,10 @@ class AttemptEvent(SlotEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(AttemptEvent):
-    """A stage began: ``provision`` (files are sent to its host), ``load`` (the model is loaded)
-    or ``benchmark``."""
+    """A stage began: ``provision`` (sending files), ``pull``, ``load`` or ``benchmark``."""
 
     stage: Stage
+    limit: float | None = None  # seconds that it may take; None: no limit of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +135,13 @@ class Progressed(AttemptEvent):
 
     done: int
     total: int  # 0: not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpointed(AttemptEvent):
+    """Numbers of what was measured so far; those of the cell if it ends early."""
+
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +230,7 @@ class HostReady(HostEvent):
     price: Price | None = None  # of the host, or of each of its GPUs
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of every result made there
     spare: tuple[Device, ...] = ()  # excluded by the inventory; a user may add them during the run
+    rented: MachineHardware | None = None  # what it was rented as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +240,7 @@ class HostLost(HostEvent):
     reason: str
     hopeless: bool = False  # True: somebody must fix it, so no run waits for it; engine retries
     removed: bool = False  # True: it never comes back under this name, so the runner forgets it
+    failure: Failure | None = None  # cells that no other machine can take end with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +248,7 @@ class HostAwaited(HostEvent):
     """Hosts that are not known yet may join; `host` stands for all of them."""
 
     reason: str  # why they are not here yet
+    machines: tuple[MachineHardware, ...] = ()  # what they may have; (): anything
     bounded: bool = False  # True: the engine ends the wait itself, however long it takes
 
 
@@ -269,6 +277,12 @@ class Engine(Protocol):
 
     def kill(self, slot: SlotId) -> None:
         """End the slot and its whole process tree now."""
+        ...
+
+    def expect(self, waiting: Mapping[Need, int]) -> None:
+        """How many cells wait for a slot now, by what they need. The runner says so before the
+        first slot is opened, and then every few seconds. An engine that can get machines, or give
+        them back, goes by it."""
         ...
 
     def shutdown(self) -> None:

@@ -19,6 +19,7 @@ _LAUNCH = ALONE + "from benchfleet.slot.launch import main; main()"
 _RECEIVE = (
     ALONE + "from benchfleet.engines.provision_receiver import receive; receive(*sys.argv[1:])"
 )
+_FETCH = ALONE + "from benchfleet.prefetch import main; main()"
 _LOOK = ALONE + "from pathlib import Path; path = Path(sys.argv[1]); "
 _LOOK += "print('have' if path.exists() else 'none', path.absolute())"
 
@@ -61,6 +62,11 @@ def find_model(host: Host, path: str) -> list[str]:
     return [host.python, "-c", _LOOK, path]
 
 
+def fetch(host: Host) -> list[str]:
+    """Fetch models and data sets from the network."""
+    return [host.python, "-c", _FETCH]
+
+
 def probe(host: Host, *, quick: bool = False) -> list[str]:
     """Measure the host."""
     words = ["env", f"BENCHFLEET_HOST={host.name}", host.python, "-m", "benchfleet.cli.main"]
@@ -75,6 +81,7 @@ def commands(host: Host, python: str) -> Iterator[Command]:
         "kill what is left of a lost slot": sweep(host, ["<slot>"]),
         "check that it still answers": alive(host),
         "open a slot, which runs cells": launch(host),
+        "fetch models and data sets from the network": fetch(host),
         "receive a model or files": receive(host, "<models or files>/<digest>"),
         "receive a model by rsync (rsync chooses the words)": [
             "rsync",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from benchfleet.domain.resource import Need
 from benchfleet.engines.base import Engine, Post, SlotId
 from benchfleet.engines.slot_router import SlotRouter
 
@@ -17,6 +18,10 @@ class CompositeEngine(SlotRouter):
     def __init__(self, post: Post, local: Engine, remote: Sequence[Engine]) -> None:
         super().__init__(post)
         self._local, self._remote = local, remote
+
+    def expect(self, waiting: Mapping[Need, int]) -> None:
+        for engine in (self._local, *self._remote):
+            engine.expect(waiting)
 
     def shutdown(self) -> None:
         for engine in (*self._remote, self._local):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchfleet.domain.host import Host
+from benchfleet.environment import child_environment
 
 CONNECT_TIMEOUT_S = 10
 ALIVE_INTERVAL_S = 5  # between questions on an idle connection
@@ -112,6 +113,7 @@ def _end_connection(socket: Path) -> None:
             capture_output=True,
             timeout=CONNECT_TIMEOUT_S,
             check=False,
+            env=child_environment(),
         )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import Device, Need
 from benchfleet.engines.base import (
     AttemptEvent,
     AttemptRequest,
@@ -100,6 +100,9 @@ class PreloadCheckEngine:
     def slots(self) -> Sequence[SlotId]:
         return self.inside.slots()
 
+    def expect(self, waiting: Mapping[Need, int]) -> None:
+        self.inside.expect(waiting)
+
     def hosts(self) -> Sequence[str]:
         return self.inside.hosts()
 
@@ -147,7 +150,8 @@ class PreloadCheckEngine:
 
 def _suits(cell: Cell, spec: SlotSpec) -> bool:
     gpus = [device for device in spec.devices if device.kind == "gpu"]
-    if cell.need.endpoint != (spec.devices[0].kind == "endpoint"):
+    first = spec.devices[0]
+    if cell.need.endpoint != (first.name if first.kind == "endpoint" else ""):
         return False
     enough = len(gpus) >= cell.need.gpus and max(1, cell.need.gpus) == len(spec.devices)
     room = not cell.need.vram or min((gpu.memory for gpu in gpus), default=0) >= cell.need.vram

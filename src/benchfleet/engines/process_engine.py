@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any
 
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.resource import Need
 from benchfleet.engines.base import (
     AttemptRequest,
     EngineEvent,
@@ -95,6 +96,9 @@ class ProcessEngine:
     def slots(self) -> Sequence[SlotId]:
         with self._lock:
             return list(self._slots)
+
+    def expect(self, waiting: Mapping[Need, int]) -> None:
+        """Its machines are here already."""
 
     def hosts(self) -> Sequence[str]:
         return ()
@@ -244,12 +248,13 @@ class ProcessEngine:
         if now - child.verdict_since > VERDICT_HOLD_S:
             self._reader.emit_verdict(child)
         silent = now - max(child.last_activity, child.computed)
+        limit = self._silence if child.greeted else max(self._silence, START_S)
         if child.terminating_since is not None:
             if now - child.terminating_since > TERMINATE_GRACE_S:
                 child.kill()
         elif child.closing_since is not None and now - child.closing_since > CLOSE_GRACE_S:
             self._terminate(child)
-        elif silent > self._silence_limit(child):
+        elif silent > limit:
             self._terminate(child, f"silent for {silent:.0f} s")
         else:
             if self._is_unsupervised(child):
@@ -261,10 +266,6 @@ class ProcessEngine:
                 child.pinged = now
                 self._send(child.id, encode("ping"))
         return True
-
-    def _silence_limit(self, child: Child) -> float:
-        """Seconds that it may be silent."""
-        return self._silence if child.greeted else max(self._silence, START_S)
 
     def _is_unsupervised(self, child: Child) -> bool:
         """Whether slot and supervisor were silent for two heartbeats."""

@@ -61,10 +61,21 @@ def marked(slot: str) -> set[int]:
 
 def owner(pid: int) -> str:
     """What names a process for ever, its number and its start: ``<pid>@<clock ticks since the
-    boot>``; ``""`` without ``/proc``, and where there is no such process."""
+    boot>``; ``""`` without ``/proc``, and where there is no such process, or a dead one that nobody
+    waited for."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return f"{pid}@{int(file.read().rpartition(b')')[2].split()[19])}"
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in (b"Z", b"X") else f"{pid}@{int(fields[19])}"
+
+
+def process_space() -> str:
+    """The boot and the PID namespace in which names by `owner` hold; ``""`` without ``/proc``."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 

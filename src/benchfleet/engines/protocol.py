@@ -11,6 +11,7 @@ from benchfleet.domain.telemetry import Reading
 from benchfleet.engines.base import (
     AttemptRequest,
     Calling,
+    Checkpointed,
     Done,
     Failed,
     FileSent,
@@ -29,6 +30,7 @@ from benchfleet.errors import ProtocolError
 
 RECORDED_BYTES = 8 * 2**20  # of earlier samples in one frame
 _SCORE = {"overall", "per_sample", "tasks", "summary"}
+_OPTIONAL = {"unparsed", "parsed"}
 
 
 def open_frame(
@@ -80,11 +82,14 @@ def to_event(slot: SlotId, frame: Frame) -> SlotEvent:
         stage = _field(frame, "stage", str)
         if stage not in STAGES:
             raise ProtocolError(f"frame 'started': unknown stage {stage!r}")
-        return Started(slot=slot, attempt=attempt, stage=stage)
+        limit = _field(frame, "limit", float) if "limit" in frame.fields else None
+        return Started(slot=slot, attempt=attempt, stage=stage, limit=limit)
     if frame.type == "progress":
         return Progressed(
             slot=slot, attempt=attempt, done=_count(frame, "done"), total=_count(frame, "total")
         )
+    if frame.type == "checkpoint":
+        return Checkpointed(slot=slot, attempt=attempt, metrics=_numbers(frame, "metrics"))
     if frame.type == "calling":
         count, sample = _count(frame, "count"), frame.fields.get("sample")
         if sample is not None:
@@ -165,16 +170,20 @@ def _reading(frame: Frame) -> Reading:
 
 
 def _seconds(frame: Frame) -> Mapping[str, float]:
-    value: Mapping[str, Any] = _field(frame, "seconds", dict)
-    if not all(type(spent) in (int, float) for spent in value.values()):
-        raise ProtocolError(f"frame {frame.type!r}: seconds must be numbers, not {value!r:.100}")
+    return _numbers(frame, "seconds")
+
+
+def _numbers(frame: Frame, name: str) -> Mapping[str, float]:
+    value: Mapping[str, Any] = _field(frame, name, dict)
+    if not all(type(number) in (int, float) for number in value.values()):
+        raise ProtocolError(f"frame {frame.type!r}: {name} must be numbers, not {value!r:.100}")
     return value
 
 
 def _score(frame: Frame) -> Mapping[str, Any]:
     """What its parts hold is judged where the attempt is sealed: a cell's bad result is its own."""
     score: Mapping[str, Any] = _field(frame, "score", dict)
-    if set(score) != _SCORE:
+    if set(score) - _OPTIONAL != _SCORE:
         raise ProtocolError(
             f"frame 'done': a score has {', '.join(sorted(_SCORE))}, not {list(score)!r:.100}"
         )

@@ -1,6 +1,7 @@
 """Sends the files that a cell needs to another host, once for each host.
 
-A model's folder goes to ``<host.folder>/models/<digest>``, and the files of a user's own benchmark
+A model's folder goes to ``<host.folder>/models/<digest>``, a model that is one file into such a
+folder of its own, and the files of a user's own benchmark
 to ``<host.folder>/files/<digest>`` under their whole path here, so that they stand to each other
 as they do here. The slot checks them by the digests of the cell.
 """
@@ -8,7 +9,6 @@ as they do here. The slot checks them by the digests of the cell.
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import shutil
 import subprocess
@@ -16,78 +16,26 @@ import tarfile
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, cast
 
-from benchfleet.benchmarks.base import benchmark_class
-from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Kind
 from benchfleet.domain.host import Host
 from benchfleet.engines import commands
+from benchfleet.engines.bundles import (
+    Bundle,
+    ProvisionFailed,
+    files_bundle,
+    model_bundle,
+    relocated,
+)
 from benchfleet.engines.openssh import LOST, OpenSsh, destination
 from benchfleet.engines.provision_receiver import END, SILENCE_S
-from benchfleet.errors import BenchfleetError
+from benchfleet.environment import child_environment
 
 CONNECTION_ERRORS = {LOST, 10, 12, 30, 35}  # exit codes of ssh and rsync
 EXIT_GRACE_S = 5.0  # for a process that closed its output
-
-
-class ProvisionFailed(BenchfleetError):
-    """The files that a cell needs cannot be sent to its host."""
-
-    def __init__(self, message: str, *, kind: Kind = "error") -> None:
-        self.kind = kind
-        super().__init__(message)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bundle:
-    """Files that a host must have before a cell can run there."""
-
-    name: str  # where they go, under the host's folder
-    folder: Path | None = None  # a whole folder, or
-    files: tuple[Path, ...] = ()  # single files, under their whole path; folders are made empty
-
-
-def model_bundle(cell: Cell) -> Bundle | None:
-    """The folder of the cell's model; None where its source is not a folder here."""
-    model = cell.model
-    folder = Path(model.source).expanduser()
-    if not model.source or not folder.is_dir():
-        return None
-    return Bundle(name=f"models/{short_digest(model.digest)}", folder=folder.absolute())
-
-
-def files_bundle(cell: Cell) -> Bundle | None:
-    """The files of the user's own that its benchmark reads; None where there are none. Raises
-    ProvisionFailed where they cannot be read."""
-    work = cell.workload
-    if not work.data_digest:
-        return None
-    try:
-        paths = benchmark_class(work.benchmark)({**work.params, **work.outside}).files(work.subset)
-        files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in paths))  # each once
-        # A declared identity stays the same when the files change; their state does not.
-        state = [_state(file) for file in files] if "identity" in work.outside else []
-    except (ValueError, OSError) as error:
-        raise ProvisionFailed(f"{work.name}: {error}", kind="user_error") from error
-    if not files:
-        return None
-    name = content_digest([work.data_digest, [str(file) for file in files], *state])
-    return Bundle(name=f"files/{short_digest(name)}", files=files)
-
-
-def relocated(cell: Cell, *, model: str, files: str) -> Cell:
-    """The same cell, with its model at `model` and its files under `files`; ``""`` leaves either
-    as it is. Its fingerprint stays: paths are no part of it."""
-    if model:
-        cell = replace(cell, model=replace(cell.model, source=model))
-    if files:
-        outside = {name: _under(files, value) for name, value in cell.workload.outside.items()}
-        cell = replace(cell, workload=replace(cell.workload, outside=outside))
-    return cell
 
 
 def mapped_path(path: Path, paths: Mapping[str, str]) -> str:
@@ -97,11 +45,6 @@ def mapped_path(path: Path, paths: Mapping[str, str]) -> str:
         if path == base or base in path.parents:
             return (Path(remote_root) / path.relative_to(base)).as_posix()
     return ""
-
-
-def short_digest(text: str) -> str:
-    """One part of a path, whatever `text` holds."""
-    return content_digest(text)[:16]
 
 
 class FileSync:
@@ -151,8 +94,10 @@ class FileSync:
         """Its path on the host; sends it first if needed."""
         path = self._paths.get(bundle.name)
         if path is None:
-            mapped = mapped_path(bundle.folder, self._host.paths) if bundle.folder else ""
+            mapped = mapped_path(bundle.model, self._host.paths) if bundle.model else ""
             path = self._find(mapped) if mapped else self._transfer(bundle)
+            if bundle.model and bundle.model.is_file() and not mapped:
+                path = f"{path}/{bundle.model.name}"
             self._paths[bundle.name] = path
         return path
 
@@ -164,7 +109,7 @@ class FileSync:
                     return path
             except (OSError, tarfile.TarError) as error:
                 running.note(error)
-            what = bundle.folder or bundle.files[0]
+            what = bundle.model or bundle.files[0]
             why = f"{what} could not be sent to {self._host.name}: {running.why()}"
             raise ProvisionFailed(why, kind=running.kind())
 
@@ -174,8 +119,8 @@ class FileSync:
         word, path = _reply(receiver)
         if word == "want":
             path, _, means = path.rpartition(" ")
-            if bundle.folder is not None and means == "rsync" and shutil.which("rsync"):
-                self._rsync(bundle.folder, f"{path}.part", stdin)
+            if bundle.model is not None and means == "rsync" and shutil.which("rsync"):
+                self._rsync(bundle.model, f"{path}.part", stdin)
                 stdin.write(b"rsynced\n")
             else:
                 stdin.write(b"tar\n")
@@ -184,20 +129,21 @@ class FileSync:
             word, path = _reply(receiver)
         return path if word == "have" else ""
 
-    def _rsync(self, folder: Path, path: str, receiver: IO[bytes]) -> None:
+    def _rsync(self, model: Path, path: str, receiver: IO[bytes]) -> None:
         """Rsync resumes a transfer that broke off. The receiver is kept alive meanwhile."""
         shell = shlex.join(["ssh", *self._ssh.options(self._host)])
         name = destination(self._host)
         target = f"[{name}]:{path}/" if ":" in name else f"{name}:{path}/"
         options = ["-rLt", "--partial", "--delete", "--chmod=u+rw", "-s", "-e", shell]
-        with self._started(["rsync", *options, "--", f"{folder}/", target]) as running:
+        source = f"{model}/" if model.is_dir() else str(model)
+        with self._started(["rsync", *options, "--", source, target]) as running:
             while running.process.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     running.process.wait(SILENCE_S / 4)
                 receiver.write(b"\n")
                 receiver.flush()
             if running.process.returncode:
-                why = f"rsync of {folder} to {self._host.name}: {running.why()}"
+                why = f"rsync of {model} to {self._host.name}: {running.why()}"
                 raise ProvisionFailed(why, kind=running.kind())
 
     def _find(self, path: str) -> str:
@@ -222,7 +168,12 @@ class FileSync:
         with tempfile.TemporaryFile() as stderr:  # a shared connection may hold on to a pipe
             pipe = subprocess.PIPE
             process = subprocess.Popen(
-                words, stdin=pipe, stdout=pipe, stderr=stderr, start_new_session=True
+                words,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=stderr,
+                start_new_session=True,
+                env=child_environment(),
             )
             self._processes.add(process)
             if self._stopped:
@@ -275,20 +226,9 @@ def _reply(process: subprocess.Popen[bytes]) -> tuple[str, str]:
 def _pack(bundle: Bundle, stream: IO[bytes]) -> None:
     """An archive of files and folders alone: what a link stands for, not the link."""
     with tarfile.open(fileobj=stream, mode="w|", dereference=True) as archive:
-        if bundle.folder is not None:
-            archive.add(bundle.folder, arcname=".", recursive=True)
+        if bundle.model is not None:
+            name = "." if bundle.model.is_dir() else bundle.model.name
+            archive.add(bundle.model, arcname=name, recursive=True)
         for file in bundle.files:
             archive.add(file, arcname=str(file).lstrip("/"), recursive=False)
         archive.addfile(tarfile.TarInfo(END))
-
-
-def _state(file: Path) -> list[int]:
-    """Changes whenever the file is written."""
-    seen = file.stat()
-    return [] if file.is_dir() else [seen.st_mtime_ns, seen.st_size]
-
-
-def _under(root: str, value: object) -> object:
-    if isinstance(value, str) and os.path.isabs(expanded := os.path.expanduser(value)):
-        return root + os.path.abspath(expanded)
-    return value

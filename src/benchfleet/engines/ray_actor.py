@@ -1,4 +1,4 @@
-"""What runs on a Ray node: an actor that starts a slot's supervisor, and a look at the node."""
+"""What runs on a Ray node: actors for slots and for requests of nodes, and a look at it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,9 +15,11 @@ from pathlib import Path
 import benchfleet
 from benchfleet.domain.host import Host
 from benchfleet.engines import commands
+from benchfleet.engines.ray_tls import Relay, tls_context
 
 CONNECT_TIMEOUT_S = 30.0
 LOOK_TIMEOUT_S = 60.0
+RELAY_TIMEOUT_S = 5.0  # for the last bytes of a slot that has ended
 
 
 class SlotActor:
@@ -37,16 +40,21 @@ class SlotActor:
             "gpus": ",".join(map(str, ray.get_gpu_ids())),
             "package": str(package),
         }
+        context, relays = tls_context(os.environ, server=False), list[Relay]()
         with contextlib.ExitStack() as stack:
             streams = []
             for name in ("frames", "output"):
                 stream = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
-                stack.enter_context(stream)
-                stream.settimeout(None)
                 stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if context is not None:
+                    stream = context.wrap_socket(stream)
                 stream.sendall(json.dumps({**hello, "stream": name}).encode() + b"\n")
-                streams.append(stream)
+                stream.settimeout(None)
+                if isinstance(stream, ssl.SSLSocket):
+                    relays.append(Relay(stream))
+                    stream = relays[-1].plain
+                streams.append(stack.enter_context(stream))
             frames, output = streams
             launcher = str(package / "slot" / "launch.py")
             process = subprocess.Popen(
@@ -55,7 +63,20 @@ class SlotActor:
                 stdout=frames.fileno(),
                 stderr=output.fileno(),
             )
-        return process.wait()
+        code = process.wait()
+        for relay in relays:
+            relay.join(RELAY_TIMEOUT_S)
+        return code
+
+
+class NodeRequest:
+    """Waits to be placed, so that an autoscaler brings a node on which it fits."""
+
+    def node(self) -> str:
+        """The id of the node on which it was placed."""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
 
 
 def look(slots: Sequence[str], folder: str) -> str:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchfleet.domain.host import Host
+from benchfleet.domain.humanize import sized
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostReady, SlotSpec
 from benchfleet.engines.plugin import Examine
-from benchfleet.engines.ray_cluster import Node
+from benchfleet.engines.ray_resources import Node, Share
+from benchfleet.errors import DeviceError
 
 
-def node_capacity(node: Node, facts: str, *, like: Host, examine: Examine) -> HostReady:
+def node_capacity(
+    node: Node, facts: str, *, like: Host, examine: Examine, memory: int = 0
+) -> HostReady:
     """The node's GPUs that Ray has, or else a slot for each two of its CPUs; `like` may say other
-    numbers. Raises BenchfleetError if it cannot be used."""
+    numbers. There are no more slots than Ray has `memory` for. Raises BenchfleetError if it cannot
+    be used."""
     has_gpus = node.gpus > 0
     cpu_slots = like.cpu_slots or max(1, int(node.cpus) // 2)
     host = replace(like, name=node.name, cpu_slots=None if has_gpus else cpu_slots)
@@ -27,16 +32,25 @@ def node_capacity(node: Node, facts: str, *, like: Host, examine: Examine) -> Ho
                 for index in range(node.gpus)
             )
     slots = len(devices) * (like.slots_per_gpu if has_gpus else 1)
+    if memory:
+        slots = min(slots, node.memory // memory)
+        devices = devices if has_gpus else devices[:slots]
+    if not slots:
+        raise DeviceError(
+            f"Ray has {sized(node.memory)} of memory there, less than the {sized(memory)} of a "
+            "slot: set a smaller 'memory'"
+        )
     threads = max(1, int(node.cpus) // slots)
     return replace(ready, devices=devices, slots=slots, begin=0, threads=threads, spare=())
 
 
-def slot_share(spec: SlotSpec, node: Node, *, like: Host) -> tuple[float, float]:
-    """The CPUs and GPUs that a slot's actor asks for, at most its share of the node."""
+def slot_share(spec: SlotSpec, node: Node, *, like: Host, memory: int = 0) -> Share:
+    """What a slot's actor asks for, at most its share of the node."""
     if spec.devices[0].kind == "endpoint":
-        return 0.0, 0.0
+        return Share()
     cpus, gpus = float(spec.threads), sum(one.kind == "gpu" for one in spec.devices)
     if not gpus:
-        return min(cpus, node.cpus), 0.0
+        return Share(cpus=min(cpus, node.cpus), memory=memory)
     share = gpus / like.slots_per_gpu if like.slots_per_gpu > 1 else float(gpus)
-    return min(cpus, node.cpus * share / max(1, node.gpus)), share
+    cpus = min(cpus, node.cpus * share / max(1, node.gpus))
+    return Share(cpus=cpus, gpus=share, memory=memory)

@@ -4,45 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from benchfleet.engines.ray_actor import SlotActor, look
+from benchfleet.domain.humanize import sized
+from benchfleet.engines.ray_actor import NodeRequest, SlotActor, look
+from benchfleet.engines.ray_resources import Node, Share
 from benchfleet.errors import BenchfleetError
+from benchfleet.hints import hint
 
 _POLL_S = 0.2
 _ID_CHARACTERS = 6  # of a node's id, in the name of its host
+_HEAD_LIMIT = "RAY_gcs_rpc_server_reconnect_timeout_s"  # as nodes read it too
+_HEAD_LIMIT_S = 60.0  # seconds, where it is not set
+_NEVER_S = 86400  # more milliseconds may not fit Ray's numbers
 _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Node:
-    """A node that is alive."""
-
-    id: str
-    name: str  # how results and messages call it
-    resources: Mapping[str, float]
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def gpus(self) -> int:
-        return int(self.resources.get("GPU", 0))
-
-    @property
-    def cpus(self) -> float:
-        return self.resources.get("CPU", 0.0)
-
-    @property
-    def accelerator(self) -> str:
-        """The type of its GPUs, such as ``H100``; ``""`` if Ray does not know it."""
-        types = [n for n in self.resources if n.startswith("accelerator_type:")]
-        return types[0].partition(":")[2] if types else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +34,23 @@ class Call:
 
     actor: Any
     ended: Future[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placeholder:
+    """An actor that does nothing but wait to be placed."""
+
+    actor: Any
+    placed: Future[str]  # the node's id
+    shape: str  # what it asks for, such as ``GPU: 1``
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """What became of a placeholder: its node's id, or why Ray refused it."""
+
+    node_id: str = ""
+    refusal: str = ""
 
 
 class NodeAway(BenchfleetError):
@@ -63,32 +63,44 @@ class RayCluster:
     The constructor connects, unless this process is a driver already. Raises BenchfleetError.
     """
 
-    def __init__(self, address: str = "") -> None:
+    def __init__(self, address: str = "", *, runtime_env: Mapping[str, Any] | None = None) -> None:
         if address.startswith("ray://"):
             raise BenchfleetError(
                 f"{address} is an address of Ray Client, which nodes cannot connect back to; run "
                 "benchfleet on the cluster instead: ray job submit -- benchfleet run …"
             )
-        import ray
+        self.head_timeout = float(os.environ.get(_HEAD_LIMIT, _HEAD_LIMIT_S))
+        with _outlives_head():
+            import ray
 
-        self._ray = ray
-        self._own = not ray.is_initialized()
-        if self._own:
-            _silence_ray()
-            with _signal_handlers_kept():
-                self._connect(address)
+            self._ray = ray
+            self._own = not ray.is_initialized()
+            if self._own:
+                _silence_ray()
+                with _signal_handlers_kept():
+                    self._connect(address, runtime_env or {})
         self._actor_class = ray.remote(SlotActor)
         self._look = ray.remote(look)
+        self._request_class = ray.remote(NodeRequest)
 
-    def _connect(self, address: str) -> None:
+    def _connect(self, address: str, runtime_env: Mapping[str, Any]) -> None:
+        fields = self._ray.runtime_env.RuntimeEnv.known_fields
+        if unknown := sorted(runtime_env.keys() - fields):  # Ray ignores them
+            choice = hint(unknown[0], sorted(fields))
+            raise BenchfleetError(f"Ray's runtime_env has no field {unknown[0]!r}; {choice}")
         try:
             self._ray.init(
-                address=address or "auto", log_to_driver=False, logging_level=logging.ERROR
+                address=address or "auto",
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env=dict(runtime_env) or None,
             )
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             where = f"at {address}" if address else "here"
+            # Ray goes on with an option of its own, which benchfleet does not have.
+            reason = str(error).partition(" Please specify")[0].rstrip(".")
             raise BenchfleetError(
-                f"no Ray cluster can be used {where}: {error}; start one with `ray start --head`, "
+                f"no Ray cluster can be used {where}: {reason}; start one with `ray start --head`, "
                 "or name it with --ray-address HOST:PORT"
             ) from None
 
@@ -98,9 +110,14 @@ class RayCluster:
         return str(self._ray.util.get_node_ip_address())
 
     def nodes(self) -> list[Node]:
-        """The nodes that are alive and have a CPU or a GPU to run on: many heads have none."""
+        """The nodes that are alive and have a CPU or a GPU to run on: many heads have none. Raises
+        NodeAway where the cluster's head does not answer."""
         alive = []
-        for node in self._ray.nodes():
+        try:
+            listed = self._ray.nodes()
+        except Exception as error:  # noqa: BLE001 - of many classes, some of them private
+            raise NodeAway(f"the head does not answer: {_first_line(error)}") from None
+        for node in listed:
             resources = node["Resources"]
             if not node["Alive"] or max(resources.get("CPU", 0), resources.get("GPU", 0)) < 1:
                 continue
@@ -135,23 +152,49 @@ class RayCluster:
                     return str(ray.get(task))
             ray.cancel(task, force=True)
         except ray.exceptions.RayTaskError as error:
-            raise BenchfleetError(f"benchfleet does not run there: {error.cause}") from None
-        except ray.exceptions.RayError as error:
+            why = f"benchfleet does not run there: {_last_line(error.cause)}"
+            remedy = "install it on the node, or set 'bootstrap: true' of the engine"
+            raise BenchfleetError(f"{why}; {remedy}") from None
+        except ray.exceptions.RuntimeEnvSetupError as error:
+            raise BenchfleetError(f"its runtime environment fails: {_last_line(error)}") from None
+        except Exception as error:  # noqa: BLE001 - of many classes, some of them private
             raise NodeAway(_first_line(error)) from None
         raise NodeAway(f"no answer within {limit:g} s")
 
-    def start(
-        self, node: Node, address: tuple[str, int], key: str, *, cpus: float, gpus: float
-    ) -> Call:
+    def start(self, node: Node, address: tuple[str, int], key: str, share: Share) -> Call:
         """Create an actor for a slot on the node. Returns at once."""
         actor = self._actor_class.options(
-            num_cpus=cpus,
-            num_gpus=gpus,
+            **share.options,
             max_restarts=0,
             max_task_retries=0,
             scheduling_strategy=self._on(node),
         ).remote()
         return Call(actor=actor, ended=actor.run.remote(address, key).future())
+
+    def request_node(self, share: Share, labels: Mapping[str, str]) -> Placeholder:
+        """Create an actor that an autoscaler sees as long as no node has room for it."""
+        kind, count = ("GPU", share.gpus) if share.gpus else ("CPU", share.cpus)
+        memory = {"memory": sized(share.memory)} if share.memory else {}
+        shape = {kind: f"{count:g}", **memory, **labels}
+        options: dict[str, Any] = {"label_selector": dict(labels)} if labels else {}
+        actor = self._request_class.options(**share.options, max_restarts=0, **options).remote()
+        text = ", ".join(f"{name}: {value}" for name, value in shape.items())
+        return Placeholder(actor=actor, placed=actor.node.remote().future(), shape=text)
+
+    def placed_on(self, placeholder: Placeholder) -> Placed | None:
+        """What became of it; None while it waits."""
+        if not placeholder.placed.done():
+            return None
+        if (error := placeholder.placed.exception()) is None:
+            return Placed(node_id=placeholder.placed.result())
+        if isinstance(error, self._ray.exceptions.ActorUnschedulableError):
+            return Placed(refusal=_first_line(error))
+        return Placed()
+
+    def end_placeholder(self, placeholder: Placeholder) -> None:
+        """Ask for its node no longer."""
+        with contextlib.suppress(Exception):  # it is dead, or the cluster is
+            self._ray.kill(placeholder.actor)
 
     def kill(self, call: Call) -> None:
         """End the actor, and by that the slot."""
@@ -180,8 +223,17 @@ class RayCluster:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    return _lines(error)[0]
+
+
+def _last_line(error: BaseException) -> str:
+    """Of an error whose text begins with its stack."""
+    return _lines(error)[-1]
+
+
+def _lines(error: BaseException) -> list[str]:
+    lines = [line.strip() for line in str(error).splitlines()]
+    return [line for line in lines if line] or [type(error).__name__]
 
 
 @contextlib.contextmanager
@@ -195,6 +247,20 @@ def _signal_handlers_kept() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _outlives_head() -> Iterator[None]:
+    """Have a Ray that is imported here not kill this process once the head is away: the run is to
+    end in good order."""
+    before = os.environ.get(_HEAD_LIMIT)
+    os.environ[_HEAD_LIMIT] = str(_NEVER_S)
+    try:
+        yield
+    finally:
+        del os.environ[_HEAD_LIMIT]
+        if before is not None:
+            os.environ[_HEAD_LIMIT] = before
 
 
 def _silence_ray() -> None:

@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.domain.host import Host
-from benchfleet.domain.resource import GpuChecks
-from benchfleet.domain.units import price
+from benchfleet.domain.resource import GpuChecks, Need
+from benchfleet.engines import ray_settings
 from benchfleet.engines.base import EngineEvent, HostReady, Post, SlotId, SlotLost, SlotSpec
 from benchfleet.engines.child import Child, create_log
 from benchfleet.engines.exit_reasons import slot_lost, start_failure
 from benchfleet.engines.plugin import EngineOptions, EnginePlugin, Examine
 from benchfleet.engines.protocol import gpu_checks
 from benchfleet.engines.ray_capacity import node_capacity, slot_share
-from benchfleet.engines.ray_cluster import Call, Node, RayCluster
+from benchfleet.engines.ray_cluster import RayCluster
+from benchfleet.engines.ray_node_requests import NodeRequests
 from benchfleet.engines.ray_nodes import RayNode, RayNodes
+from benchfleet.engines.ray_opening import Opening
 from benchfleet.engines.ray_process import RayProcess
+from benchfleet.engines.ray_resources import Node
+from benchfleet.engines.ray_tls import tls_context
 from benchfleet.engines.remote_engine import RemoteEngine
 from benchfleet.engines.slot_listener import Hello, SlotListener
 
 PLACE_S = 60.0  # seconds for Ray to place a slot's actor, and for it to connect
 _CALLERS = 8  # threads that speak to Ray
-
-
-@dataclass(kw_only=True)
-class _Opening:
-    """A slot from `open` to the connection of its supervisor, and what Ray has of it later."""
-
-    spec: SlotSpec
-    key: str
-    node: Node
-    since: float
-    call: Call | None = None
-    process: RayProcess | None = None
-    streams: dict[str, socket.socket] = field(default_factory=dict)
-    over: bool = False  # nobody waits for it any more
 
 
 class RayEngine(RemoteEngine, EnginePlugin):
@@ -54,45 +44,28 @@ class RayEngine(RemoteEngine, EnginePlugin):
 
     requires: ClassVar[tuple[str, ...]] = ("ray",)
     extra: ClassVar[str] = "ray"
-    settings: ClassVar[Mapping[str, type]] = {
-        "address": str,  # of the cluster; "": RAY_ADDRESS, or the cluster that runs here
-        "slots_per_gpu": int,
-        "cpu_slots": int,  # on each node without a GPU
-        "price": str,  # of an hour of each node, or of each GPU
-        "folder": str,  # on each node, for scratch files
-    }
+    settings: ClassVar[Mapping[str, type]] = ray_settings.SETTINGS
 
     @classmethod
     def open_engine(cls, post: Post, options: EngineOptions) -> RayEngine:
         settings = options.settings
         assert options.examine is not None  # noqa: S101 - every run gives it
-        host = Host(
-            name=options.name or "ray",
-            cpu_slots=settings.get("cpu_slots"),
-            slots_per_gpu=settings.get("slots_per_gpu", 1),
-            price=price(settings["price"]) if "price" in settings else None,
-            folder=settings.get("folder", Host.folder),
-        )
         return cls(
             post,
-            cluster=RayCluster(settings.get("address", "")),
-            like=host,
+            cluster=RayCluster(
+                settings.get("address", ""), runtime_env=ray_settings.runtime_env(settings)
+            ),
+            like=ray_settings.like_host(options.name, settings),
             examine=options.examine,
             checks=options.checks,
+            labels=settings.get("labels", {}),
+            memory=ray_settings.slot_memory(settings),
+            pending_nodes=settings.get("pending_nodes", 0),
         )
 
     @classmethod
     def settings_problem(cls, settings: Mapping[str, Any]) -> str:
-        if problem := super().settings_problem(settings):
-            return problem
-        for name in ("slots_per_gpu", "cpu_slots"):
-            if settings.get(name, 1) < 1:
-                return f"{name} must be 1 or more, not {settings[name]}"
-        try:
-            price(settings.get("price", "1 EUR/h"))
-        except ValueError as error:
-            return f"price {error}"
-        return ""
+        return super().settings_problem(settings) or ray_settings.problem(settings)
 
     def __init__(
         self,
@@ -105,21 +78,39 @@ class RayEngine(RemoteEngine, EnginePlugin):
         silence: float = 60.0,
         orphan_timeout: float = 60.0,
         checks: GpuChecks | None = None,
+        labels: Mapping[str, str] | None = None,
+        memory: int = 0,
+        pending_nodes: int = 0,
     ) -> None:
-        """`like` says what to use of each node."""
+        """`like` says what to use of each node, and `memory` how many bytes of it each slot
+        reserves; 0 for none."""
+        self._memory = memory
         self._cluster, self._like, self._examine, self._checks = cluster, like, examine, checks
-        self._openings: dict[SlotId, _Opening] = {}
-        self._by_key: dict[str, _Opening] = {}
+        self._openings: dict[SlotId, Opening] = {}
+        self._by_key: dict[str, Opening] = {}
         self._callers = ThreadPoolExecutor(_CALLERS, thread_name_prefix="ray call")
-        self._listener = SlotListener(cluster.driver_address, self._connected)
+        self._listener = SlotListener(
+            cluster.driver_address, self._connected, tls=tls_context(os.environ, server=True)
+        )
+        limit, labels = pending_nodes, labels or {}
+        self._requests = None
+        if limit:
+            self._requests = NodeRequests(cluster, limit=limit, labels=labels, memory=memory)
+        self._nodes = RayNodes(
+            cluster, post, name=like.name, follow=self._follow, requests=self._requests,
+            labels=labels,
+        )  # fmt: skip
         super().__init__(post, heartbeat=heartbeat, silence=silence, orphan_timeout=orphan_timeout)
-        self._nodes = RayNodes(cluster, post, name=like.name, follow=self._follow)
         self._nodes.start()
 
     # The contract
 
     def hosts(self) -> Sequence[str]:
         return self._nodes.names()
+
+    def expect(self, waiting: Mapping[Need, int]) -> None:
+        if self._requests is not None:
+            self._requests.expect(waiting)
 
     def slots(self) -> Sequence[SlotId]:
         with self._lock:
@@ -135,7 +126,7 @@ class RayEngine(RemoteEngine, EnginePlugin):
         except OSError as error:
             self._post(SlotLost(slot=spec.slot, reason=start_failure(error)))
             return
-        opening = _Opening(
+        opening = Opening(
             spec=spec,
             key=self._listener.new_key(),
             node=followed.node,
@@ -158,25 +149,22 @@ class RayEngine(RemoteEngine, EnginePlugin):
         self._nodes.end()
         super().shutdown()
         self._listener.close()
-        self._callers.shutdown()
+        self._callers.shutdown(wait=not self._nodes.headless, cancel_futures=True)
         self._cluster.disconnect()
 
     # Opening
 
-    def _start(self, opening: _Opening) -> None:
+    def _start(self, opening: Opening) -> None:
         """Create the slot's actor. What it needs is the share of a slot on its node."""
         spec, node = opening.spec, opening.node
-        cpus, gpus = slot_share(spec, node, like=self._like)
+        share = slot_share(spec, node, like=self._like, memory=self._memory)
         try:
-            call = self._cluster.start(
-                node, self._listener.address, opening.key, cpus=cpus, gpus=gpus
-            )
+            call = self._cluster.start(node, self._listener.address, opening.key, share)
         except Exception as error:  # noqa: BLE001 - whatever Ray raises, the slot did not start
             self._end_opening(spec.slot, f"Ray did not start it: {error}")
             return
         with self._lock:
-            opening.call = call
-            over = opening.over
+            opening.call, over = call, opening.over
         if over:
             self._cluster.kill(call)
         call.ended.add_done_callback(lambda ended: self._call_ended(opening, ended))
@@ -214,7 +202,7 @@ class RayEngine(RemoteEngine, EnginePlugin):
                 },
             )
 
-    def _call_ended(self, opening: _Opening, ended: Future[int]) -> None:
+    def _call_ended(self, opening: Opening, ended: Future[int]) -> None:
         """The actor's call returned, which its connections report too, or failed."""
         if (error := ended.exception()) is None:
             return
@@ -252,11 +240,11 @@ class RayEngine(RemoteEngine, EnginePlugin):
         self._end_actor(opening)
         return True
 
-    def _forget_key(self, opening: _Opening) -> None:
+    def _forget_key(self, opening: Opening) -> None:
         self._by_key.pop(opening.key, None)
         self._listener.forget(opening.key)
 
-    def _end_actor(self, opening: _Opening) -> None:
+    def _end_actor(self, opening: Opening) -> None:
         if (call := opening.call) is not None and not call.ended.done():
             threading.Thread(target=self._cluster.kill, args=(call,), daemon=True).start()
 
@@ -264,6 +252,7 @@ class RayEngine(RemoteEngine, EnginePlugin):
 
     def _check_all(self, now: float) -> None:
         super()._check_all(now)
+        self._nodes.check(now)
         for slot, opening in list(self._openings.items()):
             if opening.process is None and now - opening.since > PLACE_S:
                 reason = f"Ray did not place it within {PLACE_S:g} s; its node is busy"
@@ -296,4 +285,6 @@ class RayEngine(RemoteEngine, EnginePlugin):
         self._lose_slots(host, why)
 
     def _ready(self, node: Node, facts: str) -> HostReady:
-        return node_capacity(node, facts, like=self._like, examine=self._examine)
+        return node_capacity(
+            node, facts, like=self._like, examine=self._examine, memory=self._memory
+        )

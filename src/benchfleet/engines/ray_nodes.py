@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from benchfleet.engines.base import HostAwaited, HostLost, HostReady, Post, SlotId
-from benchfleet.engines.ray_cluster import Node, NodeAway, RayCluster
+from benchfleet.engines.ray_cluster import NodeAway, RayCluster
+from benchfleet.engines.ray_node_requests import NodeRequests
+from benchfleet.engines.ray_resources import Node
 from benchfleet.errors import BenchfleetError
 
 LIST_EVERY_S = 1.0
+SUSPENDED_S = 10.0  # without a check: this process did not run, so the head is not to blame
+JOIN_S = 10.0  # for a call of Ray that may never return, since the head is away
 FIRST_ANSWER_S = 300.0  # a runtime environment may be installed first
 ANSWER_S = 5.0
 RETRY_S = 10.0
@@ -48,7 +54,7 @@ class RayNode:
     def end(self) -> None:
         """Follow it no longer, and return when its thread has ended."""
         self._end()
-        self._thread.join()
+        self._thread.join(JOIN_S)
 
     def _end(self) -> None:
         self._over.set()
@@ -104,24 +110,38 @@ class RayNode:
 class RayNodes:
     """Lists the nodes of the cluster every second, and follows each.
 
-    `name` stands for nodes that are still to join: it is awaited while no node is alive, so that
-    cells which fit no node do not wait where there is one.
+    `name` stands for nodes that are still to join: it is awaited where `requests` go to an
+    autoscaler, and else while no node is alive, so that cells which fit no node do not wait where
+    there is one.
     """
 
     def __init__(
-        self, cluster: RayCluster, post: Post, *, name: str, follow: Callable[[Node], RayNode]
+        self,
+        cluster: RayCluster,
+        post: Post,
+        *,
+        name: str,
+        follow: Callable[[Node], RayNode],
+        requests: NodeRequests | None,
+        labels: Mapping[str, str],
     ) -> None:
+        """Nodes without one of the `labels` are not used."""
         self._cluster, self._post, self._name, self._follow = cluster, post, name, follow
-        self._over = threading.Event()
+        self._requests, self._labels = requests, labels
+        self._listed = self._checked = 0.0
+        self.headless = False  # the head did not answer for too long
+        self._over, self._lock = threading.Event(), threading.Lock()
         self._nodes: dict[str, RayNode] = {}  # by name
         self._past: list[RayNode] = []
-        self._awaited = self._started = False
+        self._awaited = ""  # why more nodes may join
+        self._started = False
         self._names: list[str] = []
         self._thread = threading.Thread(target=self._run, name=f"nodes of {name}", daemon=True)
 
     def start(self) -> None:
         """List the nodes once, then again and again in a thread."""
         self._list()
+        self._checked = time.monotonic()
         self._started = True
         self._thread.start()
 
@@ -133,24 +153,58 @@ class RayNodes:
         """The node of this name; None if it has left."""
         return self._nodes.get(name)
 
+    def check(self, now: float) -> None:
+        """Give all nodes up once the head has not answered for too long: the call that lists them
+        may never return. Called again and again."""
+        with self._lock:
+            if now - self._checked > SUSPENDED_S:
+                self._listed = now
+            self._checked = now
+            timeout = self._cluster.head_timeout
+            if not self._started or self._over.is_set() or now - self._listed < timeout:
+                return
+            self._over.set()
+            self.headless = True
+            reason = f"the head of the Ray cluster did not answer for {timeout:g} s"
+            for one in self._nodes.values():
+                one.leave(reason)
+            self._past += self._nodes.values()
+            self._nodes.clear()
+            if self._awaited:
+                self._awaited = ""
+                self._post(HostLost(host=self._name, reason=reason, removed=True))
+
     def end(self) -> None:
         """Follow no node any longer."""
         self._over.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        if self._thread.is_alive() and not self.headless:
+            self._thread.join(JOIN_S)
         for one in (*self._nodes.values(), *self._past):
             one.end()
+        if self._requests is not None:
+            self._requests.end()
 
     def _run(self) -> None:
         while not self._over.wait(LIST_EVERY_S):
-            self._list()
+            with contextlib.suppress(NodeAway):  # then the next time
+                self._list()
 
     def _list(self) -> None:
-        alive = {node.name: node for node in self._cluster.nodes()}
-        if not alive and not self._awaited:
-            self._awaited = True
-            why = "no node of the Ray cluster is alive"
-            self._post(HostAwaited(host=self._name, reason=why))
+        alive = {
+            node.name: node
+            for node in self._cluster.nodes()
+            if self._labels.items() <= node.labels.items()
+        }
+        awaited = self._why_awaited(alive)
+        with self._lock:
+            if not self._over.is_set():
+                self._listed = time.monotonic()
+                self._update(alive, awaited)
+
+    def _update(self, alive: Mapping[str, Node], awaited: str) -> None:
+        """Follow the nodes that joined, and let those go that left."""
+        if awaited and awaited != self._awaited:
+            self._post(HostAwaited(host=self._name, reason=awaited))
         for name in self._nodes.keys() - alive.keys():
             departed = self._nodes.pop(name)
             departed.leave("the node left the Ray cluster")
@@ -160,6 +214,17 @@ class RayNodes:
             if self._started:  # the runner knows those from the beginning
                 self._post(HostAwaited(host=name, reason="it joined and has not answered yet"))
             self._nodes[name] = self._follow(alive[name])
-        if alive and self._awaited:
-            self._awaited = False
+        if self._awaited and not awaited:
             self._post(HostLost(host=self._name, reason="a node joined", removed=True))
+        self._awaited = awaited
+
+    def _why_awaited(self, alive: Mapping[str, Node]) -> str:
+        """Why more nodes may join; ``""`` where none is expected."""
+        if self._requests is not None:
+            report = self._requests.update(list(alive.values()))
+            return report or "the autoscaler of the Ray cluster may bring nodes"
+        return "" if alive else f"no node of the Ray cluster is alive{self._labelled()}"
+
+    def _labelled(self) -> str:
+        text = ", ".join(f"{name}: {value}" for name, value in self._labels.items())
+        return f" that has {text}" if text else ""

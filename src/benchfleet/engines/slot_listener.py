@@ -6,9 +6,12 @@ import contextlib
 import json
 import secrets
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from benchfleet.engines.ray_tls import Relay
 
 HELLO_TIMEOUT_S = 5.0
 MAX_HELLO_BYTES = 4096
@@ -23,8 +26,15 @@ class SlotListener:
     callee's from then on. Others are closed.
     """
 
-    def __init__(self, address: str, connected: Callable[[Hello, socket.socket], None]) -> None:
-        self._connected = connected
+    def __init__(
+        self,
+        address: str,
+        connected: Callable[[Hello, socket.socket], None],
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """With `tls` the connections are encrypted."""
+        self._connected, self._tls = connected, tls
         self._keys: set[str] = set()
         self._socket = socket.create_server((address, 0), backlog=128)
         self.address: tuple[str, int] = (address, self._socket.getsockname()[1])
@@ -60,12 +70,16 @@ class SlotListener:
     def _greet(self, connection: socket.socket) -> None:
         try:
             connection.settimeout(HELLO_TIMEOUT_S)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_side=True)
             hello = json.loads(_first_line(connection))
             if not isinstance(hello, dict) or hello.get("key") not in self._keys:
                 raise ValueError("unknown key")
+            if isinstance(connection, ssl.SSLSocket):
+                connection = Relay(connection).plain
             connection.setblocking(False)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except (OSError, ValueError, TypeError):
             connection.close()
             return

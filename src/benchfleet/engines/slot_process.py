@@ -11,6 +11,7 @@ from typing import Protocol
 
 from benchfleet.engines.base import SlotId
 from benchfleet.engines.processes import end_tree
+from benchfleet.environment import child_environment
 
 
 class SlotProcess(Protocol):
@@ -55,6 +56,7 @@ class ChildProcess:
             stderr=subprocess.PIPE,
             start_new_session=True,
             bufsize=0,
+            env=child_environment(),
         )
         self.pid = self.popen.pid
         self.stdin = _descriptor(self.popen.stdin)

@@ -21,6 +21,7 @@ from benchfleet.engines.base import (
     SlotSpec,
     Started,
 )
+from benchfleet.engines.bundles import ProvisionFailed
 from benchfleet.engines.child import Child, create_log
 from benchfleet.engines.commands import launch
 from benchfleet.engines.exit_reasons import exit_reason, slot_lost
@@ -28,7 +29,7 @@ from benchfleet.engines.host_connection import HostConnection
 from benchfleet.engines.openssh import LOST, OpenSsh
 from benchfleet.engines.plugin import Examine
 from benchfleet.engines.protocol import gpu_checks
-from benchfleet.engines.provision import FileSync, ProvisionFailed
+from benchfleet.engines.provision import FileSync
 from benchfleet.engines.remote_engine import RemoteEngine
 from benchfleet.engines.slot_process import SshProcess
 

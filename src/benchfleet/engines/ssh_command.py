@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from benchfleet.domain.host import Host
 from benchfleet.engines.openssh import LOST, OpenSsh
+from benchfleet.environment import child_environment
 from benchfleet.errors import BenchfleetError
 
 ANSWER_LIMIT_S = 120.0
@@ -70,6 +71,7 @@ def ask(
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=started is not None,
+                env=child_environment(),
             )
         except FileNotFoundError:
             message = "ssh not found on this machine; install the OpenSSH client"

@@ -50,10 +50,12 @@ class Branch:
         message: str,
         *,
         by: str,
+        beside: str = "",
     ) -> str:
         """Commit the files that `change` returns, by path, and push. Returns the commit, or "" if
-        nothing changed. `change` gets a function that reads a path of the branch, and is
-        called again after a conflicting push. Raises GitError."""
+        nothing changed. The ref `beside` of the remote moves to it too. `change` gets a function
+        that reads a path of the branch, and is called again after a conflicting push. Raises
+        GitError."""
         objects = Objects(self._git)
         try:
             for _ in range(MAX_PUSHES):
@@ -68,7 +70,7 @@ class Branch:
                 who = self._who() or f"{_user()} <{_user()}@{by}>"
                 parents = (tip,) if tip else ()
                 commit = objects.commit(new, parents, message, who=who, at=time.time())
-                if self._move(tip, commit):
+                if self._move(tip, commit, beside):
                     return commit
         finally:
             objects.close()
@@ -93,9 +95,13 @@ class Branch:
             self.remote.fetch([tip])
         return tip
 
-    def _move(self, old: str, new: str) -> bool:
+    def _move(self, old: str, new: str, beside: str) -> bool:
         if self.remote is not None:
-            return self.remote.push([RefUpdate(ref=self._ref, old=old, new=new)])
+            updates = [RefUpdate(ref=self._ref, old=old, new=new)]
+            if beside:
+                before = self.remote.refs(beside).get(beside, "")
+                updates.append(RefUpdate(ref=beside, old=before, new=new))
+            return self.remote.push(updates)
         if f"branch {self._ref}\n" in self._git.output("worktree", "list", "--porcelain").decode():
             raise GitError(f"{self.name} is checked out; name another branch, or add a remote")
         return not self._git.run("update-ref", self._ref, new, old or "0" * 40).code

@@ -12,10 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchfleet.environment import child_environment
 from benchfleet.errors import GitAway, GitError
 
 TIMEOUT_S = 300.0  # seconds for one command
 INTERRUPTED_TIMEOUT_S = 10.0  # for one command once the process was asked to end
+HUNG_TIMEOUT_S = 2.0  # for those after one that had not ended by then
 _POLL_S = 1.0  # between two looks whether it was
 TERM_GRACE_S = 2.0  # seconds between SIGTERM and SIGKILL
 OWN_CONFIG = (  # before what the user's own configuration says
@@ -46,19 +48,31 @@ class _Interrupt:
 
     def __init__(self) -> None:
         self.at: float | None = None  # by time.monotonic
+        self._hung = False  # a command since then did not end
+
+    def begin(self) -> None:
+        self.at, self._hung = time.monotonic(), False
 
     def deadline(self, started: float, timeout: float) -> float:
         if self.at is None:
             return started + timeout
-        return max(started, self.at) + min(timeout, INTERRUPTED_TIMEOUT_S)
+        limit = min(timeout, INTERRUPTED_TIMEOUT_S)
+        return max(started, self.at) + (min(limit, HUNG_TIMEOUT_S) if self._hung else limit)
+
+    def note_timeout(self) -> None:
+        self._hung = self.at is not None
 
 
 _interrupt = _Interrupt()
 
 
 def interrupt(interrupted: bool = True) -> None:
-    """Limit all git commands of this process to `INTERRUPTED_TIMEOUT_S` from now on."""
-    _interrupt.at = time.monotonic() if interrupted else None
+    """Limit all git commands of this process to `INTERRUPTED_TIMEOUT_S` from now on, and to
+    `HUNG_TIMEOUT_S` once one of them has hung for so long."""
+    if interrupted:
+        _interrupt.begin()
+    else:
+        _interrupt.at = None
 
 
 def is_interrupted() -> bool:
@@ -86,17 +100,24 @@ class Git:
         timeout: float = TIMEOUT_S,
     ) -> None:
         self.folder, self.timeout = folder, timeout
+        self._interrupt = _Interrupt()
         self._environ = _environment(os.environ if environ is None else environ)
         self._ssh_known = "GIT_SSH_COMMAND" in self._environ
+
+    def interrupt(self) -> None:
+        """Limit commands on this repository as the function `interrupt` does."""
+        self._interrupt.begin()
 
     def command(self, *arguments: str) -> list[str]:
         return ["git", "--git-dir", str(self.folder), *OWN_CONFIG, *arguments]
 
     @property
     def environ(self) -> Mapping[str, str]:
-        return self._environ
+        return child_environment(self._environ)
 
-    def run(self, *arguments: str, stdin: bytes = b"") -> CommandResult:
+    def run(
+        self, *arguments: str, stdin: bytes = b"", timeout: float | None = None
+    ) -> CommandResult:
         """Run a command to its end. Raises GitError if git is not installed, GitAway on timeout.
 
         A command that does not end well is killed, with all that it started.
@@ -107,14 +128,15 @@ class Git:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=self._environ,
+                env=self.environ,
                 start_new_session=True,  # Ctrl-C is ours to judge: a push may end
             )
         except FileNotFoundError as error:
             raise GitError("git is not installed here; install it and run again") from error
         started = time.monotonic()
         try:
-            out, err = self._communicate(process, stdin, started)
+            limit = started, self.timeout if timeout is None else min(timeout, self.timeout)
+            out, err = self._communicate(process, stdin, *limit)
         except BaseException as error:
             _end(process)
             if isinstance(error, subprocess.TimeoutExpired):
@@ -124,25 +146,28 @@ class Git:
         return CommandResult(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
 
     def _communicate(
-        self, process: subprocess.Popen[bytes], stdin: bytes, started: float
+        self, process: subprocess.Popen[bytes], stdin: bytes, started: float, timeout: float
     ) -> tuple[bytes, bytes]:
         data: bytes | None = stdin
         while True:
-            remaining = _interrupt.deadline(started, self.timeout) - time.monotonic()
+            ends = (one.deadline(started, timeout) for one in (_interrupt, self._interrupt))
+            remaining = min(ends) - time.monotonic()
             try:
                 return process.communicate(data, timeout=max(0.0, min(remaining, _POLL_S)))
             except subprocess.TimeoutExpired:
                 data = None  # it keeps what it has not sent
                 if remaining <= 0.0:
+                    for one in (_interrupt, self._interrupt):
+                        one.note_timeout()
                     raise
 
-    def run_remote(self, *arguments: str) -> CommandResult:
+    def run_remote(self, *arguments: str, timeout: float | None = None) -> CommandResult:
         """The same for a command that talks to a remote."""
         if not self._ssh_known:
             self._ssh_known = True
             ssh = self.run("config", "--get", "core.sshCommand").out.decode().strip()
             self._environ["GIT_SSH_COMMAND"] = f"{ssh or 'ssh'} {SSH_OPTIONS}"
-        return self.run(*arguments)
+        return self.run(*arguments, timeout=timeout)
 
     def output(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """What a command prints. Raises GitError with git's own words where it fails."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchfleet.errors import GitAway, GitDenied, GitError, PushRejected
 from benchfleet.git.process import Git, summarize_stderr
 
+REFS_TIMEOUT_S = 60.0  # to list refs, which tells that a remote hangs
 # What git says of a ref that is not as it was expected, here or in the remote's transaction.
 STALE_MESSAGES = (
     *("stale info", "fetch first", "non-fast-forward", "already exists", "remote ref updated"),
@@ -42,7 +43,8 @@ class Remote:
 
         Raises GitAway, GitDenied.
         """
-        ended = self._git.run_remote("ls-remote", "--refs", self._url, *patterns)
+        words = "ls-remote", "--refs", self._url, *patterns
+        ended = self._git.run_remote(*words, timeout=REFS_TIMEOUT_S)
         if ended.code:
             raise self._failed(ended.err)
         pairs = (line.split("\t", 1) for line in ended.out.decode("utf-8", "replace").splitlines())

@@ -76,6 +76,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost, Superseded
+from benchfleet.git.shared_files import SharedFiles
 
 PROGRESS_KEPT_S = 7200.0  # seconds for which a report of progress is kept
 DEFAULT_LEASE_S = 60.0  # at least four heartbeats
@@ -94,6 +95,7 @@ class Ledger(ABC):
     hosted: bool = False  # calls are batched for seconds: a claim may return late
     default_lease_s: float = DEFAULT_LEASE_S  # longer where a heartbeat is expensive
     stores_results: bool = False  # it has a `results_store`
+    keeps_outcomes: bool = False  # on disk, until the store has them
 
     @abstractmethod
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
@@ -161,7 +163,10 @@ class Ledger(ABC):
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
     ) -> Iterator[CellRecord]:
-        """The records of cells in the order of enrolment; `with_cell` includes the `Cell`."""
+        """The records of cells in the order of enrolment; `with_cell` includes the `Cell`.
+
+        Parts of cells that were split (`domain/part.py`) are included only by `fingerprints`.
+        """
 
     @abstractmethod
     def record(self, event: Event, *, after: int | None = None) -> int:
@@ -186,6 +191,14 @@ class Ledger(ABC):
         known cells whose terms ``changed``.
         """
 
+    def last_event(self) -> int:
+        """The sequence number of the newest event; 0 without one."""
+        return max((event.seq for event in self.events()), default=0)
+
+    def read_age(self) -> float:
+        """The age of what reads return, in seconds; 0 where each read asks the store itself."""
+        return 0.0
+
     def listen(self, changed: Callable[[], None]) -> None:  # noqa: B027 - it may do nothing
         """Call `changed` from another thread when others made cells claimable, until `close`.
 
@@ -198,6 +211,10 @@ class Ledger(ABC):
         Otherwise they retry as long as the ledger is configured to."""
         return nullcontext()
 
+    def shared_files(self) -> SharedFiles | None:
+        """The repository that the ledger lies in, for files beside it; None without one."""
+        return None
+
     def results_store(self) -> Any:
         """The `benchfleet.results.stores.base.ResultStore` that is part of the ledger, or None.
 
@@ -206,10 +223,14 @@ class Ledger(ABC):
         return None
 
     def keep(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:  # noqa: B027 - may do nothing
-        """Keep outcomes on disk that `finish_all` could not send, for a later `resend`."""
+        """Keep outcomes on disk that `finish_all` could not send, for `resend`."""
 
     def resend(self) -> None:  # noqa: B027 - it may do nothing
-        """Send the outcomes that were kept. What the store does not take stays kept."""
+        """Send the outcomes that were kept, also by an earlier process. Each verb that writes calls
+        it when it opens the ledger. What the store does not take stays kept."""
+
+    def interrupt(self) -> None:  # noqa: B027 - it may do nothing
+        """Let no call of this process wait for a store that is away any longer."""
 
     def compact(self) -> int:
         """Remove data that no reader needs; return how many entries. ``benchfleet merge`` calls it

@@ -11,6 +11,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.gate import CellReport, evaluate_gate
 from benchfleet.domain.phase import ALL_CELLS_ENDED, GateDecision, Phase, blocking_phases, may_run
+from benchfleet.domain.sample_end import with_defaults
 from benchfleet.domain.state import FINAL_STATES, STATES, State
 
 from .base import Ledger
@@ -138,7 +139,7 @@ def cell_report(cell: Cell, record: CellRecord) -> CellReport:
     reports show; ``score`` is the headline."""
     values: dict[str, float | bool] = {}
     if record.outcome is not None and record.state == "success":
-        reported_values = {**record.outcome.reported, **record.outcome.metrics}
+        reported_values = {**record.outcome.reported, **with_defaults(record.outcome.metrics)}
         values = {
             name: one
             for name, one in reported_values.items()
@@ -153,6 +154,7 @@ def cell_report(cell: Cell, record: CellRecord) -> CellReport:
             "configs": cell.config.name,
             "benchmarks": cell.workload.name,
             "subsets": cell.workload.subset or "",
+            "hardware": cell.measured_on.name if cell.measured_on else "",
             "repeats": str(cell.repeat),
         },
         success=record.state == "success",

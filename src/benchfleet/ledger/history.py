@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.event import STORED, Event
+from benchfleet.domain.part import SPLIT
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.ledger.base import Ledger
@@ -20,6 +21,7 @@ _ENDINGS: dict[str, Ending] = {
     "reaped": "reaped",
     "cancel_asked": "cancelled",
 }
+ATTEMPT_EVENTS = frozenset({"claimed", *_ENDINGS})  # events that attempts are read from
 
 
 def counts(records: Iterable[CellRecord], *, total: int) -> dict[str, int]:
@@ -95,14 +97,21 @@ def find_results_elsewhere(
     return by_key
 
 
-BILLED = ("finished", "used", "reaped")  # events that a bill is made of
+BILLED = ("finished", "used", "reaped", SPLIT)  # events that a bill is made of
+
+
+def host_of(event: Event) -> str:
+    """The host of such an event; "" if it is not known."""
+    outcome = event.data.get("outcome") or {}
+    return str(event.data.get("host") or outcome.get("host") or "")
 
 
 def bills(events: Iterable[Event]) -> dict[str, UsageTotal]:
     """What the attempts of every cell used up together, whatever came of them, from the events of
-    the kinds `BILLED`. Of an attempt whose runner died it is not known."""
+    the kinds `BILLED`. Of an attempt whose runner died it is not known. What the parts of a split
+    cell used is the cell's."""
     total: dict[str, UsageTotal] = {}
-    for (fingerprint, _), used in _used(events).items():
+    for fingerprint, used in _used(events):
         total.setdefault(fingerprint, UsageTotal()).add(Usage.from_dict(used) if used else None)
     return total
 
@@ -110,21 +119,25 @@ def bills(events: Iterable[Event]) -> dict[str, UsageTotal]:
 def bill(events: Iterable[Event], fingerprints: Collection[str]) -> UsageTotal:
     """What the attempts of these cells used up, all in one: as `bills`, for less."""
     total = UsageTotal()
-    for (fingerprint, _), used in _used(events).items():
+    for fingerprint, used in _used(events):
         if fingerprint in fingerprints:
             total.add(Usage.from_dict(used) if used else None)
     return total
 
 
-def _used(events: Iterable[Event]) -> dict[tuple[str, int], Mapping[str, Any] | None]:
-    """What each attempt used up, by cell and token; None where it is not known."""
+def _used(events: Iterable[Event]) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+    """The cell of each attempt, and what the attempt used up; None where it is not known."""
     by_key: dict[tuple[str, int], Mapping[str, Any] | None] = {}
+    whole_of: dict[str, str] = {}  # the whole cell of each part
     for event in events:
         key = event.fingerprint, event.data["token"]
-        if event.kind == "finished":
+        if event.kind == SPLIT:
+            whole_of |= dict.fromkeys(event.data["parts"], event.fingerprint)
+        elif event.kind == "finished":
             by_key[key] = event.data["outcome"].get("usage")
         elif event.kind == "used":
             by_key[key] = event.data["usage"]
         else:
             by_key.setdefault(key, None)
-    return by_key
+    for (fingerprint, _), used in by_key.items():
+        yield whole_of.get(fingerprint, fingerprint), used

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from benchfleet.domain.attempt import CellRecord, Lease
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 
@@ -23,16 +23,6 @@ class Holder:
     progress: SlotProgress | None = None  # None where its runner has not reported the cell yet
     progress_age: float = 0.0  # seconds
     run_eta: float | None = None  # seconds that the runner's whole run should still take
-
-    @property
-    def lease(self) -> Lease:
-        """The lease to release."""
-        return Lease(
-            fingerprint=self.record.fingerprint,
-            attempt=self.record.attempt,
-            token=self.record.token,
-            expires_in=0.0,
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""

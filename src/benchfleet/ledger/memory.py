@@ -193,7 +193,7 @@ class MemoryLedger(Ledger):
                 _record(entry, now, with_cell)
                 for fingerprint, entry in self._entries.items()
                 if (states is None or entry.state in states)
-                and (selected is None or fingerprint in selected)
+                and (fingerprint in selected if selected is not None else not entry.cell.part)
             ]
         yield from records
 

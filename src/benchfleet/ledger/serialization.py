@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -34,16 +34,19 @@ class CellSerializer:
             f'{{"model": {self._text(_model, cell.model)},'
             f' "config": {self._text(_config, cell.config)},'
             f' "workload": {self._text(_workload, cell.workload)},'
+            f"{_hardware(cell) if cell.measured_on else ''}{_part(cell)}"
             f' "repeat": {cell.repeat}, "repeats": {repeats}}}'
         )
 
     def terms(self, cell: Cell) -> str:
         """What is no part of the cell's identity and does not name it, as JSON."""
         phase = f' "phase": {json.dumps(cell.phase)},' if cell.phase else ""
+        split = f' "split": {cell.split},' if cell.split != 1 else ""
         return (
             f'{{"need": {self._text(_need, cell.need)},'
             f' "limits": {self._text(field_values, cell.limits)},'
-            f' "priority": {cell.priority},{phase}'
+            f' "priority": {cell.priority},{phase}{split}'
+            f"{'' if cell.measured_on else _hardware(cell)}"
             f' "model": {self._text(_location, cell.model)},'
             f' "workload": {self._text(_outside, cell.workload)}}}'
         )
@@ -55,37 +58,66 @@ class CellSerializer:
         return cached[1]
 
 
+def _hardware(cell: Cell) -> str:
+    """A part of what the cell is if it measures speed, else of its terms; "" if it names none."""
+    entries = [field_values(one) for one in cell.hardware]
+    return f' "hardware": {json.dumps(entries)},' if entries else ""
+
+
+def _part(cell: Cell) -> str:
+    return f' "part": {json.dumps(cell.part.identity())},' if cell.part else ""
+
+
 def _need(need: Need) -> dict[str, Any]:
-    fields = field_values(need)
-    return fields if need.endpoint else {n: fields[n] for n in fields if n != "endpoint"}
+    left_out = {"hardware"} if need.endpoint else {"hardware", "endpoint"}
+    return {name: value for name, value in field_values(need).items() if name not in left_out}
+
+
+# Fields that ledgers which exist do not have are left out at these values, so texts stay the same.
+_MODEL_DEFAULTS = {"adapter_version": None, "series": "", "step": None, "lora_digest": ""}
+_CONFIG_DEFAULTS: Mapping[str, Any] = {
+    "settings": {},
+    "mode": "measure",
+    "kv_cache": "",
+    "chat": None,
+    "thinking": None,
+}
+_WORKLOAD_DEFAULTS = {"samples_per_question": 1, "measures_speed": False}
 
 
 def _model(model: Model) -> dict[str, Any]:
     fields = {**field_values(model), "model_kwargs": dict(model.model_kwargs)}
-    left_out = {"source", "python", "outside"}
-    if model.adapter_version is None:  # as ledgers have it of cells older than that
-        left_out.add("adapter_version")
-    return {name: value for name, value in fields.items() if name not in left_out}
+    return _without(fields, {"source", "python", "outside", "lora"}, _MODEL_DEFAULTS)
 
 
 def _location(model: Model) -> dict[str, Any]:
     outside = {"outside": dict(model.outside)} if model.outside else {}
-    return {"source": model.source, "python": model.python, **outside}
+    lora = {"lora": model.lora} if model.lora else {}
+    return {"source": model.source, "python": model.python, **outside, **lora}
 
 
 def _config(config: Config) -> dict[str, Any]:
     fields = {**field_values(config), "attention": [step.to_list() for step in config.attention]}
-    # Left out, as in ledgers that exist.
-    defaults = {"settings": {}, "mode": "measure", "kv_cache": ""}
-    return {name: value for name, value in fields.items() if defaults.get(name) != value}
+    return _without(fields, (), _CONFIG_DEFAULTS)
 
 
 def _workload(workload: Workload) -> dict[str, Any]:
-    return {name: value for name, value in field_values(workload).items() if name != "outside"}
+    return _without(field_values(workload), {"outside", "split", "judge"}, _WORKLOAD_DEFAULTS)
+
+
+def _without(
+    fields: Mapping[str, Any], left_out: Collection[str], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in fields.items()
+        if name not in left_out and not (name in defaults and defaults[name] == value)
+    }
 
 
 def _outside(workload: Workload) -> dict[str, Any]:
-    return {"outside": dict(workload.outside)}
+    judge = {"judge": dict(workload.judge)} if workload.judge else {}
+    return {"outside": dict(workload.outside), **judge}
 
 
 def parse_cell(spec: str, terms: str) -> Cell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,9 +18,11 @@ from benchfleet.machines.wheel import environment_name, environment_of
 
 MIN_PYTHON = (3, 10)
 _PACKAGES_BY_EXTRA = {  # those of `facts` that each extra installs
-    "": set[str](),
     "hf": {"torch", "transformers"},
     "lm-eval": {"torch", "transformers", "lm_eval"},
+    "benchmarks": {"torch", "transformers", "lm_eval", "rouge"},
+    "inspect": {"inspect_ai"},
+    "quantization": {"torch", "transformers", "bitsandbytes"},
 }
 _NETWORK_ERROR = re.compile(
     r"name resolution|Network is unreachable|No route to host|timed out|NewConnectionError"
@@ -59,10 +61,10 @@ Hold = Callable[[Step], AbstractContextManager[bool]]
 def bootstrap(
     host: Host, spec: EnvironmentSpec, *, ask: Ask, hold: Hold, tell: Callable[[str], None]
 ) -> None:
-    """Make sure that the host has the environment of this benchfleet, with the extra wanted.
+    """Make sure that the host has the environment of this benchfleet, with the extras wanted.
 
     `ask` runs a step there. `hold` keeps a lock's step running for a block and yields whether the
-    lock is exclusive. `tell` receives progress messages. An environment without the extra stays
+    lock is exclusive. `tell` receives progress messages. An environment without the extras stays
     until the new one is complete, since slots may run in it. Raises BootstrapFailed, or what
     `ask` raises; then the old environment is unchanged.
     """
@@ -70,7 +72,11 @@ def bootstrap(
         tell(f"{environment_name()} is already there")
         return
     answer = _done(Plan(host, spec).search(), ask)
-    python = suitable_python(answer.out)
+    machine = answer.out.split()[-1]
+    try:
+        python = suitable_python(answer.out)
+    except BootstrapFailed as error:
+        python = _sent_python(Plan(host, spec), machine, error, ask)
     plan = Plan(host, spec, python.path)
     tell(f"Python {'.'.join(map(str, python.version))} at {python.path}")
     with hold(plan.lock()) as alone:
@@ -86,7 +92,7 @@ def bootstrap(
             tell(f"sent {step.title.removeprefix('send ')}")
         for step in plan.install():
             tell(f"{step.title} …")
-            _check_installed(step, ask, spec, python, answer.out.split()[-1])
+            _check_installed(step, ask, spec, python, machine)
         installed = facts.parse_facts(_done(plan.check(), ask).out)
         if installed.environment != environment_name():
             raise BootstrapFailed(
@@ -96,6 +102,25 @@ def bootstrap(
         _done(plan.publish(), ask)
         packages = ", ".join(f"{name} {version}" for name, version in installed.packages.items())
         tell(f"{environment_name()} is there now{f', with {packages}' if packages else ''}")
+
+
+def _sent_python(plan: Plan, machine: str, problem: BootstrapFailed, ask: Ask) -> Python:
+    """Send a Python to a host that has none that will do, which is the `problem`."""
+    if plan.spec.python_for is None:
+        raise problem
+    lacks = _done(plan.look_at_system(), ask).out.split()
+    if "musl" in lacks:
+        raise BootstrapFailed(f"{problem} (one cannot be sent: its C library is musl, not glibc)")
+    if lacks:
+        missing = " and ".join(lacks)
+        raise BootstrapFailed(f"{problem} (one cannot be sent: its image lacks {missing})")
+    try:
+        archive = plan.spec.python_for(machine)
+    except BenchfleetError as error:
+        raise BootstrapFailed(f"{problem} (one cannot be sent: {error})") from None
+    for step in plan.send_python(archive):
+        _done(step, ask)
+    return suitable_python(_done(plan.search(), ask).out)
 
 
 def suitable_python(answer: str) -> Python:
@@ -125,16 +150,16 @@ def suitable_python(answer: str) -> Python:
     )
 
 
-def download_command(python: Python, machine: str, extra: str) -> str:
+def download_command(python: Python, machine: str, extras: Sequence[str]) -> str:
     """What collects, on a machine with internet, the wheels that such a host needs."""
     words = ["python3", "-m", "pip", "download", "--dest", "wheels", "--only-binary", ":all:"]
     words += ["--python-version", ".".join(map(str, python.version))]
     for platform in ("manylinux_2_28", "manylinux_2_17", "manylinux2014"):
         words += ["--platform", f"{platform}_{machine}"]
-    for line in requirements(extra):
+    for line in requirements(*extras):
         requirement, _, marker = (part.strip() for part in line.partition(";"))
-        bound = re.fullmatch(r"python_version < '(\d+)\.(\d+)'", marker)
-        if bound is None or python.version < (int(bound[1]), int(bound[2])):
+        bound = re.fullmatch(r"python_version (<|>=) '(\d+)\.(\d+)'", marker)
+        if bound is None or (python.version < (int(bound[2]), int(bound[3]))) == (bound[1] == "<"):
             words.append(requirement)
     return shlex.join(words)
 
@@ -147,7 +172,8 @@ def _is_there(plan: Plan, ask: Ask) -> bool:
         installed = facts.parse_facts(answer.out)
     except ProtocolError:
         return False
-    whole = _PACKAGES_BY_EXTRA[plan.spec.extra] <= set(installed.packages)
+    needed = set[str]().union(*(_PACKAGES_BY_EXTRA[extra] for extra in plan.spec.extras))
+    whole = needed <= set(installed.packages)
     return whole and installed.environment == environment_name()
 
 
@@ -171,7 +197,7 @@ def _check_installed(
         why += "\nit has no way to the package index; add --wheels wheels, made elsewhere by"
     else:
         raise BootstrapFailed(why)
-    raise BootstrapFailed(f"{why}\n{download_command(python, machine, spec.extra)}")
+    raise BootstrapFailed(f"{why}\n{download_command(python, machine, spec.extras)}")
 
 
 def _last(answer: CommandResult) -> str:

@@ -8,7 +8,7 @@ was cut short is never taken for done. Older versions stay.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,14 @@ _SUITED = (
 _SEARCH = f"""\
 for python in python3 python3.14 python3.13 python3.12 python3.11 python3.10 \
 "$HOME/miniforge3/bin/python3" "$HOME/miniconda3/bin/python3" "$HOME/anaconda3/bin/python3" \
-/opt/conda/bin/python3; do "$python" -c "{_SUITED}" 2>/dev/null; done; uname -m"""
+/opt/conda/bin/python3 "$1"/python/*/bin/python3; do
+"$python" -c "{_SUITED}" 2>/dev/null; done; uname -m"""
+_SYSTEM = """\
+for file in /lib/ld-musl-*; do [ -e "$file" ] && echo musl; done
+for needed in tar gzip; do command -v "$needed" > /dev/null || echo "$needed"; done; true"""
+_UNPACK = """\
+cd "$1" && rm -rf "$2.part" && mkdir "$2.part" && gzip -dc "$3" | tar -xf - -C "$2.part" && \
+rm -rf "$2" && mv "$2.part/python" "$2" && rm -rf "$2.part" "$3" && true"""
 _LOCK = """\
 import fcntl, os, sys
 os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
@@ -63,8 +70,11 @@ class EnvironmentSpec:
 
     wheel: Wheel
     constraints: str = ""  # as pip takes them; "" for none
-    extra: str = ""
+    extras: tuple[str, ...] = ()
     wheels: tuple[Path, ...] = ()  # files to install from instead of an index
+    # The archive of a Python for a type of machine, where none is there that will do; None: such a
+    # host is refused.
+    python_for: Callable[[str], Path] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +110,21 @@ class Plan:
 
     def search(self) -> Step:
         """Which interpreters it has."""
-        return Step(title="look for Python", words=("sh", "-c", _SEARCH))
+        words = ("sh", "-c", _SEARCH, "sh", self.host.folder.rstrip("/"))
+        return Step(title="look for Python", words=words)
+
+    def look_at_system(self) -> Step:
+        """Says ``musl`` for that C library, and which programs are missing to unpack a Python."""
+        return Step(title="look at its system", words=("sh", "-c", _SYSTEM))
+
+    def send_python(self, archive: Path) -> Iterator[Step]:
+        """Bring a Python that `search` finds from now on."""
+        folder, name = f"{self.host.folder.rstrip('/')}/python", archive.name
+        size = archive.stat().st_size if archive.is_file() else 0
+        yield self._sent(folder, name, archive, size)
+        unpacked = name.removesuffix(".gz").removesuffix(".tar")
+        words = ("sh", "-c", _UNPACK, "sh", folder, unpacked, name)
+        yield Step(title="unpack Python", words=words)
 
     def look(self) -> Step:
         """Whether the environment is there, and whole."""
@@ -138,8 +162,8 @@ class Plan:
 
     def install(self) -> Iterator[Step]:
         """benchfleet and what it needs; torch first and alone, or pip may take another build."""
-        extra = f"[{self.spec.extra}]" if self.spec.extra else ""
-        if extra:
+        extra = f"[{','.join(self.spec.extras)}]" if self.spec.extras else ""
+        if {*self.spec.extras} - {"inspect"}:
             yield self._pip("install torch", "torch")
         yield self._pip("install benchfleet", f"{self._draft}/sent/{self.spec.wheel.name}{extra}")
 
@@ -169,6 +193,10 @@ class Plan:
 
     def rehearsed(self) -> list[Step]:
         """Every step of `bootstrap`, with `python` for whichever is found."""
-        first = [self.search(), self.look(), self.lock(), *self.prepare()]
+        first = [self.look(), self.search()]
+        if self.spec.python_for is not None:
+            archive = self.spec.python_for("<machine>")
+            first += [self.look_at_system(), *self.send_python(archive)]
+        first += [self.lock(), *self.prepare()]
         listed = [self.list_wheels()] if self.spec.wheels else []
         return [*first, *listed, *self.send(), *self.install(), self.check(), self.publish()]

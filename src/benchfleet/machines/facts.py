@@ -32,7 +32,7 @@ ASK = "import sys; sys.path = [p for p in sys.path if p]; "
 ASK += "from benchfleet.machines.facts import main; main()"
 _MARK = "benchfleet_facts"
 _FORMAT = 1
-_PACKAGES = ("torch", "transformers", "lm_eval")
+_PACKAGES = ("torch", "transformers", "lm_eval", "inspect_ai", "rouge", "bitsandbytes")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -67,13 +67,8 @@ class Checkpoint:
         limit = limit or _DEFAULT_SEQUENCE_TOKENS
         by_model = length is None or length > limit
         tokens = limit if length is None else min(length, limit)
-        dtype = str(model_kwargs.get("dtype") or model_kwargs.get("torch_dtype") or "")
-        number = self._number(device, dtype)
-        bits = _quantised(model_kwargs) or _BITS[number]
-        weights = sum(
-            count * (bits if kind in _FLOATS else _bits(kind)) // 8
-            for kind, count in self.elements.items()
-        )
+        number = self._number(device, model_kwargs)
+        weights = self.weights(device=device, model_kwargs=model_kwargs)
         return Estimate(
             weights=weights,
             cache=batch * self._cached_numbers(tokens) * _BITS[number] // 8,
@@ -82,8 +77,17 @@ class Checkpoint:
             bounded_by="model" if by_model else "benchmark",
         )
 
-    def _number(self, device: DeviceKind, dtype: str) -> str:
+    def weights(self, *, device: DeviceKind, model_kwargs: Mapping[str, Any]) -> int:
+        """Bytes of the weights alone, as they are loaded. Raises ValueError as `estimate`."""
+        bits = _quantised(model_kwargs) or _BITS[self._number(device, model_kwargs)]
+        return sum(
+            count * (bits if kind in _FLOATS else _bits(kind)) // 8
+            for kind, count in self.elements.items()
+        )
+
+    def _number(self, device: DeviceKind, model_kwargs: Mapping[str, Any]) -> str:
         """The type that it is loaded with, as the transformers adapter chooses it."""
+        dtype = str(model_kwargs.get("dtype") or model_kwargs.get("torch_dtype") or "")
         dtype = dtype.removeprefix("torch.") or ("float32" if device == "cpu" else "auto")
         if dtype == "auto":
             own = self.config.get("dtype") or self.config.get("torch_dtype") or ""
@@ -121,16 +125,22 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     for file in _weight_files(folder):
         for kind, count in _elements(file):
             elements[kind] = elements.get(kind, 0) + count
-    if not elements:
-        own = str(config.get("dtype") or config.get("torch_dtype") or "float32")
-        stored = _STORED.get(own.removeprefix("torch."))
-        if stored is None:
-            raise ValueError(f"nothing is known of the type {own}")
-        size = sum(file.stat().st_size for file in folder.glob("pytorch_model*.bin"))
-        if not size:
-            raise ValueError(f"{folder} holds no weights (*.safetensors)")
-        elements[stored] = size * 8 // _BITS[stored]
-    return Checkpoint(elements=elements, config=config)
+    if elements:
+        return Checkpoint(elements=elements, config=config)
+    size = sum(file.stat().st_size for file in folder.glob("pytorch_model*.bin"))
+    if not size:
+        raise ValueError(f"{folder} holds no weights (*.safetensors)")
+    return checkpoint_of_size(size, config)
+
+
+def checkpoint_of_size(size: int, config: Mapping[str, Any]) -> Checkpoint:
+    """A checkpoint of which only its config and the bytes of its weights are known. Raises
+    ValueError."""
+    own = str(config.get("dtype") or config.get("torch_dtype") or "float32")
+    stored = _STORED.get(own.removeprefix("torch."))
+    if stored is None:
+        raise ValueError(f"nothing is known of the type {own}")
+    return Checkpoint(elements={stored: size * 8 // _BITS[stored]}, config=config)
 
 
 def memory_for_weights(weights: int, device: DeviceKind) -> int:

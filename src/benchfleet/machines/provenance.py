@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import benchfleet
+from benchfleet.environment import child_environment
 from benchfleet.errors import DeviceError
 from benchfleet.machines.nvml import open_nvml
 
@@ -35,7 +36,12 @@ def _git(folder: Path) -> dict[str, Any] | None:
 
 def _ask_git(folder: Path, *words: str) -> str:
     process = subprocess.run(
-        ["git", "-C", str(folder), *words], capture_output=True, text=True, check=True, timeout=10
+        ["git", "-C", str(folder), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+        env=child_environment(),
     )
     return process.stdout.strip()
 

@@ -6,23 +6,23 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 
+from benchfleet.domain.host import EXTRAS
 from benchfleet.machines.wheel import PACKAGE, installed
 
-HOST_EXTRAS = ("hf", "lm-eval")  # those that a host can use
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 
 
-def requirements(extra: str = "") -> list[str]:
-    """What pip is asked for, beside benchfleet itself; with an extra, what that adds too."""
-    lines = []
+def requirements(*extras: str) -> list[str]:
+    """What pip is asked for, beside benchfleet itself; with extras, what these add too."""
+    lines = dict[str, None]()  # in their order, each once
     for line in installed().requires or ():
         named = _EXTRA.search(line)
-        if named is None or named[1] == extra:
+        if named is None or named[1] in extras:
             requirement, _, marker = (part.strip() for part in line.partition(";"))
             marker = re.sub(r"\s+and\s*$|^\s*and\s+", "", _EXTRA.sub("", marker)).strip(" ()")
-            lines.append(f"{requirement}; {marker}" if marker else requirement)
-    return lines
+            lines[f"{requirement}; {marker}" if marker else requirement] = None
+    return list(lines)
 
 
 def constraints() -> str:
@@ -33,7 +33,7 @@ def constraints() -> str:
     checkout = PACKAGE.parents[1]
     if (checkout / "pyproject.toml").is_file() and (checkout / "constraints.txt").is_file():
         return (checkout / "constraints.txt").read_text("utf-8")
-    lines = [line for extra in ("", *HOST_EXTRAS) for line in requirements(extra)]
+    lines = requirements(*EXTRAS)
     pins = [f"{name}=={version.partition('+')[0]}\n" for name, version in _installed(lines, set())]
     return "".join(sorted(pins))
 

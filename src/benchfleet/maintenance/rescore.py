@@ -34,6 +34,7 @@ from benchfleet.errors import ClaimLost, ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
 from benchfleet.results.read import log_tail, sample_scores
+from benchfleet.results.reuse import ReusableAnswers
 from benchfleet.results.samples import count_samples, earlier_samples, read_samples
 from benchfleet.results.summary import summarise
 from benchfleet.results.write import AttemptFolder
@@ -119,7 +120,7 @@ class Rescorer:
         ended = self._run(record, folder, read_plain(public / names.SAMPLES))
         if isinstance(ended, Failure):
             return Rescored(record=record, failure=ended)
-        before = list(sample_scores(public).values())
+        before = list(sample_scores(public).scores.values())
         now = list(ended.score["per_sample"])
         pairs = zip(before, now, strict=False)
         changed = sum(not math.isclose(one, other) for one, other in pairs)
@@ -132,6 +133,8 @@ class Rescorer:
 
     def _scored(self, record: CellRecord, folder: AttemptFolder) -> Rescored:
         recorded = earlier_samples(folder.folder.parent)
+        if not recorded and record.cell:
+            recorded = ReusableAnswers(self._layout).of(record.cell)
         ended = self._run(record, folder, recorded)
         if isinstance(ended, Done):
             ended = _unusable(ended, folder) or ended
@@ -140,7 +143,8 @@ class Rescorer:
             return Rescored(record=record, failure=ended)
         if not self._is_as_listed(record):
             return _failed(record, "another took it meanwhile", kind="interrupted")
-        self._ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+        if record.state in FINAL_STATES:
+            self._ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
         for (claim,) in claims_of(self._ledger, self._runner, [record.fingerprint], self._pause):
             attempt = Attempt(
                 claim=claim,
@@ -164,7 +168,7 @@ class Rescorer:
     def _is_as_listed(self, record: CellRecord) -> bool:
         """Whether nobody did anything with the cell while it was scored."""
         now = next(iter(self._ledger.cells(fingerprints=[record.fingerprint])), None)
-        if now is None or now.state not in FINAL_STATES:
+        if now is None or now.state not in (*FINAL_STATES, "pending"):
             return False
         return (now.state, now.token) == (record.state, record.token)
 

@@ -9,12 +9,14 @@ from benchfleet.domain.cell import Model
 from benchfleet.models.digest import checkpoint_config
 
 # Model types of transformers that have no sdpa attention, which attention configs run on; Doge's
-# adds numbers to the scores, and Gemma2's caps them.
+# adds numbers to the scores.
 WITHOUT_SDPA = frozenset(
-    "big_bird bigbird_pegasus bloom codegen cpmant doge falcon_mamba gemma2 gpt_neo"  # noqa: SIM905
+    "big_bird bigbird_pegasus bloom codegen cpmant doge falcon_mamba gpt_neo"  # noqa: SIM905
     " gpt_neox_japanese gpt_oss gptj mamba mamba2 mpt openai-gpt prophetnet reformer rembert"
-    " roformer rwkv vaultgemma xglm xlm xlnet xlstm".split()
+    " roformer rwkv xglm xlm xlnet xlstm".split()
 )
+# They cap their scores, which sdpa cannot; their attention here is `capped_attention`.
+_SOFTCAPPED = frozenset({"gemma2", "vaultgemma"})
 _WINDOW_IN_ALL_LAYERS = frozenset({"mistral", "mixtral", "phi3", "starcoder2"})
 
 
@@ -29,6 +31,11 @@ def sparse_layers(config: Mapping[str, Any]) -> tuple[int, int]:
     if kinds := text.get("layer_types"):
         return sum(kind != "sliding_attention" for kind in kinds), len(kinds)
     return (0 if text.get("model_type") in _WINDOW_IN_ALL_LAYERS else layers), layers
+
+
+def takes_our_attention(config: Mapping[str, Any], own: str) -> bool:
+    """Whether a model that was loaded with the attention implementation `own` takes ours."""
+    return own == "sdpa" or (own == "eager" and config.get("model_type") in _SOFTCAPPED)
 
 
 def declared_config(model: Model) -> dict[str, Any]:

@@ -12,14 +12,17 @@ override one if its default is wrong for your adapter. `README.md` has a complet
         def unload(self): pass
         def provenance(self): return {"adapter": "echo"}
 
-Order of calls. The slot makes the adapter, then calls `load` once, `configure` before each cell,
-`answer` for each batch, and `unload` at most once.
+Order of calls. The slot makes the adapter, then calls `load` once, `switch` and `configure` before
+each cell, `answer` for each batch, and `unload` at most once.
 
 Devices. The slot's process sees only the devices of the slot. An adapter uses all visible devices
 and never chooses one by number.
 
 Imports. The class methods also run on machines without the model or a GPU. So neither the module
 nor a class method imports anything heavy: `load` imports torch.
+
+Previews. For ``plan --prompts``, `open_preview` is called in place of `load` and `configure`, and
+`preview` in place of `answer`.
 
 Identity. A cell's identity includes the adapter's name and `version`, the digest of the model and
 its kwargs. A change of any of these makes another cell. `outside` names the kwargs that change no
@@ -30,71 +33,37 @@ generation settings. They return messages for the user and raise nothing.
 
 Failures. Every exception makes the cell fail. A `CellFailure` names its stage and kind. Otherwise
 the stage is ``load`` for `__init__`, `load` and `configure`, and ``benchmark`` for `answer`.
+If `keeps_errors` is True, a prompt that can never be answered, such as one that a content filter
+refuses, has an `Answer` with its `error` instead, and the other prompts are answered.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from benchfleet import registry
 from benchfleet.domain.cell import Config, Model
+from benchfleet.download import Download
 from benchfleet.errors import CellFailure
 
+from .values import Answer, LoadTarget, Loan, Prompt, PromptView, ServedModel, with_errors
 
-@dataclass(frozen=True, kw_only=True)
-class Prompt:
-    """One text to continue: `context`, then `question`. An adapter may prefill a context once for
-    all prompts that share it. Adapters of chat servers take `messages` with roles too."""
-
-    context: str = ""
-    question: str = ""
-    messages: tuple[tuple[str, str], ...] = ()  # (role, text), in place of both; for chat alone
-
-    @property
-    def text(self) -> str:
-        """All of it as one text."""
-        if self.messages:
-            return "\n".join(text for _, text in self.messages)
-        return self.context + self.question
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a model said, and what it cost."""
-
-    text: str
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0  # of this prompt; a batch's time is shared out evenly
-    measures: Mapping[str, float] = field(default_factory=dict)  # density, …
-    finish: str = ""  # why it ended: stop, length, …; "" if the adapter does not say
-
-
-@dataclass(frozen=True, kw_only=True)
-class Loan:
-    """A loaded model, lent to a harness that runs the forward passes itself. Each pass uses the
-    attention of the cell's config."""
-
-    model: Any  # a model of transformers
-    tokenizer: Any  # a copy: the harness may change it
-    measures: Callable[[], Mapping[str, float]]  # density, … of the passes since the last call
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServedModel:
-    """A model behind a server, for a harness that makes the requests itself."""
-
-    name: str  # as requests name it
-    url: str  # where requests go
-    api: str  # chat or completions
-    tokenizer: str  # a folder or a hub name; "" if unknown
-    requests_at_once: int
-    ask: Callable[[Sequence[Mapping[str, Any]]], list[Any]]  # bodies to replies, with retries
+__all__ = [
+    "Adapter",
+    "Answer",
+    "LoadTarget",
+    "Loan",
+    "Prompt",
+    "PromptView",
+    "ServedModel",
+    "adapter_class",
+    "dense_alone",
+    "with_errors",
+]
 
 
 class Adapter(registry.Plugin, ABC):
@@ -103,16 +72,28 @@ class Adapter(registry.Plugin, ABC):
     version: ClassVar[int] = 1  # raised when the same model and settings give other answers
     outside: ClassVar[tuple[str, ...]] = ()  # names of kwargs outside the identity: address, …
     keys: ClassVar[tuple[str, ...]] = ()  # kwargs that are keys of a model in the campaign, too
-    endpoint: ClassVar[bool] = False  # True: it asks a server elsewhere; its slot has an endpoint
     opens: ClassVar[bool] = True  # False: opens no model; only for benchmarks that need none
     independent: ClassVar[bool] = False  # True: no answer depends on what is asked beside it
+    batch_sensitive: ClassVar[bool] = False  # True: a batch may change the last digits of an answer
     lends: ClassVar[bool] = False  # True: `lend` works
     serves: ClassVar[bool] = False  # True: `served` works
+    starts_server: ClassVar[bool] = False  # True: kwargs have the `server` that it starts
+    takes_load: ClassVar[bool] = False  # True: `load_target` works
     rounds_cache: ClassVar[bool] = False  # True: it runs configs with a `kv_cache`
     measures: ClassVar[frozenset[str] | None] = None  # names in `Answer.measures`; None: unknown
 
+    chat_options: ClassVar[frozenset[str]] = frozenset({"system"})  # that configs may set; the
+    # others are `template_kwargs`, `effort` and `budget`, which `configure` reads from the config
+    keeps_errors: bool = False  # set by the slot, for `limits.sample_errors`; see Failures
+
     def __init__(self, model: Model) -> None:
         self.model = model
+
+    @property
+    def abilities(self) -> Mapping[str, bool] | None:
+        """What its server can do, once loaded: usage, logprobs, prompt_logprobs, ignore_eos, done
+        (a stream ends with ``[DONE]``). None if it asks no server."""
+        return None
 
     @property
     def requests_at_once(self) -> int:
@@ -132,6 +113,12 @@ class Adapter(registry.Plugin, ABC):
     def identify(cls, source: str, kwargs: Mapping[str, Any]) -> str:
         """The digest of a model, where its kwargs are needed to find it. Raises as `digest`."""
         return cls.digest(source)
+
+    @classmethod
+    def server_elsewhere(cls, kwargs: Mapping[str, Any]) -> str:
+        """The server, as ``host:port``, that a model with these kwargs asks, if it runs already.
+        Its cells take no device. ``""`` if the adapter uses the devices of its slot."""
+        return ""
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
@@ -167,6 +154,19 @@ class Adapter(registry.Plugin, ABC):
         return None
 
     @classmethod
+    def lora_digest(cls, folder: str) -> str:
+        """The identity of a LoRA adapter for its models. An adapter that returns one has `switch`.
+
+        Raises ValueError, saying what to do, if there is none, or if it takes no LoRA adapters.
+        """
+        raise ValueError("this adapter takes no LoRA adapters; merge the weights into the model")
+
+    @classmethod
+    def revisions(cls, name: str) -> Sequence[str]:
+        """The revisions of a hub's model, for a series of checkpoints. Raises ValueError."""
+        raise ValueError("this adapter knows no revisions; name folders as 'checkpoints'")
+
+    @classmethod
     def fetch(cls, model: Model) -> Path | None:
         """The folder of the model's files on this host, downloaded if needed, or None if scripts
         open `source` as it is. Called in a slot, for scripts that open the model themselves.
@@ -175,9 +175,18 @@ class Adapter(registry.Plugin, ABC):
         """
         return None
 
+    @classmethod
+    def downloads(cls, model: Model) -> Sequence[Download]:
+        """What `fetch` downloads of that model, for ``benchfleet fetch`` and ``plan``."""
+        return ()
+
     @abstractmethod
     def load(self) -> None:
         """Bring the model into memory."""
+
+    def switch(self, model: Model) -> None:
+        """Switch the loaded weights to the LoRA adapter of `model`, or to none. The model differs
+        from the loaded one only in its LoRA adapter. Raises CellFailure."""
 
     @abstractmethod
     def configure(self, config: Config) -> None:
@@ -217,12 +226,38 @@ class Adapter(registry.Plugin, ABC):
             "that makes the model's passes itself; exclude the pair",
         )
 
+    def open_preview(self, config: Config) -> None:
+        """Load what makes tokens of prompts, and no weights, for `preview` with that config. Called
+        in place of `load` and `configure`; `lend` and `served` then work, and ask nothing. Raises
+        CellFailure."""
+
+    def preview(self, prompt: Prompt, generation: Mapping[str, Any]) -> PromptView:
+        """The prompt as the model would get it. Called after `open_preview`."""
+        note = f"the adapter {self.model.adapter} does not show its tokens"
+        return PromptView(text=prompt.text, messages=prompt.messages, note=note)
+
+    def count_tokens(self, text: str) -> int | None:
+        """The tokens of a text, by the loaded model's tokenizer; None if it is not at hand."""
+        return None
+
     def served(self) -> ServedModel:
         """The loaded model for a harness that speaks OpenAI's protocol. Called only if `serves`
         is True."""
         raise NotImplementedError
 
+    def load_target(self) -> LoadTarget:
+        """The loaded model's server for a load test. Called only if `takes_load` is True."""
+        raise NotImplementedError
+
+
+def dense_alone(config: Config, who: str) -> str | None:
+    """Why an adapter without attention configs cannot run this one, or None if it is dense."""
+    if any(step.name != "dense" for step in config.attention):
+        return f"{who} takes no attention configs; leave this one out"
+    return None
+
 
 def adapter_class(name: str) -> type[Adapter]:
-    """The adapter of that name. Raises PluginError."""
-    return cast(type[Adapter], registry.load("models", name))
+    """The adapter of that name, also where its packages are only in a model's own interpreter.
+    Raises PluginError."""
+    return cast(type[Adapter], registry.load("models", name, runs_here=False))

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 Ids = tuple[int, ...]
 
 
+Forced = Callable[[Sequence[int]], "int | None"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Continuation:
     """What followed a prompt, and what the sparse phase looked at."""
 
     ids: Ids
+    cut: bool = False  # True: neither the model nor a stop ended it
     density: float | None = None  # None where nothing was sparse
     attention_error: float | None = None
 
@@ -93,19 +97,27 @@ class Decoder:
         generation: Generation,
         generators: Sequence[Generator],
         ended: Callable[[Sequence[int]], bool],
+        forced: Sequence[Forced] = (),
     ) -> list[Continuation]:
-        """Continue each prompt until `ended` says so of its new tokens, or the model ends."""
+        """Continue each prompt until `ended` says so of its new tokens, or the model ends. The next
+        token of a row is what its `forced` makes of its new tokens, unless that is None."""
         import torch
 
         if len(batch) > 1 and not self._batches:
             return [
-                self.generate_batch([prompt], generation, generators[row : row + 1], ended)[0]
+                self.generate_batch(
+                    [prompt],
+                    generation,
+                    generators[row : row + 1],
+                    ended,
+                    forced[row : row + 1],
+                )[0]
                 for row, prompt in enumerate(batch)
             ]
         if self.recurrent:  # a state takes up many tokens at once only where it is empty
             batch = [replace(p, context=(), question=p.context + p.question) for p in batch]
         with torch.inference_mode():
-            return self._continue(batch, generation, generators, ended)
+            return self._continue(batch, generation, generators, ended, forced)
 
     def _continue(
         self,
@@ -113,6 +125,7 @@ class Decoder:
         generation: Generation,
         generators: Sequence[Generator],
         ended: Callable[[Sequence[int]], bool],
+        forced: Sequence[Forced],
     ) -> list[Continuation]:
         import torch
 
@@ -129,6 +142,9 @@ class Decoder:
             texts = [(*p.context, *p.question, *a) for p, a in zip(batch, answers, strict=True)]
             logits = penalized(logits, texts, generation.repetition_penalty)
             tokens = generation.choose(logits, generators)
+            for row, force in enumerate(forced):
+                if alive[row] and (closing := force(answers[row])) is not None:
+                    tokens[row] = closing
             for row, token in enumerate(tokens):
                 if alive[row] and token not in self._ends:
                     answers[row].append(token)
@@ -144,10 +160,10 @@ class Decoder:
             added += 1
         self._keep(contexts, added)
         return [
-            Continuation(ids=tuple(answer), density=mean[0], attention_error=mean[1])
+            Continuation(ids=tuple(answer), cut=cut, density=mean[0], attention_error=mean[1])
             if mean
-            else Continuation(ids=tuple(answer))
-            for answer, mean in zip(answers, tally.means(), strict=True)
+            else Continuation(ids=tuple(answer), cut=cut)
+            for answer, cut, mean in zip(answers, alive, tally.means(), strict=True)
         ]
 
     def _prefilled(self, required: list[Ids]) -> _Contexts:

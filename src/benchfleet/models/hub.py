@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchfleet.environment import hub_token, offline, without_token
+from benchfleet.reachability import HUB, unreachable_hub
 
-_ENDPOINT = "https://huggingface.co"
 _TIMEOUT_S = 10.0  # seconds for one answer
 
 
@@ -28,11 +28,7 @@ def commit_of(name: str, revision: str, *, environ: Mapping[str, str]) -> str:
     """
     from urllib.parse import quote
 
-    if variable := offline(environ):
-        raise HubUnreachable(f"{variable} is set")
-    base = environ.get("HF_ENDPOINT", "").rstrip("/") or _ENDPOINT
-    if not base.startswith(("http://", "https://")):
-        raise HubUnreachable(f"HF_ENDPOINT is not a web address: {base}")
+    base = _address(environ)
     what = f"{name}@{revision}"
     about = f"{base}/api/models/{quote(name)}/revision/{quote(revision, safe='')}"
     try:
@@ -42,6 +38,43 @@ def commit_of(name: str, revision: str, *, environ: Mapping[str, str]) -> str:
     # What a gated model is, everyone may know; its files tell whether they may be had.
     _ask("HEAD", f"{base}/{quote(name)}/resolve/{commit}/config.json", what, environ)
     return commit
+
+
+def config_of(name: str, commit: str, *, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The config.json of a model, without its other files. Raises as `commit_of`."""
+    from urllib.parse import quote
+
+    base = _address(environ)
+    file = f"{base}/{quote(name)}/resolve/{commit}/config.json"
+    try:
+        config = json.loads(_ask("GET", file, name, environ))
+    except json.JSONDecodeError:
+        raise HubUnreachable(f"{base} does not answer as a hub does") from None
+    return config if isinstance(config, dict) else {}
+
+
+def revisions_of(name: str, *, environ: Mapping[str, str]) -> list[str]:
+    """The branches and tags of a model. Raises as `commit_of`."""
+    from urllib.parse import quote
+
+    base = _address(environ)
+    try:
+        refs = json.loads(_ask("GET", f"{base}/api/models/{quote(name)}/refs", name, environ))
+        return [str(ref["name"]) for kind in ("branches", "tags") for ref in refs.get(kind, ())]
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
+        raise HubUnreachable(f"{base} does not answer as a hub does") from None
+
+
+def _address(environ: Mapping[str, str]) -> str:
+    """The hub's address. Raises HubUnreachable where it cannot be asked."""
+    if variable := offline(environ):
+        raise HubUnreachable(f"{variable} is set")
+    base = environ.get("HF_ENDPOINT", "").rstrip("/") or HUB
+    if not base.startswith(("http://", "https://")):
+        raise HubUnreachable(f"HF_ENDPOINT is not a web address: {base}")
+    if host := unreachable_hub(environ):
+        raise HubUnreachable(f"{host} cannot be reached")
+    return base
 
 
 def _ask(method: str, url: str, what: str, environ: Mapping[str, str]) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchfleet.domain.failure import Stage
 from benchfleet.errors import CellFailure
+from benchfleet.models.device_map import check_device_map, check_gpus
 from benchfleet.models.digest import checkpoint_config
 from benchfleet.models.quantization import check_quantization
 
@@ -36,6 +37,8 @@ def check_kwargs(kwargs: Mapping[str, Any]) -> str | None:
     for name, instead in _OURS.items():
         if name in kwargs:
             return f"model_kwargs may not hold {name}; {instead}"
+    if "device_map" in kwargs and (why := check_device_map(kwargs["device_map"])):
+        return why
     names = [name for name in _DTYPE_KEYS if name in kwargs]
     if len(names) > 1:
         return "dtype and torch_dtype are one setting; remove torch_dtype"
@@ -80,13 +83,14 @@ def load_checkpoint(
     raises.
     """
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     wrong = check_kwargs(model_kwargs)
     if wrong is not None:
         raise ValueError(wrong)
     kwargs = {name: value for name, value in model_kwargs.items() if name not in _DTYPE_KEYS}
     device = _device()
+    check_gpus(kwargs.get("device_map"), torch.cuda.device_count())
     spread = "device_map" not in kwargs and device == "cuda"
     if spread:
         kwargs["device_map"] = {"": 0} if torch.cuda.device_count() == 1 else "auto"
@@ -94,9 +98,10 @@ def load_checkpoint(
     dtype = (named or ("float32" if device == "cpu" else "auto")).removeprefix("torch.")
     check_quantization(model_kwargs)
     check_quantization(checkpoint_config(folder))
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **tokenizer_kwargs)
+    trusts = {"trust_remote_code": False}  # not given, transformers asks on standard input
+    tokenizer = load_tokenizer(folder, tokenizer_kwargs)
     model, info = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, local_files_only=True, output_loading_info=True, **kwargs
+        folder, dtype=dtype, local_files_only=True, output_loading_info=True, **{**trusts, **kwargs}
     )
     if info["missing_keys"]:
         some = ", ".join(sorted(info["missing_keys"])[:3])
@@ -107,6 +112,32 @@ def load_checkpoint(
     if spread and {"cpu", "disk"} & {str(part) for part in model.hf_device_map.values()}:
         raise MemoryError("the model does not fit into the memory of this slot's GPUs")
     return (model if "device_map" in kwargs else model.to(device)).eval(), tokenizer
+
+
+def load_tokenizer(folder: str, tokenizer_kwargs: Mapping[str, Any]) -> Any:
+    """The tokenizer of a checkpoint. Raises what transformers raises."""
+    from transformers import AutoTokenizer
+
+    trusts = {"trust_remote_code": False}  # not given, transformers asks on standard input
+    return AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, **{**trusts, **tokenizer_kwargs}
+    )
+
+
+def empty_checkpoint(
+    folder: str, model_kwargs: Mapping[str, Any], tokenizer_kwargs: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """As `load_checkpoint`, with the model's modules but none of its weights: on torch's ``meta``
+    device. It knows how long texts may be, and computes nothing."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    trusts = {"trust_remote_code": model_kwargs.get("trust_remote_code", False)}
+    tokenizer = load_tokenizer(folder, tokenizer_kwargs)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, **trusts)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, **trusts)
+    return model.eval(), tokenizer
 
 
 def end_tokens(model: Any, tokenizer: Any) -> list[int]:
@@ -152,6 +183,16 @@ def out_of_memory(stage: Stage) -> Iterator[None]:
         raise CellFailure(
             stage=stage, kind="oom", message=str(error) or "out of memory", retryable=True
         ) from error
+
+
+def empty_device_caches() -> None:
+    """Give memory that torch keeps for later back to the devices."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    elif torch.backends.mps.is_available():
+        torch.mps.empty_cache()
 
 
 def _device() -> str:

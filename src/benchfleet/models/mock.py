@@ -16,6 +16,7 @@ class MockAdapter(Adapter):
     """Answers every prompt with `answer`, after `seconds`; loading takes `load_seconds`."""
 
     example: ClassVar[str] = "{name: m, adapter: mock}"
+    chat_options: ClassVar[frozenset[str]] = frozenset({"system", "template_kwargs", "effort"})
     measures: ClassVar[frozenset[str] | None] = frozenset()
 
     def __init__(self, model: Model) -> None:
@@ -52,9 +53,10 @@ class MockAdapter(Adapter):
             answers.append(
                 Answer(
                     text=text,
-                    prompt_tokens=len((prompt.context + prompt.question).split()),
+                    prompt_tokens=len(prompt.text.split()),
                     completion_tokens=len(text.split()),
                     seconds=self._settings["seconds"],
+                    finish="stop",
                 )
             )
         return answers

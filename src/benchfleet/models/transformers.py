@@ -5,51 +5,48 @@ from __future__ import annotations
 import gc
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
-from dataclasses import dataclass, replace
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.domain.cell import Config, Model
-from benchfleet.errors import CellFailure
-from benchfleet.models.architecture import declared_config, refusal, sparse_layers
-from benchfleet.models.attention.compose import build_steps, check_steps
+from benchfleet.domain.thinking import Thinking
+from benchfleet.download import Download
+from benchfleet.models.architecture import (
+    declared_config,
+    refusal,
+    takes_our_attention,
+)
+from benchfleet.models.attention.compose import build_steps, check_steps, is_sparse
 from benchfleet.models.attention.files import check_files
 from benchfleet.models.attention.forward import SparseAttention, register
-from benchfleet.models.attention.tally import Tally
-from benchfleet.models.base import Adapter, Answer, Loan, Prompt
-from benchfleet.models.decoding import Continuation, Decoder, check_output
+from benchfleet.models.base import Adapter, Answer, Loan, Prompt, PromptView, with_errors
+from benchfleet.models.decoding import Continuation
 from benchfleet.models.digest import model_folder
 from benchfleet.models.effective import effective
-from benchfleet.models.encoding import Encoded, Encoder
-from benchfleet.models.fetch import declared_digest, is_current, model_files
+from benchfleet.models.fetch import (
+    declared_digest,
+    files_here,
+    hub_downloads,
+    known_revisions,
+    model_files,
+)
 from benchfleet.models.generation import Generation
+from benchfleet.models.lending import lent
+from benchfleet.models.loaded_model import LoadedModel, load_model
 from benchfleet.models.loading import (
     check_kwargs,
     check_tokenizer_kwargs,
     classify_load_errors,
     code_kwargs,
-    end_tokens,
+    empty_device_caches,
     generation_settings,
-    load_checkpoint,
     out_of_memory,
 )
-
-# transformers keeps what is registered for ever, so each adapter registers a name of its own;
-# "sdpa" in it makes transformers refuse models that cannot take that kernel.
-_NAMES = (f"benchfleet_sdpa_{number}" for number in count())
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Loaded:
-    model: Any
-    tokenizer: Any
-    encoder: Encoder
-    decoder: Decoder
-    own: str  # the attention implementation that it was loaded with
+from benchfleet.models.lora import LoraSwitch, lora_digest
+from benchfleet.models.measures import attention_measures
 
 
 class TransformersAdapter(Adapter):
@@ -65,6 +62,10 @@ class TransformersAdapter(Adapter):
     version: ClassVar[int] = 3
     requires: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     extra: ClassVar[str] = "hf"
+    batch_sensitive: ClassVar[bool] = True
+    chat_options: ClassVar[frozenset[str]] = frozenset(
+        {"system", "template_kwargs", "effort", "budget"}
+    )
     example: ClassVar[str] = "{adapter: transformers, model: Qwen/Qwen3-0.6B}"
     lends: ClassVar[bool] = True
     rounds_cache: ClassVar[bool] = True
@@ -83,8 +84,10 @@ class TransformersAdapter(Adapter):
         super().__init__(model)
         self._clock = clock
         self._attention = SparseAttention()
-        self._loaded: _Loaded | None = None
-        self._name = next(_NAMES)
+        self._loaded: LoadedModel | None = None
+        self._lora = LoraSwitch()
+        self._name = ""  # of its attention, as transformers knows it
+        self._thinking: Thinking | None = None
 
     @classmethod
     def digest(cls, source: str) -> str:
@@ -97,19 +100,31 @@ class TransformersAdapter(Adapter):
         return model_folder(source)
 
     @classmethod
+    def lora_digest(cls, folder: str) -> str:
+        return lora_digest(folder)
+
+    @classmethod
+    def revisions(cls, name: str) -> Sequence[str]:
+        return known_revisions(name)
+
+    @classmethod
     def fetch(cls, model: Model) -> Path:
         return model_files(model)
 
     @classmethod
+    def downloads(cls, model: Model) -> Sequence[Download]:
+        return hub_downloads(model)
+
+    @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
         own = model.kwargs.get("attn_implementation", "sdpa")
-        if _is_sparse(config) and own != "sdpa":
+        if is_sparse(config) and not takes_our_attention(declared_config(model), own):
             return f"attention configs run on sdpa; remove attn_implementation: {own}"
         return (
             check_kwargs(model.kwargs)
             or check_tokenizer_kwargs(model.tokenizer_kwargs)
             or check_steps(config.attention, fast=config.mode == "fast")
-            or (refusal(declared_config(model), config.name) if _is_sparse(config) else None)
+            or (refusal(declared_config(model), config.name) if is_sparse(config) else None)
         )
 
     @classmethod
@@ -126,29 +141,25 @@ class TransformersAdapter(Adapter):
         declared = self.model
         folder = self.fetch(declared)
         with classify_load_errors("load"):
-            if not is_current(declared.source, declared.digest):
-                raise ValueError(
-                    f"{declared.source} has changed since the campaign was read; run it again"
-                )
-            model, tokenizer = load_checkpoint(
-                str(folder), declared.kwargs, declared.tokenizer_kwargs
-            )
-            limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-            self._attention.max_length = limit
-            self._attention.layers = sparse_layers(model.config.to_dict())[1]
-            self._loaded = _Loaded(
-                model=model,
-                tokenizer=tokenizer,
-                encoder=Encoder(tokenizer, max_length=limit),
-                decoder=Decoder(model, self._attention, ends=end_tokens(model, tokenizer)),
-                own=model.config._attn_implementation,
-            )
-            register(self._name, self._attention)
+            self._loaded = load_model(folder, declared, self._attention)
+            self._name = register(self._attention, own=self._loaded.own)
+
+    def switch(self, model: Model) -> None:
+        loaded, self.model = self._ready(), model
+        loaded.decoder.forget()
+        if not (model.lora_digest or self._lora.was_used):
+            return
+        self._attention.steps = ()
+        self._switched_to(loaded.own)  # `configure` comes next
+        with classify_load_errors("load"):
+            self._lora.switch(loaded.model, model)
 
     def configure(self, config: Config) -> None:
         """Switch to the config on the loaded weights. Raises CellFailure where it takes none."""
-        loaded, sparse = self._ready(), _is_sparse(config)
+        loaded, sparse = self._ready(), is_sparse(config)
         loaded.decoder.forget()
+        loaded.encoder.configure(config)
+        self._thinking = Thinking.of(config.thinking)
         loaded.decoder.everywhere = config.everywhere
         loaded.decoder.kv_bits = int(config.kv_cache.removeprefix("int") or 0) or None
         with classify_load_errors("load"):
@@ -157,7 +168,8 @@ class TransformersAdapter(Adapter):
             self._attention.fast = config.mode == "fast"
             if sparse and (why := refusal(loaded.model.config.to_dict(), config.name)):
                 raise ValueError(why)
-            ours = loaded.own == "sdpa" and self._switched_to(self._name)
+            ours = takes_our_attention(loaded.model.config.to_dict(), loaded.own)
+            ours = ours and self._switched_to(self._name)
             if not ours and not sparse:
                 self._switched_to(loaded.own)
             name = type(loaded.model).__name__
@@ -179,80 +191,68 @@ class TransformersAdapter(Adapter):
         if settings.repetition_penalty is None:
             penalty = generation_settings(loaded.model).get("repetition_penalty")
             settings = replace(settings, repetition_penalty=penalty)
-        batch = [encoder.encode(p, max_new_tokens=settings.max_new_tokens) for p in prompts]
+        batch, errors = encoder.encode_all(
+            prompts, max_new_tokens=settings.max_new_tokens, keeps_errors=self.keeps_errors
+        )
         if not batch:
-            return []
-        generators = settings.generators([p.context + p.question for p in prompts], device)
+            return with_errors([], errors)
+        texts = [prompt.text for n, prompt in enumerate(prompts) if n not in errors]
+        generators = settings.generators(texts, device)
         with out_of_memory("benchmark"):
             continuations = loaded.decoder.generate_batch(
-                batch, settings, generators, encoder.stopper(settings.stop)
+                batch,
+                settings,
+                generators,
+                encoder.stopper(settings.stop),
+                [encoder.budget(self._thinking, one.prompt_end) for one in batch],
             )
         texts = [settings.cut(encoder.decode(continuation.ids)) for continuation in continuations]
         seconds = (self._clock() - begun) / len(batch)
-        return [
+        answers = [
             Answer(
                 text=text,
                 prompt_tokens=encoded.length,
                 completion_tokens=len(continuation.ids),
                 seconds=seconds,
-                measures=self._measures(encoded, continuation),
+                measures={
+                    "truncated": float(encoded.truncated),
+                    **self._attention_measures(continuation),
+                },
+                finish="length" if continuation.cut else "stop",
+                prompt_end=encoded.prompt_end,
             )
             for text, encoded, continuation in zip(texts, batch, continuations, strict=True)
         ]
+        return with_errors(answers, errors)
 
-    @contextmanager
-    def lend(self) -> Iterator[Loan]:
-        """The loaded model for a harness that makes its own passes.
+    def open_preview(self, config: Config) -> None:
+        with classify_load_errors("load"):
+            folder = files_here(self.model)
+            self._loaded = load_model(folder, self.model, self._attention, weights=False)
+            self._name = register(self._attention, own=self._loaded.own)
+        self.configure(config)
 
-        These know of no context and no question, so a sparse config is sparse in all of them.
-        """
-        loaded = self._ready()
-        why = ""
-        if any(step.question == "dense" for step in self._attention.steps):
-            why = "many tokens at once, which question: dense leaves dense; set question: sparse"
-        elif loaded.decoder.kv_bits:
-            why = "with a cache of its own; leave kv_cache out for it"
-        if why:
-            message = f"this benchmark makes the model's passes itself, {why}"
-            raise CellFailure(stage="benchmark", kind="user_error", message=message)
-        loaded.decoder.forget()
-        tally = Tally(1, loaded.model.get_input_embeddings().weight.device)
-        continuation = Continuation(ids=())
+    def preview(self, prompt: Prompt, generation: Mapping[str, Any]) -> PromptView:
+        settings = Generation.parse(generation)
+        return self._ready().encoder.view(prompt, max_new_tokens=settings.max_new_tokens)
 
-        def measures() -> Mapping[str, float]:
-            nonlocal continuation
-            if mean := tally.means()[0]:
-                continuation = Continuation(ids=(), density=mean[0], attention_error=mean[1])
-            tally.clear()
-            return self._attention_measures(continuation)
+    def count_tokens(self, text: str) -> int:
+        return self._ready().encoder.count(text)
 
-        hook = loaded.model.register_forward_hook(check_output)
-        ours = loaded.model.config._attn_implementation
-        if not self._attention.steps:  # a harness's passes are those of the model alone
-            self._switched_to(loaded.own)
-        try:
-            with out_of_memory("benchmark"), self._attention.counting_all(tally):
-                copy = deepcopy(loaded.tokenizer)
-                yield Loan(model=loaded.model, tokenizer=copy, measures=measures)
-        finally:
-            hook.remove()
-            self._switched_to(ours)
+    def lend(self) -> AbstractContextManager[Loan]:
+        """The loaded model for a harness that makes its own passes."""
+        return lent(self._ready(), self._attention)
 
     def unload(self) -> None:
         """Let the memory go."""
         model = None if self._loaded is None else weakref.ref(self._loaded.model)
-        self._loaded = None
+        self._loaded, self._lora = None, LoraSwitch()
         self._attention.steps = ()
         # With torch and transformers to look through it takes a quarter of a second, and a model
         # without references is freed by now. Of a load that failed nobody knows what is left.
         if model is None or model() is not None:
             gc.collect()
-        import torch
-
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        elif torch.backends.mps.is_available():
-            torch.mps.empty_cache()
+        empty_device_caches()
 
     def provenance(self) -> Mapping[str, Any]:
         """What was effective: versions, dtype, devices, threads, attention, and the checkpoint's
@@ -261,11 +261,12 @@ class TransformersAdapter(Adapter):
         return {
             "adapter": "transformers",
             "model_digest": self.model.digest,
+            **({"lora_digest": self.model.lora_digest} if self.model.lora_digest else {}),
             **effective(loaded.model, own=loaded.own, ours=self._name, sparse=sparse),
             "cache": loaded.decoder.cache_name,
         }
 
-    def _ready(self) -> _Loaded:
+    def _ready(self) -> LoadedModel:
         if self._loaded is None:
             raise RuntimeError("the model is not loaded; call load first")
         return self._loaded
@@ -276,24 +277,5 @@ class TransformersAdapter(Adapter):
         model.set_attn_implementation(implementation)
         return bool(model.config._attn_implementation == implementation)
 
-    def _measures(self, encoded: Encoded, continuation: Continuation) -> dict[str, float]:
-        return {"truncated": float(encoded.truncated), **self._attention_measures(continuation)}
-
     def _attention_measures(self, continuation: Continuation) -> dict[str, float]:
-        measures = {"density": 1.0}
-        if self._attention.steps:
-            if continuation.density is None or continuation.attention_error is None:
-                kind = type(self._ready().model).__name__
-                raise CellFailure(
-                    stage="benchmark",
-                    kind="user_error",
-                    message=f"{kind} never called the attention config; leave it out here",
-                )
-            measures["density"] = continuation.density
-            if not self._attention.fast:
-                measures["attention_error"] = continuation.attention_error
-        return measures
-
-
-def _is_sparse(config: Config) -> bool:
-    return any(step.name != "dense" for step in config.attention)
+        return attention_measures(self._ready().model, self._attention, continuation)

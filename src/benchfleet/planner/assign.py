@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Literal
 
@@ -16,23 +16,18 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.machines.probe.report import Capability
 from benchfleet.planner.assignment import Assignment, PlannedCell
+from benchfleet.planner.cell_groups import CellGroup, planned_cells
 from benchfleet.planner.estimates import Estimates
 from benchfleet.planner.fit import Fitting, slots_of
+from benchfleet.planner.served_cells import plan_served_cells
 from benchfleet.planner.solver import solver
-from benchfleet.planner.solver.problem import Group, Piece, Problem, Solution, Way
+from benchfleet.planner.solver.problem import Group, Piece, Problem, Way
 
 Variants = Literal["faster", "needed", "mixed"]
 
 _NONE: Mapping[str, str] = {}
 _MIN_TIME_SHARE = 0.1  # of the planner's time, for each phase
 DEFAULT_BANDWIDTH_BYTES_S = 12.5e6  # bytes a second of a link that tells no speed: 100 Mbit/s
-
-
-@dataclass
-class _CellGroup:
-    """Cells that are alike to the planner."""
-
-    cells: list[tuple[Cell, list[Cell]]] = field(default_factory=list)  # as declared, and its forms
 
 
 class Assigner:
@@ -96,6 +91,8 @@ class Assigner:
         transferred: set[tuple[str, str]] = set()  # models that earlier phases brought to a machine
         for number, names in enumerate(stages):
             members = [cell for cell in remaining if cell.phase in names]
+            cells += self._served(members, begin, unplaceable)
+            members = [cell for cell in members if not cell.need.endpoint]
             lots, problem = self._problem(members, transferred, unplaceable)
             if not problem.groups:
                 continue
@@ -107,7 +104,7 @@ class Assigner:
                 seconds=(deadline - time.monotonic()) * max(_MIN_TIME_SHARE, len(members) / rest),
             )
             found_by[solution.by] = None
-            planned_now = list(_planned_cells(lots, problem, solution, begin))
+            planned_now = list(planned_cells(lots, problem, solution, begin))
             cells += planned_now
             for piece in solution.pieces:
                 transferred.add((piece.host, piece.model))
@@ -153,6 +150,19 @@ class Assigner:
             examples = ", ".join(names[:3]) + (f" and {count - 3} more" if count > 3 else "")
             yield f"models of unknown size are assumed to fit anywhere: {examples}; add 'size:'"
 
+    def _served(
+        self, members: Sequence[Cell], begin: float, unplaceable: dict[str, str]
+    ) -> Iterator[PlannedCell]:
+        """Those that ask servers elsewhere."""
+        served = [cell for cell in members if cell.need.endpoint]
+        barred = self._fitting.barred
+        for one in plan_served_cells(served, self._machines, barred=barred, begin=begin):
+            if isinstance(one, PlannedCell):
+                self._by[one.cell.fingerprint, one.host] = "server elsewhere"
+                yield one
+            else:
+                unplaceable[one[0].id] = one[1]
+
     def _is_done(self, cell: Cell) -> bool:
         """Whether it has ended for good, in whatever form; as cancelled in the one that counts."""
         counts = self._forms.get(cell.fingerprint, cell.fingerprint)
@@ -181,8 +191,8 @@ class Assigner:
 
     def _problem(
         self, cells: Sequence[Cell], transferred: set[tuple[str, str]], unplaceable: dict[str, str]
-    ) -> tuple[list[_CellGroup], Problem]:
-        lots: dict[tuple[object, ...], _CellGroup] = {}
+    ) -> tuple[list[CellGroup], Problem]:
+        lots: dict[tuple[object, ...], CellGroup] = {}
         groups: dict[tuple[object, ...], Group] = {}
         loads: dict[tuple[str, str], float] = {}
         transfers: dict[tuple[str, str], float] = {}
@@ -215,7 +225,7 @@ class Assigner:
                 unplaceable[cell.id] = why
                 continue
             key2 = (block, tuple(sorted((h, round(w.seconds, 3), w.form) for h, w in ways.items())))
-            lot = lots.setdefault(key2, _CellGroup())
+            lot = lots.setdefault(key2, CellGroup())
             lot.cells.append((cell, [form for _, form in forms]))
             groups[key2] = Group(count=len(lot.cells), ways=ways, block=block)
         used = {host for group in groups.values() for host in group.ways}
@@ -259,30 +269,11 @@ class Assigner:
 
 def _block(cell: Cell) -> str:
     """Cells that are compared with each other."""
-    return f"{cell.model.name}/{cell.workload.label}"
+    return f"{cell.model.name}/{cell.label}"
 
 
 def _has_model(cell: Cell, machine: Capability) -> bool:
     return not {cell.model.source, cell.model.source.partition("@")[0]}.isdisjoint(machine.models)
-
-
-def _planned_cells(
-    lots: Sequence[_CellGroup], problem: Problem, solution: Solution, begin: float
-) -> Iterator[PlannedCell]:
-    """Each cell once: those of a lot in the campaign's order, as the plan has room for them."""
-    waiting = [iter(lot.cells) for lot in lots]
-    for piece in sorted(solution.pieces, key=lambda one: (one.begin, one.host, one.slots)):
-        if piece.group is None:
-            continue
-        declared, forms = next(waiting[piece.group])
-        yield PlannedCell(
-            cell=forms[problem.groups[piece.group].ways[piece.host].form],
-            declared=declared,
-            host=piece.host,
-            slots=piece.slots,
-            begin=begin + piece.begin,
-            end=begin + piece.end,
-        )
 
 
 def _joined_reasons(reasons: Mapping[str, str]) -> str:

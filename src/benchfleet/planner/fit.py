@@ -28,8 +28,7 @@ class Fitting:
 
     def of(self, entry: ModelEntry, cell: Cell, machine: Capability, *, variant: bool) -> int | str:
         """How many slots of the machine it takes there, or why it cannot be run there."""
-        rules, name = self._campaign.eligibility, cell.model.name
-        if why := rules.barred(machine.facts, phase=cell.phase, model=name, variant=variant):
+        if why := self.barred(cell, machine, variant=variant):
             return why
         need, slots = cell.need, slots_of(machine)
         if need.gpus > len(machine.gpus):
@@ -47,6 +46,11 @@ class Fitting:
             return f"takes {gigabytes(needed)}, it has {gigabytes(memory)} free"
         at_once = min(slots, memory // needed) if needed else slots
         return -(-slots // max(1, at_once))
+
+    def barred(self, cell: Cell, machine: Capability, *, variant: bool = False) -> str:
+        """Why the campaign's rules forbid the machine to run it; ``""`` if they do not."""
+        rules, name = self._campaign.eligibility, cell.model.name
+        return rules.barred(machine.facts, phase=cell.phase, model=name, variant=variant)
 
     def _memory(self, entry: ModelEntry, cell: Cell, kind: DeviceKind) -> int:
         """Bytes that it takes; 0 where nothing tells."""

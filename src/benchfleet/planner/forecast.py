@@ -19,7 +19,7 @@ from benchfleet.models.base import adapter_class
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.scheduler.duration_model import Expected
 
-_SPECIAL_TOKENS = 16  # tokens that a template or a tokenizer adds to a prompt
+SPECIAL_TOKENS = 16  # tokens that a template or a tokenizer adds to a prompt
 
 
 class MemoryForecast:
@@ -47,7 +47,7 @@ class MemoryForecast:
             return checkpoint.estimate(
                 device=self._device,
                 model_kwargs=model.kwargs,
-                batch=workload.batch_size,
+                batch=max(1, workload.batch_size),
                 length=_max_tokens(workload),
             )
         except ValueError as error:
@@ -76,7 +76,7 @@ def _max_tokens(workload: Workload) -> int | None:
     answer = workload.generation.get("max_new_tokens")
     if longest is None or not isinstance(answer, int):
         return None
-    return longest + answer + _SPECIAL_TOKENS
+    return longest + answer + SPECIAL_TOKENS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import folders_above
 from benchfleet.domain.placement import Placement
+from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
 from benchfleet.domain.state import State
 from benchfleet.machines.memory import Estimate
 from benchfleet.planner.explain import Named
 from benchfleet.planner.forecast import Fit, MemoryForecast, fit, wall_time
+from benchfleet.planner.token_costs import CostRange, TokenCosts, TokenForecast
 from benchfleet.runner.resources.shapes import Pool, impossible
 from benchfleet.runner.scheduler.duration_model import DurationModel, Expected
 from benchfleet.study import Study
@@ -33,6 +35,7 @@ class Row:
     impossible: str  # why nothing here can ever run it; "" where something can
     memory: Estimate | str  # or why it is not known
     expected: Expected | None  # None where nobody knows
+    token_cost: CostRange | None = None  # None if it has no price, or nothing is known
 
     @property
     def to_run(self) -> bool:
@@ -54,14 +57,21 @@ class Plan:
 
     rows: Sequence[Row]
     pool: Pool | None  # None where the devices asked for are not here
+    endpoint_slots: int  # cells at a time that ask one server elsewhere
     ram: int  # bytes that the machine can still give
     fit: Fit | None
     seconds: float | None  # of a run with the suggested concurrency; None where nothing is known
     unknown: int  # cells to run of whose time nothing is known
+    token_costs: TokenCosts  # of the cells to run
 
     @property
     def to_run(self) -> list[Row]:
         return [row for row in self.rows if row.to_run]
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The servers elsewhere that its cells ask."""
+        return sorted({row.cell.need.endpoint for row in self.rows} - {""})
 
     @property
     def counts(self) -> dict[str, int]:
@@ -96,6 +106,7 @@ def planned(
     missing: str = "",
     ram: int,
     cores: int,
+    endpoint_slots: int = DEFAULT_ENDPOINT_SLOTS,
     placement: Placement = Placement(),  # noqa: B008 - frozen
 ) -> Plan:
     """The plan for the cells on a machine with so many bytes of RAM free, and so many cores;
@@ -108,6 +119,7 @@ def planned(
         if record.outcome and record.state == "success"
         if (cell := record.cell or ours.get(record.fingerprint))
     )
+    tokens = TokenForecast(records, ours)
     memory = MemoryForecast(pool.devices[0].kind if pool else "cpu")
     rows = []
     for named in with_paths(cells, records):
@@ -126,6 +138,7 @@ def planned(
                 impossible=reason,
                 memory=memory.of(named.cell),
                 expected=times.expected(named.cell, _device_type(named.cell, pool)),
+                token_cost=tokens.of(named.cell),
             )
         )
     remaining = [row for row in rows if row.to_run]
@@ -134,17 +147,24 @@ def planned(
     return Plan(
         rows=rows,
         pool=pool,
+        endpoint_slots=endpoint_slots,
         ram=ram,
         fit=fitting,
-        seconds=_seconds(remaining, times, pool, fitting.slots) if pool and fitting else None,
+        seconds=_seconds(remaining, times, pool, fitting.slots, endpoint_slots)
+        if pool and fitting
+        else None,
         unknown=sum(row.expected is None for row in remaining),
+        token_costs=tokens.total(row.cell for row in remaining),
     )
 
 
-def _seconds(rows: Sequence[Row], times: DurationModel, pool: Pool, slots: int) -> float | None:
-    """The wall time of a run: cells on endpoints run beside those in slots."""
+def _seconds(
+    rows: Sequence[Row], times: DurationModel, pool: Pool, slots: int, endpoint_slots: int
+) -> float | None:
+    """The wall time of a run: cells on each endpoint run beside those in slots."""
     ends = []
-    for endpoint, at_once in ((False, slots), (True, len(pool.endpoints))):
+    for endpoint in sorted({row.cell.need.endpoint for row in rows}):
+        at_once = endpoint_slots if endpoint else slots
         group = [row for row in rows if row.cell.need.endpoint == endpoint]
         if expected := [row.expected for row in group if row.expected]:
             models = {row.cell.model.name: row.cell for row in group}
@@ -186,7 +206,7 @@ def as_json(study: Study, plan: Plan) -> dict[str, Any]:
                 for device in (plan.pool.devices if plan.pool else ())
             ],
             "slots": plan.pool.slots if plan.pool else 0,
-            "endpoints": len(plan.pool.endpoints) if plan.pool else 0,
+            "endpoints": dict.fromkeys(plan.endpoints, plan.endpoint_slots),
             "memory_available": plan.ram,
         },
         "placement": study.campaign.placement,
@@ -194,6 +214,11 @@ def as_json(study: Study, plan: Plan) -> dict[str, Any]:
         "cells": [_row_as_json(row) for row in plan.rows],
         "expected_seconds": plan.seconds,
         "cells_of_unknown_time": plan.unknown,
+        "expected_token_costs": {
+            "ranges": [asdict(one) for one in plan.token_costs.ranges],
+            "cells": plan.token_costs.cells,
+            "cells_of_unknown_cost": plan.token_costs.unknown,
+        },
         "suggestion": {"max_concurrent_runs": plan.fit.slots, "why": plan.fit.why}
         if plan.fit
         else None,
@@ -208,7 +233,8 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "state": row.state,
         "fingerprint": row.cell.fingerprint,
         "phase": row.cell.phase,
-        "needs": vars(row.cell.need),
+        "needs": {n: value for n, value in vars(row.cell.need).items() if n != "hardware"},
+        "hardware": [asdict(one) for one in row.cell.hardware],
         "memory": {"total": estimate.total, **vars(estimate)} if estimate else None,
         "memory_unknown": row.memory if isinstance(row.memory, str) else "",
         "expected": {
@@ -218,5 +244,6 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         }
         if row.expected
         else None,
+        "token_cost": asdict(row.token_cost) if row.token_cost else None,
         "impossible": row.impossible,
     }

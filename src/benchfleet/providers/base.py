@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from benchfleet.domain.failure import Kind
 from benchfleet.domain.rental import Account, Billing
 from benchfleet.errors import BenchfleetError
 from benchfleet.providers.secret import Secret
@@ -100,11 +101,13 @@ class Provider(Plugin, ABC):
     """An account at a provider. Methods block, and raise `ProviderError`."""
 
     name: ClassVar[str]
-    key_variable: ClassVar[str] = ""  # of the environment, where the inventory names no key
+    key_variable: ClassVar[str] = ""  # where the inventory names no key; "": it needs none
     currency: ClassVar[str] = "USD"
     visible_within_s: float = 180.0  # after creation, each list has the instance
     dead_man: ClassVar[DeadMan] = "none"  # what an instance can do to itself
     billing: Billing = Billing()
+    console: ClassVar[str] = ""  # where a person sees what is rented
+    boots_system: ClassVar[bool] = False  # True: virtual machines, which take longer to start
 
     @classmethod
     @abstractmethod
@@ -146,17 +149,28 @@ class Provider(Plugin, ABC):
 class ProviderError(BenchfleetError):
     """A provider did not do what was asked."""
 
+    kind: ClassVar[Kind] = "no_capacity"  # of the failure that it is
+    lasts: ClassVar[bool] = False  # True: a later request would be refused, too
+
 
 class NotAuthorized(ProviderError):
     """The provider refuses the key."""
+
+    kind = "wrong_key"
+    lasts = True
 
 
 class NoCredit(ProviderError):
     """The account has no credit."""
 
+    lasts = True
+
 
 class BadRequest(ProviderError):
     """The provider refuses the request, and would refuse it again."""
+
+    kind = "bad_request"
+    lasts = True
 
 
 class OfferGone(ProviderError):
@@ -165,6 +179,8 @@ class OfferGone(ProviderError):
 
 class RateLimited(ProviderError):
     """The provider wants fewer requests."""
+
+    kind = "rate_limited"
 
     def __init__(self, message: str, pause_s: float) -> None:
         super().__init__(message)

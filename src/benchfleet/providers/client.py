@@ -26,6 +26,7 @@ _TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
 _TRIES = 5  # of a request that may be repeated
 _PAUSE_S, _MAX_PAUSE_S = 1.0, 16.0
 _SHOWN_CHARACTERS = 200  # of a body, in an error
+DEFINITE = (NotAuthorized, NoCredit, RateLimited)  # by their status alone: nothing was done
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -85,7 +86,10 @@ class ApiClient:
                 response = self._client.request(method, path, **options)
             except httpx2.HTTPError as error:
                 reason = str(error) or type(error).__name__
-                raise ProviderAway(self._redacted(f"{self.url} did not answer: {reason}")) from None
+                message = (
+                    f"{self.url} cannot be reached ({reason}); look at the network and its 'url'"
+                )
+                raise ProviderAway(self._redacted(message)) from None
         try:
             data = response.json()
         except ValueError:

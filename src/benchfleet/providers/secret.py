@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import NoReturn
 
+from benchfleet.environment import hide_secret, hide_variable
 from benchfleet.errors import BenchfleetError
 
 _MASK = "<secret>"
@@ -51,10 +52,16 @@ def read_secret(source: str) -> Secret:
         value = os.environ.get(name, "").strip()
         if not value:
             raise SecretError(f"the environment has no {name}; set it to the provider's key")
-        return Secret(value)
+        hide_variable(name)
+        return _hidden(value)
     if kind == "file" and name:
-        return Secret(_read_private(Path(name).expanduser()))
+        return _hidden(_read_private(Path(name).expanduser()))
     raise SecretError(f"{source!r} is not the source of a key; write env:NAME or file:PATH")
+
+
+def _hidden(value: str) -> Secret:
+    hide_secret(value)
+    return Secret(value)
 
 
 def _read_private(file: Path) -> str:

@@ -8,11 +8,13 @@ that instance alone.
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from benchfleet.domain.hardware import is_gpu
 from benchfleet.domain.rental import Account
 from benchfleet.providers.base import (
     CreatedBroken,
@@ -23,28 +25,26 @@ from benchfleet.providers.base import (
     InstanceSpec,
     InstanceState,
     Listing,
-    NoCredit,
-    NotAuthorized,
     OfferGone,
     Provider,
     ProviderAway,
-    RateLimited,
     Want,
 )
-from benchfleet.providers.client import ApiClient, Reply
+from benchfleet.providers.client import DEFINITE, ApiClient, Reply
 from benchfleet.providers.dead_man import timer_script
 from benchfleet.providers.limiter import Limiter
+from benchfleet.providers.parsing import millionths, readable
 from benchfleet.providers.secret import Secret
 
 URL = "https://console.vast.ai"
 INTERVALS = {"create": 4.5, "destroy": 3.0, "list": 1.0, "offers": 1.0, "account": 1.0}  # seconds
-_MILLION = 1_000_000
 _MB, _GB = 1 << 20, 10**9
 _HOURS_PER_MONTH = 30 * 24
 _PAGE = 25  # instances, at most
 _OFFERS = 64
 _MIN_RELIABILITY = 0.9
 _MIN_DISK_GB = 8
+_FORMS = "", " PCIE", " SXM", " SXM2", " SXM4", " NVL"  # in names of GPUs
 _STATES: Mapping[Any, InstanceState] = {
     None: "starting",
     **dict.fromkeys(("created", "loading", "rebooting"), "starting"),
@@ -60,6 +60,7 @@ class VastProvider(Provider):
     name = "vast"
     key_variable = "VAST_API_KEY"
     dead_man: ClassVar[DeadMan] = "destroys"
+    console = "https://cloud.vast.ai/instances/"
 
     def __init__(self, key: Secret, api: ApiClient) -> None:
         self._api = api
@@ -80,7 +81,7 @@ class VastProvider(Provider):
 
     def balance(self) -> int | None:
         credit = self._user().get("credit")
-        return None if credit is None else _millionths(credit)
+        return None if credit is None else millionths(credit)
 
     def _user(self) -> Mapping[str, Any]:
         data = self._api.repeated("account", "GET", "/api/v0/users/current/").data
@@ -89,7 +90,7 @@ class VastProvider(Provider):
     def offers(self, want: Want) -> Sequence[GpuOffer]:
         disk = max(_MIN_DISK_GB, -(-want.disk // _GB))
         query: dict[str, Any] = {
-            "gpu_name": {"eq": want.gpu},
+            "gpu_name": {"in": gpu_names(want.gpu)},
             "num_gpus": {"eq": want.count},
             "verified": {"eq": True},
             "rentable": {"eq": True},
@@ -104,11 +105,13 @@ class VastProvider(Provider):
         if want.vram:
             query["gpu_ram"] = {"gte": want.vram // _MB}
         reply = self._api.repeated("offers", "POST", "/api/v0/bundles/", json=query)
-        offers = [_offer(one, disk) for one in _rows(reply, "offers")]
+        with readable("offers"):
+            offers = [_offer(one, disk) for one in _rows(reply, "offers")]
         return [
             one
             for one in offers
-            if (want.max_price is None or one.hourly <= want.max_price)
+            if is_gpu(want.gpu, one.gpu, one.vram)
+            and (want.max_price is None or one.hourly <= want.max_price)
             and want.region.casefold() in one.region.casefold()
         ]
 
@@ -150,7 +153,7 @@ class VastProvider(Provider):
         if "no_such_ask" in reply.text or reply.status in (404, 410):
             return OfferGone(_message(data) or "the offer is gone")
         error = self._api.error("create", reply)
-        if isinstance(error, (NotAuthorized, NoCredit, RateLimited)):
+        if isinstance(error, DEFINITE):
             return error
         if reply.status == 400 and data.get("error"):
             return error or CreateUnknown(_message(data))
@@ -163,7 +166,8 @@ class VastProvider(Provider):
             query: dict[str, Any] = {"limit": _PAGE, **({"after_token": token} if token else {})}
             reply = self._api.repeated("list", "GET", "/api/v1/instances/", params=query)
             at = reply.at or time.time()
-            instances += [_instance(row) for row in _rows(reply, "instances")]
+            with readable("instances"):
+                instances += [_instance(row) for row in _rows(reply, "instances")]
             total = reply.data.get("total_instances", total)
             token = reply.data.get("next_token") or ""
             if not token:
@@ -185,8 +189,11 @@ class VastProvider(Provider):
         return reply.at
 
 
-def _millionths(amount: Any) -> int:
-    return round(float(amount or 0) * _MILLION)
+def gpu_names(requested: str) -> list[str]:
+    """The names that such a GPU may have here: without its memory, and with its form."""
+    extra = r"\s*\b\d+\s*gi?b\b|\bnvidia\s+|\bgeforce\s+"
+    name = re.sub(extra, "", requested, flags=re.IGNORECASE).strip()
+    return [f"{name}{form}" for form in _FORMS]
 
 
 def _message(data: Mapping[str, Any]) -> str:
@@ -210,9 +217,9 @@ def _offer(row: Mapping[str, Any], disk_gb: int) -> GpuOffer:
         gpu=str(row.get("gpu_name", "")).replace("_", " "),
         count=int(row.get("num_gpus") or 1),
         vram=int(row.get("gpu_ram") or 0) * _MB,
-        price=_millionths(row.get("dph_total") if base is None else base),
-        storage_price=0 if base is None else _millionths(storage),
-        transfer_price=_millionths(row.get("inet_down_cost")),
+        price=millionths(row.get("dph_total") if base is None else base),
+        storage_price=0 if base is None else millionths(storage),
+        transfer_price=millionths(row.get("inet_down_cost")),
         region=str(row.get("geolocation") or ""),
         reliability=row.get("reliability2") or row.get("reliability"),
         driver=str(row.get("driver_version") or ""),
@@ -241,7 +248,7 @@ def _instance(row: Mapping[str, Any]) -> Instance:
         label=str(row.get("label") or ""),
         state=state,
         began=None if began is None else float(began),
-        hourly=None if row.get("dph_total") is None else _millionths(row["dph_total"]),
+        hourly=None if row.get("dph_total") is None else millionths(row["dph_total"]),
         address=address,
         port=port,
         message=message[:200],

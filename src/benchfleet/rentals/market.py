@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchfleet.domain.rent import RentEntry
-from benchfleet.domain.rental import Account, Rental
+from benchfleet.domain.rental import TAIL_S, Account, Rental, RentalHistory
 from benchfleet.providers.base import GpuOffer, InstanceSpec, Provider, ProviderError, Want
+from benchfleet.rentals.memory import Machine, bad_machines, confidence
 from benchfleet.rentals.request import RentRequest
+from benchfleet.rentals.stage_limits import stage_limits
 from benchfleet.rentals.stream import random_id
 
-_RESERVED_S = 3600.0  # for each machine: its preparation, and an hour's part of its work
+_CELL_S = 600.0  # of a cell whose time nobody knows
 _MILLION = 1_000_000
 
 
@@ -33,39 +35,77 @@ class Market:
     public_key: Path
     pause_s: float = 120.0  # between two looks, where nothing was offered
     problem: str = ""  # why an account was not asked last time
-    _avoided: set[tuple[str, str]] = field(default_factory=set)  # provider and machine
+    _avoided: set[Machine] = field(default_factory=set)
+    _refusals: dict[Account, ProviderError] = field(default_factory=dict)
 
     def avoid(self, rental: Rental) -> None:
         """Rent this machine no more in this run."""
-        self._avoided.add((rental.account.provider, rental.machine))
+        if rental.machine:  # else its provider does not say
+            self._avoided.add((rental.account.provider, rental.machine))
 
-    def best(self, entry: RentEntry) -> MarketOffer | None:
+    def note(self, rental: Rental, error: ProviderError) -> None:
+        """Take in that a request to rent failed."""
+        self.avoid(rental)
+        if error.lasts:
+            self.refuse(rental.account, error)
+
+    def refuse(self, account: Account, error: ProviderError) -> None:
+        """Rent nothing more from this account in this run."""
+        self._refusals.setdefault(account, error)
+
+    def best(self, entry: RentEntry, history: RentalHistory, now: float) -> MarketOffer | None:
         """The cheapest offer for an entry; None where there is none now."""
+        return next(iter(self.ranked(entry, history, now)), None)
+
+    def ranked(self, entry: RentEntry, history: RentalHistory, now: float) -> list[MarketOffer]:
+        """The offers for an entry, cheapest first.
+
+        Machines that failed lately are left out. An offer at a place where requests failed counts
+        as dearer than it is. `now`: seconds since the epoch.
+        """
         self.problem = ""
+        avoided = bad_machines(history, now) | self._avoided
         matches = [
             MarketOffer(account=account, provider=provider, offer=offer)
             for account, provider in self.accounts.items()
-            if account.provider in entry.providers
-            and (provider.dead_man == "destroys" or not entry.needs_dead_man)
-            for offer in self._offers(provider, want_of(entry))
-            if (account.provider, offer.machine) not in self._avoided
+            if account not in self._refusals and _suits(account, provider, entry)
+            for offer in self._offers(account, provider, want_of(entry))
+            if (account.provider, offer.machine) not in avoided
         ]
-        return min(matches, key=lambda one: (one.offer.hourly, one.offer.id), default=None)
+
+        def rank(one: MarketOffer) -> tuple[float, str]:
+            trust = confidence(history, one.account.provider, one.offer.region)
+            return one.offer.hourly * max(1.0, 0.5 / trust), one.offer.id
+
+        return sorted(matches, key=rank)
 
     def why_none(self, entry: RentEntry) -> str:
         """Why `best` found nothing."""
         return self.problem or f"nobody offers {entry.gpu} on these terms now"
 
-    def _offers(self, provider: Provider, want: Want) -> Sequence[GpuOffer]:
+    def refusal(self, entry: RentEntry) -> ProviderError | None:
+        """Why no account rents out anything for the entry any more; None while one may."""
+        suited = [one for one, at in self.accounts.items() if _suits(one, at, entry)]
+        refusals = [self._refusals.get(account) for account in suited]
+        return refusals[0] if refusals and all(refusals) else None
+
+    def _offers(self, account: Account, provider: Provider, want: Want) -> Sequence[GpuOffer]:
         try:
             return provider.offers(want)
         except ProviderError as error:
             self.problem = str(error)
+            if error.lasts:
+                self.refuse(account, error)
             return ()
 
-    def rental(self, chosen: MarketOffer, entry: RentEntry, request: RentRequest) -> Rental:
-        """A rental of an offer, not recorded yet."""
-        offer = chosen.offer
+    def rental(
+        self, chosen: MarketOffer, entry: RentEntry, request: RentRequest, *, work_s: float = 0.0
+    ) -> Rental:
+        """A rental of an offer, not recorded yet. `work_s` has the seconds of the shortest cell for
+        it, which are reserved with those of its stages and of its return; 0 where nobody knows."""
+        offer, provider = chosen.offer, chosen.provider
+        limits = stage_limits(entry.image, boots_system=provider.boots_system)
+        reserved_s = limits.total + (work_s or _CELL_S) + TAIL_S
         return Rental(
             id=random_id(),
             account=chosen.account,
@@ -77,10 +117,11 @@ class Market:
             gpu=offer.gpu,
             region=offer.region,
             hourly=offer.hourly,
+            transfer=offer.transfer_price,
             currency=offer.currency,
-            billing=chosen.provider.billing,
+            billing=provider.billing,
             vram=offer.vram,
-            reserve=chosen.provider.billing.cost(offer.hourly, _RESERVED_S),
+            reserve=provider.billing.cost(offer.hourly, reserved_s),
         )
 
     def spec(self, entry: RentEntry) -> InstanceSpec:
@@ -93,6 +134,26 @@ class Market:
             has_timer=entry.needs_dead_man,
             limit_price=want_of(entry).max_price,
         )
+
+
+def _suits(account: Account, provider: Provider, entry: RentEntry) -> bool:
+    safe = provider.dead_man == "destroys" or not entry.needs_dead_man
+    return account.provider in entry.providers and safe
+
+
+def offer_of(rental: Rental, gpus: int) -> GpuOffer:
+    """The offer that was rented, of a machine with so many GPUs."""
+    return GpuOffer(
+        provider=rental.account.provider,
+        id=rental.offer,
+        machine=rental.machine,
+        gpu=rental.gpu,
+        count=gpus,
+        vram=rental.vram,
+        price=rental.hourly,
+        currency=rental.currency,
+        region=rental.region,
+    )
 
 
 def want_of(entry: RentEntry) -> Want:

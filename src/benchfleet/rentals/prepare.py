@@ -6,38 +6,43 @@ failure here uses up a try of a cell.
 
 from __future__ import annotations
 
-import re
 import secrets
 import shutil
 import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from benchfleet.domain.hardware import is_gpu
 from benchfleet.domain.host import Host
 from benchfleet.domain.rent import RentEntry
 from benchfleet.engines.diagnosis import diagnosis
 from benchfleet.engines.openssh import LOST, OpenSsh, literal
 from benchfleet.engines.ssh_command import Answer, ask
+from benchfleet.environment import child_environment
 from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.base import since_boot
 from benchfleet.machines.bootstrap import BootstrapFailed, bootstrap
 from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Step
 from benchfleet.machines.requirements import constraints
+from benchfleet.machines.standalone_python import standalone_python
 from benchfleet.machines.wheel import interpreter_of, running_wheel
 from benchfleet.providers.dead_man import FOLDER
+from benchfleet.rentals.stage_limits import StageLimits
 
 PrepareStage = Literal["ssh_wait", "hardware", "dead_man", "bootstrap"]
-LOGIN_LIMIT_S = 600.0
-TIMER_LIMIT_S = 120.0
 _KEY_REFUSED_S = 120.0  # the key may arrive on the instance a little late
 _PAUSE_S = 3.0  # between two tries to log in
 _ANSWER_S = 30.0
-_SMI = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+_FIELDS = "name,memory.total,memory.used,driver_version,uuid"
+SMI = ("nvidia-smi", f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits")
+KERNEL = ("uname", "-sr")
+_MAX_USED_MIB = 1000.0  # of a GPU's memory, by others
+_INSTALL_TRIES = 2
 _MIN_VRAM_SHARE = 0.95
 ARMED = f"{FOLDER}/armed"  # written by the dead-man timer once its key was tried
 
@@ -74,7 +79,12 @@ def campaign_key(folder: Path) -> Path:
         new = Path(tempfile.mkdtemp(prefix="rented-", dir=folder))
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "benchfleet"]
         try:
-            subprocess.run([*words, "-f", str(new / "key")], check=True, capture_output=True)
+            subprocess.run(
+                [*words, "-f", str(new / "key")],
+                check=True,
+                capture_output=True,
+                env=child_environment(),
+            )
         except (OSError, subprocess.CalledProcessError) as error:
             raise BenchfleetError(f"ssh-keygen cannot make a key: {error}") from error
         try:
@@ -85,18 +95,33 @@ def campaign_key(folder: Path) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Gpu:
+    """A GPU as nvidia-smi shows it; memory in MiB."""
+
+    name: str
+    memory: float
+    used: float
+    driver: str
+    uuid: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Preparation:
     """The stages from an address to a host, for one rental. `stopping` ends it early."""
 
     host: Host
     entry: RentEntry
+    limits: StageLimits
     ssh: OpenSsh
     vram: int  # bytes for each GPU, as offered
     stopping: threading.Event
+    clock: Callable[[], float] = since_boot
+    facts: dict[str, Any] = field(default_factory=dict)  # of the machine, as `run` finds them
 
     def run(self) -> Host:
         """The host, ready for slots. Raises PrepareFailed."""
         self._log_in()
+        self.facts["kernel"] = self._ask(KERNEL).out.strip()
         if self.entry.cpu_slots is None:
             self._check_hardware()
         if self.entry.needs_dead_man:
@@ -105,13 +130,13 @@ class Preparation:
 
     def _log_in(self) -> None:
         """An open port is not ready, nor is a status: a word must come back."""
-        began, refused_since = time.monotonic(), 0.0
+        began, refused_since = self.clock(), 0.0
         while True:
             nonce = secrets.token_hex(8)
             answer = self._ask(["echo", nonce])
             if answer.code == 0 and nonce in answer.out:
                 return
-            now = time.monotonic()
+            now = self.clock()
             cause = diagnosis(answer.code, answer.err)
             if "Host key verification failed" in answer.err:
                 raise PrepareFailed("ssh_wait", "ssh_failed", "its host key changed")
@@ -119,29 +144,37 @@ class Preparation:
             refused_since = (refused_since or now) if refused else 0.0
             if refused and now - refused_since > _KEY_REFUSED_S:
                 raise PrepareFailed("ssh_wait", "ssh_failed", f"key refused: {cause.message}")
-            if now - began > LOGIN_LIMIT_S:
+            if now - began > self.limits.ssh_wait:
                 raise PrepareFailed("ssh_wait", "ssh_failed", cause.message)
             self._pause("ssh_wait")
 
     def _check_hardware(self) -> None:
-        answer = self._ask(_SMI)
+        answer = ask(self.ssh, self.host, SMI, timeout=self.limits.hardware)
         if answer.code != 0:
             raise PrepareFailed("hardware", "no_driver", f"nvidia-smi fails: {answer.last}")
-        gpus = [line.rpartition(",") for line in answer.out.splitlines() if line.strip()]
-        names = [_plain(name) for name, _, _ in gpus]
-        if len(names) != self.entry.gpus or not all(_plain(self.entry.gpu) in one for one in names):
-            names_there = ", ".join(name.strip() for name, _, _ in gpus) or "no GPU"
-            what = f"it has {names_there}, not {self.entry.gpus} × {self.entry.gpu}"
+        try:
+            gpus = _gpus(answer.out)
+        except ValueError:
+            message = f"nvidia-smi says: {answer.last}"
+            raise PrepareFailed("hardware", "no_driver", message) from None
+        same = [is_gpu(self.entry.gpu, gpu.name, round(gpu.memory) << 20) for gpu in gpus]
+        if len(gpus) != self.entry.gpus or not all(same):
+            names = ", ".join(gpu.name for gpu in gpus) or "no GPU"
+            what = f"it has {names}, not {self.entry.gpus} × {self.entry.gpu}"
             raise PrepareFailed("hardware", "wrong_hardware", what)
-        least = min(float(memory) * 2**20 for _, _, memory in gpus)
+        least = min(gpu.memory for gpu in gpus) * 2**20
         if least < _MIN_VRAM_SHARE * self.vram:
             what = f"its GPU has {least / 2**30:.1f} GiB, {self.vram / 2**30:.1f} were offered"
             raise PrepareFailed("hardware", "wrong_hardware", what)
+        if (used := max(gpu.used for gpu in gpus)) > _MAX_USED_MIB:
+            what = f"others use {used:.0f} MiB of its GPU"
+            raise PrepareFailed("hardware", "wrong_hardware", what)
+        self.facts["driver"], self.facts["gpus"] = gpus[0].driver, [gpu.uuid for gpu in gpus]
 
     def _await_timer(self) -> None:
-        began = time.monotonic()
+        began = self.clock()
         while self._ask(["cat", ARMED]).code != 0:
-            if time.monotonic() - began > TIMER_LIMIT_S:
+            if self.clock() - began > self.limits.dead_man:
                 what = "its dead-man timer is not armed; 'dead_man: none' rents it without one"
                 raise PrepareFailed("dead_man", "unhealthy", what)
             self._pause("dead_man")
@@ -150,16 +183,29 @@ class Preparation:
         if self.host.python:
             return self.host
         spec = EnvironmentSpec(
-            wheel=running_wheel(), constraints=constraints(), extra=self.entry.extra
+            wheel=running_wheel(),
+            constraints=constraints(),
+            extras=self.entry.extras,
+            python_for=standalone_python,
         )
-        try:
-            bootstrap(self.host, spec, ask=self._step, hold=self._hold, tell=lambda text: None)
-        except BenchfleetError as error:
-            raise PrepareFailed("bootstrap", "unhealthy", str(error)) from error
-        return replace(self.host, python=interpreter_of(self.host))
+        end = self.clock() + self.limits.bootstrap
 
-    def _step(self, step: Step) -> Answer:
-        answer = ask(self.ssh, self.host, step.words, sent=step.sent, timeout=step.timeout)
+        def run(step: Step) -> Answer:
+            return self._step(step, end - self.clock())
+
+        for number in range(1, _INSTALL_TRIES + 1):
+            try:
+                bootstrap(self.host, spec, ask=run, hold=self._hold, tell=lambda text: None)
+                return replace(self.host, python=interpreter_of(self.host))
+            except BenchfleetError as error:
+                if number == _INSTALL_TRIES or self.clock() > end:
+                    raise PrepareFailed("bootstrap", "unhealthy", str(error)) from error
+            self._pause("bootstrap")
+        raise AssertionError("unreachable")
+
+    def _step(self, step: Step, remaining: float) -> Answer:
+        timeout = max(1.0, min(step.timeout, remaining))
+        answer = ask(self.ssh, self.host, step.words, sent=step.sent, timeout=timeout)
         if answer.code == LOST:
             raise BootstrapFailed(diagnosis(answer.code, answer.err).message)
         return answer
@@ -177,6 +223,9 @@ class Preparation:
             raise PrepareFailed(stage, "interrupted", "the run ends")
 
 
-def _plain(name: str) -> str:
-    """The name of a GPU without its maker, case and spaces."""
-    return re.sub(r"nvidia|geforce|[^a-z0-9]", "", name.casefold())
+def _gpus(text: str) -> list[_Gpu]:
+    rows = [[one.strip() for one in line.split(",")] for line in text.splitlines() if line.strip()]
+    return [
+        _Gpu(name=name, memory=float(memory), used=float(used), driver=driver, uuid=uuid)
+        for name, memory, used, driver, uuid in rows
+    ]

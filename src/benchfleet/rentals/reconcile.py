@@ -49,6 +49,7 @@ class _DestroyRequest:
     next: float
     pause: float = 5.0
     accepted: float | None = None  # the provider's time of the answer
+    missed: float | None = None  # its time of the first list without the instance
 
 
 @dataclass
@@ -59,6 +60,7 @@ class Reconciler:
     providers: Mapping[Account, Provider]
     clock: Callable[[], float]  # counts while the machine sleeps
     is_owner_dead: Callable[[Rental], bool] = lambda rental: False
+    traffic: Callable[[Rental], int] = lambda rental: 0  # bytes, as far as this process knows
     others: tuple[Instance, ...] = ()  # of other ledgers, in the last lists
     problem: str = ""  # why the last turn lacks the list of an account
     listed: dict[str, Instance] = field(default_factory=dict)  # ours in the last lists, by rental
@@ -157,16 +159,22 @@ class Reconciler:
         request = self._destroying.get(rental.instance)
         if own is not None or request is None:
             self._destroy(rental.account, rental.instance)
+            self._destroying[rental.instance].missed = None if own else seen.listing.at
             return
+        if request.missed is None:
+            request.missed = seen.listing.at
         if seen.begun - request.first < window:
             return
-        ended_at = seen.listing.at if request.accepted is None else request.accepted
+        ended_at = request.missed if request.accepted is None else request.accepted
         charged = self._charges(rental)
         last = self.listed.get(rental.id)
         began = rental.began if last is None or last.began is None else last.began
         seconds = ended_at - (rental.billed_from if began is None else began)
-        cost = rental.billing.cost(rental.hourly, seconds) if charged is None else charged
-        exact = charged is not None or (request.accepted is not None and began is not None)
+        hourly = rental.hourly if last is None or last.hourly is None else last.hourly
+        cost = rental.billing.cost(hourly, seconds) + rental.traffic_cost(self.traffic(rental))
+        cost = cost if charged is None else charged
+        timed = request.accepted is not None and began is not None
+        exact = charged is not None or (timed and not rental.transfer)
         if self._append(rental, ENDED, ended_at=ended_at, cost=cost, exact=exact):
             del self._destroying[rental.instance]
 
@@ -185,7 +193,7 @@ class Reconciler:
         try:
             request.accepted = self.providers[account].destroy(instance) or request.accepted
         except ProviderError:
-            return  # the next turn asks again
+            request.accepted = None  # an earlier answer was ignored, or this request is too late
 
     def _append(self, rental: Rental, kind: str, **data: object) -> bool:
         """Append what follows from a rental's state, if it still has it."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.hardware import MachineHardware
 from benchfleet.domain.host import Host
 from benchfleet.domain.rent import RentEntry
 from benchfleet.domain.rental import Rental
 from benchfleet.domain.usage import Price
-from benchfleet.engines.base import Engine, Post
+from benchfleet.engines.base import Engine, EngineEvent, Failed, HostReady, Post, SlotLost
 from benchfleet.engines.openssh import connections
 from benchfleet.engines.ssh import SshEngine
 from benchfleet.engines.ssh_command import ask
@@ -19,10 +23,15 @@ from benchfleet.errors import BenchfleetError
 from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.providers.base import Instance
 from benchfleet.providers.dead_man import FOLDER
+from benchfleet.rentals.clocks import Clocks
+from benchfleet.rentals.host_usage import HostUsage
 from benchfleet.rentals.prepare import Preparation, PrepareFailed, RentedSsh
+from benchfleet.rentals.stage_limits import StageLimits
 
-ALIVE_S = 60.0  # between two signs of life for the dead-man timer
-_ALIVE = ["sh", "-c", f"mkdir -p {FOLDER} && date +%s%N > {FOLDER}/alive"]
+ALIVE_EVERY_S = 60.0  # between two signs of life for the dead-man timer
+ALIVE = ["sh", "-c", f"mkdir -p {FOLDER} && date +%s%N > {FOLDER}/alive; cat /proc/net/dev"]
+_RECEIVED, _SENT = 0, 8  # columns of bytes in /proc/net/dev
+_LAST_S = 10.0  # for the last reading of its traffic
 
 
 class RentedHost:
@@ -38,19 +47,25 @@ class RentedHost:
         rental: Rental,
         instance: Instance,
         entry: RentEntry,
+        limits: StageLimits,
         key: Path,
         folder: Path,
         post: Post,
         ready: Callable[[RentedHost], None],
         failed: Callable[[RentedHost, dict[str, str]], None],
+        clocks: Clocks,
     ) -> None:
         self.rental, self.instance, self.entry = rental, instance, entry
-        self.name = f"{entry.name}-{rental.id}"
+        self.name = rental.host
         self.engine: Engine | None = None
-        self._key, self._folder, self._post = key, folder, post
+        self.facts: Mapping[str, Any] = {}  # of the machine, once it is ready
+        self.traffic = 0  # bytes to and from it, as last read
+        self.usage = HostUsage(clocks.since_boot)
+        self._limits, self._key, self._folder, self._post = limits, key, folder, post
         self._ready, self._failed = ready, failed
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._clocks = clocks
+        self._ending = clocks.event()
+        self._thread = clocks.thread(self._run, self.name)
 
     def start(self) -> None:
         """Begin to prepare it."""
@@ -68,6 +83,7 @@ class RentedHost:
             try:
                 self._prepare_and_serve(ssh)
             except PrepareFailed as error:
+                self._read_traffic(ssh)
                 if not self._ending.is_set():
                     self._failed(self, error.to_dict())
             except Exception as error:  # noqa: BLE001 - it must be returned, whatever it was
@@ -75,24 +91,56 @@ class RentedHost:
                 self._failed(self, {"stage": "prepare", "kind": "error", "message": message})
 
     def _prepare_and_serve(self, ssh: RentedSsh) -> None:
-        host = Preparation(
+        preparation = Preparation(
             host=self._host(),
             entry=self.entry,
+            limits=self._limits,
             ssh=ssh,
             vram=self.rental.vram,
             stopping=self._ending,
-        ).run()
+            clock=self._clocks.since_boot,
+        )
+        host = preparation.run()
+        self.facts = preparation.facts
         if self._ending.is_set():
             return
         self._ready(self)
-        engine = SshEngine(self._post, hosts=[host], ssh=ssh, examine=capacity_from_facts)
+        engine = SshEngine(self._pass_on, hosts=[host], ssh=ssh, examine=capacity_from_facts)
         self.engine = engine
         while True:
-            with contextlib.suppress(BenchfleetError):  # the timer is patient for many minutes
-                ask(ssh, host, _ALIVE)
-            if self._ending.wait(ALIVE_S):
+            self._sign(ssh, host)
+            if self._ending.wait(ALIVE_EVERY_S):
                 break
         engine.shutdown()
+        self._read_traffic(ssh)
+
+    def _read_traffic(self, ssh: RentedSsh) -> None:
+        """Read its traffic for the last time, if that costs something."""
+        if self.rental.transfer:
+            self._sign(ssh, self._host(), timeout=_LAST_S)
+
+    def _sign(self, ssh: RentedSsh, host: Host, timeout: float = ALIVE_EVERY_S) -> None:
+        """Give a sign of life, and read how much traffic there was."""
+        with contextlib.suppress(BenchfleetError):  # the timer is patient for many minutes
+            answer = ask(ssh, host, ALIVE, timeout=timeout)
+            self.traffic = max(self.traffic, traffic_of(answer.out))
+
+    def _pass_on(self, event: EngineEvent) -> None:
+        """Pass it on; of the host, with what it was rented as, as a provider names its GPU."""
+        if isinstance(event, HostReady):
+            rental = self.rental
+            hardware = MachineHardware(
+                gpus=(rental.gpu,) * self.entry.gpus,
+                memory=rental.vram,
+                provider=rental.account.provider,
+            )
+            event = replace(event, rented=hardware)
+        if isinstance(event, Failed):
+            event = replace(event, failure=without_token_advice(event.failure))
+        if self._ending.is_set() and isinstance(event, SlotLost):
+            event = replace(event, host_lost=True, expected=False)  # no fault of its cell
+        self._post(event)  # first: the runner is to know of the host before others see it
+        self.usage.follow(event)
 
     def _host(self) -> Host:
         rental, instance = self.rental, self.instance
@@ -102,10 +150,33 @@ class RentedHost:
             name=self.name,
             address=instance.address,
             port=instance.port,
-            user=instance.user,
+            user=self.entry.user or instance.user,
             identity=str(self._key),
             python=self.entry.python,
             cpu_slots=self.entry.cpu_slots,
             price=price,
             labels=labels,
         )
+
+
+def without_token_advice(failure: Failure) -> Failure:
+    """The failure of a pull, without the advice to set a token: a rented machine gets none."""
+    if failure.stage != "pull" or "HF_TOKEN" not in failure.message:
+        return failure
+    what, *_ = re.split("[:;] ", failure.message)
+    advice = (
+        "A rented machine gets no token of the hub: download the model here, as a user who has "
+        "access, and name its folder in the campaign; it is sent to the machine"
+    )
+    return replace(failure, message=f"{what}. {advice}")
+
+
+def traffic_of(text: str) -> int:
+    """Bytes received and sent, as /proc/net/dev has them by interface; its own traffic left out."""
+    rows = [line.partition(":") for line in text.splitlines()]
+    counted = [numbers.split() for name, _, numbers in rows if numbers and name.strip() != "lo"]
+    return sum(
+        int(row[_RECEIVED]) + int(row[_SENT])
+        for row in counted
+        if len(row) > _SENT and row[_RECEIVED].isdecimal() and row[_SENT].isdecimal()
+    )

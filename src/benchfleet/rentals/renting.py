@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from benchfleet.domain.budget import Spending
 from benchfleet.domain.event import Event
 from benchfleet.domain.rental import (
     CREATED,
+    READY,
     RETURNING,
     VOID,
     Rental,
@@ -29,12 +31,13 @@ from benchfleet.rentals.stream import RentalStream
 MAX_DELAY_S = 30.0  # between the intent and its request: a frozen process sends nothing later
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Limits:
     """What may be rented, by all runners of a ledger together."""
 
-    budget: int | None = None  # of `currency`, for all rentals ever
+    budget: int | None = None  # of `currency`, for all rentals ever and all other attempts
     currency: str = "USD"
+    spending: Spending = field(default_factory=Spending)
 
     def problem(self, rental: Rental, history: RentalHistory, now: float) -> str:
         """Why the budget does not allow one more rental; "" if it does."""
@@ -43,7 +46,8 @@ class Limits:
         committed = history.committed(now)
         if set(committed) - {self.currency} or rental.currency != self.currency:
             return f"the budget is in {self.currency}, and rentals are not"
-        if committed.get(self.currency, 0) + rental.reserve > self.budget:
+        committed_here = committed.get(self.currency, 0) + round(self.spending.attempts * 1e6)
+        if committed_here + rental.reserve > self.budget:
             return "the budget allows no further machine"
         return ""
 
@@ -82,10 +86,14 @@ class Renting:
             return error  # a list shows what came of it
         except CreatedBroken as error:
             self._created(rental, error.instance)
-            self._append(rental, RETURNING, instance=error.instance, why=str(error))
+            failure = {"stage": "provision", "kind": "instance_stopped", "message": str(error)}
+            self._append(
+                rental, RETURNING, instance=error.instance, why=str(error), failure=failure
+            )
             return error
         except ProviderError as error:
-            self._append(rental, VOID, why=str(error))
+            failure = {"stage": "provision", "kind": error.kind, "message": str(error)}
+            self._append(rental, VOID, why=str(error), failure=failure)
             return error
         self._created(rental, instance)
         return None
@@ -104,9 +112,22 @@ class Renting:
 
         self.stream.append(event)
 
-    def give_back(self, rental: Rental, why: str, failure: dict[str, Any] | None = None) -> None:
-        """Record that the instance is to be destroyed; the reconciler does it."""
-        self._append(rental, RETURNING, why=why, **({"failure": failure} if failure else {}))
+    def record_ready(self, rental: Rental, **data: Any) -> None:
+        """Record that the instance is a host; `data` is what is known of it by now."""
+
+        def event(history: RentalHistory) -> Event | None:
+            created = history.rentals[rental.id].state == "created"
+            return rental_event(READY, rental.id, **data) if created else None
+
+        self.stream.append(event)
+
+    def give_back(
+        self, rental: Rental, why: str, failure: dict[str, Any] | None = None, **listed: Any
+    ) -> None:
+        """Record that the instance is to be destroyed; the reconciler does it. `listed` is what a
+        list says of it that the rental does not have."""
+        failed = {"failure": failure} if failure else {}
+        self._append(rental, RETURNING, why=why, **failed, **listed)
 
     def _append(self, rental: Rental, kind: str, **data: Any) -> None:
         def event(history: RentalHistory) -> Event | None:

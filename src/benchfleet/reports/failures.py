@@ -29,14 +29,29 @@ WAYS_OUT: Mapping[str, str] = {
     "requests_at_once, or wait for the time that the message names; then `benchfleet retry`.",
     "server_unavailable": "The model's server is away or overloaded: start or repair it, then "
     "`benchfleet retry`.",
-    "server_died": "The server that benchfleet started ended or stopped answering: the message "
-    "has the end of its log. Correct its 'server: args', or give it more memory.",
+    "server_died": "The server ended or stopped answering. A server of your own: start it again. "
+    "One that benchfleet started: the message has the end of its log; correct its "
+    "'server: args', or give it more memory.",
     "wrong_key": "Set the variable or the file that the model's 'key' names to a valid key.",
     "bad_request": "The server refuses the request: correct the setting that its message names.",
     "try_again": "The script ended with exit code 75 (try again) each time: its log says what it "
     "waits for.",
     "host_lost": "Bring the host back or go on without it: its cells are run again elsewhere and "
     "lose no try.",
+    "no_capacity": "No machine could be rented: raise max_price, allow other providers or GPUs, or "
+    "wait; then `benchfleet retry`.",
+    "instance_stopped": "The provider ended its rented machines: allow another provider or region; "
+    "then `benchfleet retry`.",
+    "ssh_failed": "Nobody could log in to the rented machines: see that the image has an SSH "
+    "server; then `benchfleet retry`.",
+    "lora_not_applied": "The LoRA adapter changed no logits: check that it was trained for this "
+    "base; then `benchfleet retry`.",
+    "wrong_hardware": "The rented machines had other GPUs than offered: allow another provider or "
+    "region; then `benchfleet retry`.",
+    "no_driver": "nvidia-smi does not work in the image of the rented machines: choose another "
+    "'image'; then `benchfleet retry`.",
+    "unhealthy": "The rented machines could not be prepared, as the message says: choose another "
+    "'image', or allow 'dead_man: none'; then `benchfleet retry`.",
     "gpu_fault": "Look at the GPU with nvidia-smi, and leave it out with --gpus until it is well.",
     "model_not_found": "Correct the model's path or name in the campaign file, or bring the model "
     "there.",
@@ -84,12 +99,17 @@ def grouped_failures(records: Iterable[CellRecord]) -> tuple[FailureGroup, ...]:
         if record.state in {"failed", "partial"}:
             failure = _failure(record)
             key = (failure.stage, failure.kind) if failure else ("unknown", "error")
-            pattern = _PARTICULAR.sub("#", failure.message.partition("\n")[0]) if failure else ""
+            pattern = failure_pattern(failure.message) if failure else ""
             groups.setdefault((*key, pattern, _in_scoring(record)), []).append(record)
     return tuple(
         _group(stage, kind, members)
         for (stage, kind, _, _), members in sorted(groups.items(), key=lambda group: -len(group[1]))
     )
+
+
+def failure_pattern(message: str) -> str:
+    """The first line of a message without its numbers and paths: failures of one cause share it."""
+    return _PARTICULAR.sub("#", message.partition("\n")[0])
 
 
 def _group(stage: str, kind: str, members: Sequence[CellRecord]) -> FailureGroup:

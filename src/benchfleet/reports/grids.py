@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.question_draws import display_name
 
 from . import spending, wording
-from .ranking import Winner
-from .statistics import mean
+from .endings import HEADS
+from .judging import HEADS as JUDGE_HEADS
+from .judging import texts
+from .statistics import Difference, mean
+from .suites import SuiteScore
 from .tables import Comparison, Entry
+from .winners import Winner
 
 OVERVIEW_MIN_BENCHMARKS = 9  # a smaller report fits on a page
 
@@ -46,12 +51,69 @@ def page_tables(comparison: Comparison) -> dict[str, Grid | None]:
     """The tables of a page by name; None for those that would be empty."""
     return {
         "overview": overview(comparison),
+        "suites": suites(comparison),
         "scores": _by_benchmark(comparison, _score),
         "differences": _by_benchmark(comparison, _difference),
+        "endings": ended(comparison),
+        "judges": judges(comparison),
+        "several": several_answers(comparison),
         "costs": _by_benchmark(comparison, _cost),
         "time": _time(comparison),
         "spent": _spent(comparison),
     }
+
+
+def ended(comparison: Comparison) -> Grid | None:
+    """How the answers ended, for each model and config × benchmark where some ended otherwise than
+    by `stop`; None if all of them did."""
+    groups = []
+    for model in comparison.models:
+        rows = {}
+        for entry in comparison.entries:
+            if entry.model == model and entry.endings.shares:
+                digits = wording.decimals(comparison, entry.benchmark)
+                stop = entry.endings.score_stop
+                all_stop = None if sum(entry.endings.shares.values()) >= 1 else entry.mean
+                scores = [entry.mean, all_stop if stop is None else stop]
+                shares = [entry.endings.shares.get(end, 0.0) for end in HEADS[2:]]
+                texts = [wording.UNMEASURED if v is None else f"{v:.{digits}f}" for v in scores]
+                texts += [f"{share:.1%}" if share else wording.UNMEASURED for share in shares]
+                rows[f"{entry.config} / {entry.benchmark}"] = [Cell(text=text) for text in texts]
+        if rows:
+            groups.append(Group(model=model, rows=rows))
+    return Grid(head=[*HEADS], groups=groups) if groups else None
+
+
+def judges(comparison: Comparison) -> Grid | None:
+    """What each judge said of each model and config × benchmark; None without judges."""
+    groups = []
+    for model in dict.fromkeys(row.model for row in comparison.judged):
+        rows = {
+            f"{row.config} / {row.benchmark} / {row.judge}": [Cell(text=t) for t in texts(row)]
+            for row in comparison.judged
+            if row.model == model
+        }
+        groups.append(Group(model=model, rows=rows))
+    return Grid(head=[*JUDGE_HEADS], groups=groups) if groups else None
+
+
+def several_answers(comparison: Comparison) -> Grid | None:
+    """pass@k, pass^k and maj@k for each model and config × benchmark with several answers to a
+    question; None if there is none."""
+    names = list(dict.fromkeys(n for one in comparison.entries for n in one.endings.draws))
+    groups = []
+    for model in comparison.models:
+        rows = {
+            f"{one.config} / {one.benchmark}": [
+                Cell(text=f"{one.endings.draws[name]:.3f}" if name in one.endings.draws else "–")
+                for name in names
+            ]
+            for one in comparison.entries
+            if one.model == model and one.endings.draws
+        }
+        if rows:
+            groups.append(Group(model=model, rows=rows))
+    return Grid(head=[*map(display_name, names)], groups=groups) if groups else None
 
 
 def overview(comparison: Comparison) -> Grid | None:
@@ -86,6 +148,40 @@ def overview(comparison: Comparison) -> Grid | None:
         if rows:
             groups.append(Group(model=model, rows=rows))
     return Grid(head=["mean", "benchmarks", "leads"], groups=groups) if groups else None
+
+
+def suites(comparison: Comparison) -> Grid | None:
+    """Per model × config the score of each suite, and its difference to the baseline."""
+    names = [*dict.fromkeys(one.suite for one in comparison.suites)]
+    decimals = {name: wording.decimals(comparison, name) for name in names}
+    by_row: dict[str, dict[str, dict[str, SuiteScore]]] = {}
+    for one in comparison.suites:
+        by_row.setdefault(one.model, {}).setdefault(one.config, {})[one.suite] = one
+    groups = [
+        Group(
+            model=model,
+            rows={
+                config: [
+                    cell for name in names for cell in _suite(scores.get(name), decimals[name])
+                ]
+                for config, scores in rows.items()
+            },
+        )
+        for model, rows in by_row.items()
+    ]
+    head = [text for name in names for text in (name, f"difference to {comparison.baseline}")]
+    return Grid(head=head, groups=groups) if groups else None
+
+
+def _suite(score: SuiteScore | None, decimals: int) -> tuple[Cell, Cell]:
+    if score is None:
+        return Cell(), Cell()
+    if score.mean is None:
+        return Cell(text=score.remark, mark="state"), Cell()
+    text = wording.with_error(score.mean, score.stderr, decimals)
+    difference = wording.difference_text(score.difference, decimals)
+    changed = Cell(text=difference, mark=_mark(score.difference)) if difference else Cell()
+    return Cell(text=text), changed
 
 
 def leaders(comparison: Comparison) -> Grid:
@@ -148,13 +244,18 @@ def _difference(entry: Entry, decimals: int) -> Cell | None:
     interval = wording.interval(entry, decimals)
     return Cell(
         text=text,
-        mark="higher"
-        if difference.significantly_higher
-        else "lower"
-        if difference.significantly_lower
-        else "unsure",
+        mark=_mark(difference),
         hint=f"{interval} on {counted(difference.n, 'value')}" if interval else "",
     )
+
+
+def _mark(difference: Difference | None) -> str:
+    """The class of a difference."""
+    if difference is None:
+        return ""
+    if difference.significantly_higher:
+        return "higher"
+    return "lower" if difference.significantly_lower else "unsure"
 
 
 def _cost(entry: Entry, decimals: int) -> Cell | None:

@@ -18,18 +18,24 @@ from typing import Any
 import benchfleet
 from benchfleet.errors import MissingExtra
 
-from . import charts, spending, wording
+from . import judging, serving_charts, spending, verdicts, wording
+from .charts import heat_map
+from .charts.base import Chart
+from .charts.collection import charts
+from .charts.timeline import Span
+from .endings import LEGEND as ENDED
 from .figures import figures
 from .grids import leaders, page_tables
+from .serving import HEADS, by_series, legend
 from .tables import Comparison
 
 _NEEDS = ("altair", "jinja2", "vl_convert")
 _MAX_CELLS = 20
-_MAX_VERDICTS = 12  # sentences; of more, a table comes first
+_MAX_VERDICTS = 12  # sentences in all; of more, there is a table of leaders
 
 
-def render(comparison: Comparison, *, title: str) -> str:
-    """The whole page; `title` is the campaign's name.
+def render(comparison: Comparison, *, title: str, spans: Sequence[Span] = ()) -> str:
+    """The whole page; `title` is the campaign's name, `spans` are the attempts for its time line.
 
     Raises `MissingExtra` without the packages of the extra ``report``.
     """
@@ -39,10 +45,11 @@ def render(comparison: Comparison, *, title: str) -> str:
             f"an HTML report needs {', '.join(missing)}; pip install 'benchfleet[report]'"
         )
     drawn = [
-        {"figure": one, "scores": charts.scores(one), "differences": charts.differences(one)}
+        {"figure": one, "scores": heat_map.scores(one), "differences": heat_map.differences(one)}
         for one in figures(comparison)
     ]
-    script = charts.script(_resource("page.js")).replace("</script", "<\\/script")
+    more = [*charts(comparison, spans)]
+    script = heat_map.script(_resource("page.js")).replace("</script", "<\\/script")
     return str(
         _template().render(
             title=title,
@@ -53,8 +60,9 @@ def render(comparison: Comparison, *, title: str) -> str:
             style=_trusted(_resource("page.css")),
             script=_trusted(script),
             script_digest=_trusted(_digest(script)),
-            data=_trusted(_embedded(drawn)),
+            data=_trusted(_embedded(drawn, more)),
             figures=drawn,
+            charts=more,
             version=benchfleet.__version__,
             **_texts(comparison),
             **page_tables(comparison),
@@ -63,15 +71,25 @@ def render(comparison: Comparison, *, title: str) -> str:
 
 
 def _texts(comparison: Comparison) -> dict[str, Any]:
-    verdicts = [_trusted(sentence) for sentence in wording.verdicts(comparison, _name)]
-    many = len(verdicts) > _MAX_VERDICTS
+    first, more = verdicts.first_and_more(comparison, _name)
+    many = len(first) + len(more) > _MAX_VERDICTS
     bill = spending.total(comparison.spent)
     return {
-        "verdicts": verdicts,
+        "verdicts": [*map(_trusted, first)],
+        "more_verdicts": [*map(_trusted, more)],
+        "pointer": verdicts.pointer(more),
+        "more_heading": verdicts.MORE,
         "leaders": leaders(comparison) if many else None,
-        "led": _trusted(wording.led(comparison, _name)) if many else "",
+        "led": _trusted(verdicts.leads(comparison, _name)) if many else "",
         "took": spending.in_all(bill),
         "remarks": spending.remarks(bill),
+        "serving": by_series(comparison.serving),
+        "serving_heads": HEADS,
+        "serving_legend": legend(comparison.serving),
+        "ended_legend": ENDED,
+        "judge_sentences": list(judging.sentences(comparison.judged)),
+        "judges_legend": judging.LEGEND,
+        "serving_charts": list(serving_charts.charts(comparison.serving)),
         "time_spent": _trusted(wording.time_spent(comparison, _name)),
     }
 
@@ -107,15 +125,18 @@ def _digest(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _embedded(drawn: Sequence[Mapping[str, Any]]) -> str:
-    """Charts and data as JSON that holds nothing which would end its element; of the entries the
+def _embedded(drawn: Sequence[Mapping[str, Any]], more: Sequence[Chart]) -> str:
+    """Charts and data as JSON that holds nothing which would end its element; of the rows the
     names of their fields once, then their values."""
-    content = []
-    for one in drawn:
-        entries = one["figure"].entries
-        fields = [*dict.fromkeys(name for entry in entries for name in entry)]
-        values = [[entry.get(name) for name in fields] for entry in entries]
-        charts = {"scores": one["scores"], "differences": one["differences"]}
-        content.append({**charts, "fields": fields, "values": values})
+    content = [
+        _compact(one["figure"].entries, scores=one["scores"], differences=one["differences"])
+        for one in drawn
+    ]
+    content += [_compact(chart.rows, chart=chart.spec) for chart in more]
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _compact(rows: Sequence[Mapping[str, Any]], **specs: Any) -> dict[str, Any]:
+    fields = [*dict.fromkeys(name for row in rows for name in row)]
+    return {**specs, "fields": fields, "values": [[row.get(f) for f in fields] for row in rows]}

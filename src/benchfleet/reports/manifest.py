@@ -1,7 +1,9 @@
 """The manifest: one row for each attempt and for each rental without one, from the ledger alone.
 
 Its columns are those of the manifest table of source S4 (benchmarks on rented GPUs). The costs of
-the rows of a rental add up to what the rental cost: they are shared by seconds, in millionths.
+the rows of a rental add up to what the rental cost: they are shared by time, in millionths.
+
+The view `benchmark_manifest` of a SQLite or PostgreSQL ledger has the same rows.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.rental import Rental, RentalHistory
+from benchfleet.domain.usage import Usage
 
 COLUMNS = (
     *("id", "run_id", "created_at", "gpu_type", "provider", "model", "priority", "worker_id"),
@@ -21,10 +24,11 @@ COLUMNS = (
     *("total_requests", "error_count", "failure_reason", "failure_stage", "error_message"),
     *("total_cost", "notes"),
 )
-EVENTS = ("claimed", "finished", "released", "reaped")
+EVENTS = ("claimed", "used", "finished", "released", "reaped")
 _TIMES = "created_at", "started_at", "completed_at"
 _MILLION = 1_000_000
 _SHORT = 12  # characters of a fingerprint
+_SHARES = 100  # of a second, by which costs are shared
 Row = dict[str, Any]
 
 
@@ -44,14 +48,20 @@ def manifest(
         key = event.fingerprint, int(event.data["token"])
         if event.kind == "claimed":
             rows[key] = _begun(event, record)
+        elif key in rows and event.kind == "used":
+            _add_use(rows[key], str(event.data.get("host", "")), event.data.get("usage"))
         elif key in rows and rows[key]["completed_at"] is None:
             _end(rows[key], event)
     by_rental: dict[str, list[Row]] = {}
     for row in rows.values():
-        rental = _rental_of(row.pop("_host", ""), rentals)
+        rental = rentals.of_host(row.pop("_host", ""))
         if rental is not None:
             by_rental.setdefault(rental.id, []).append(row)
             row.update(_rented(rental))
+        elif "total_cost" in row:
+            row["notes"] = "estimated"
+        notes = row.get("notes"), row.pop("_reason", None)
+        row["notes"] = "; ".join(one for one in notes if one) or None
     alone = [_unused(one) for one in rentals.rentals.values() if one.id not in by_rental]
     for id, some in by_rental.items():
         _share(rentals.rentals[id].cost, some)
@@ -91,13 +101,12 @@ def _end(row: Row, event: Event) -> None:
     row["completed_at"] = event.at
     row["status"] = event.kind
     if event.kind != "finished":
-        row["notes"] = event.data.get("reason", "its lease ran out")
+        row["_reason"] = event.data.get("reason", "its lease ran out")
         return
     outcome = Outcome.from_dict(event.data["outcome"])
     row["status"] = outcome.state
-    row["_host"] = outcome.host
-    row["worker_id"] = outcome.host or row["worker_id"]
-    row["gpu_type"] = outcome.device_type
+    _add_use(row, outcome.host, outcome.usage.to_dict() if outcome.usage else None)
+    row["gpu_type"] = outcome.device_type or None
     row["benchmark_id"] = outcome.digest or None
     for column, names in _METRICS.items():
         row[column] = next((outcome.metrics[n] for n in names if n in outcome.metrics), None)
@@ -105,21 +114,20 @@ def _end(row: Row, event: Event) -> None:
         row["failure_reason"] = failure.kind
         row["failure_stage"] = failure.stage
         row["error_message"] = failure.message
-    if outcome.usage is not None and outcome.usage.cost is not None:
-        row["total_cost"] = outcome.usage.cost
-        row["notes"] = "estimated"
+
+
+def _add_use(row: Row, host: str, usage: Mapping[str, Any] | None) -> None:
+    if host:
+        row["_host"] = row["worker_id"] = host
+    if usage is not None and (cost := Usage.from_dict(usage).cost) is not None:
+        row["total_cost"] = cost
 
 
 _METRICS: Mapping[str, Sequence[str]] = {
-    "tokens_per_second": ("tokens_per_second",),
-    "total_requests": ("samples",),
-    "error_count": ("errors",),
+    "tokens_per_second": ("output_tokens_per_second", "tokens_per_second"),
+    "total_requests": ("total_requests", "samples"),
+    "error_count": ("error_count", "errors"),
 }
-
-
-def _rental_of(host: str, rentals: RentalHistory) -> Rental | None:
-    rental = rentals.rentals.get(host.rpartition("-")[2])
-    return rental if rental is not None and host.startswith(f"{rental.entry}-") else None
 
 
 def _rented(rental: Rental) -> Row:
@@ -149,19 +157,21 @@ def _unused(rental: Rental) -> Row:
         "status": rental.state,
         "failure_reason": failure.get("kind"),
         "failure_stage": failure.get("stage"),
-        "error_message": failure.get("message", rental.why) or None,
+        "error_message": failure.get("message"),
+        "notes": rental.why,
         "total_cost": rental.cost / _MILLION,
     }
 
 
 def _share(cost: int, rows: Sequence[Row]) -> None:
-    """Share a rental's cost over its attempts by their seconds, by largest remainder."""
-    seconds = [max(0.0, (row["completed_at"] or 0.0) - row["started_at"]) for row in rows]
-    total = sum(seconds) or float(len(rows))
-    weights = seconds if sum(seconds) else [1.0] * len(rows)
-    exact = [cost * weight / total for weight in weights]
-    parts = [int(part) for part in exact]
-    order = sorted(range(len(rows)), key=lambda n: parts[n] - exact[n])
+    """Share a rental's cost over its attempts by their time, by largest remainder."""
+    times = [
+        max(0, int(((row["completed_at"] or 0.0) - row["started_at"]) * _SHARES)) for row in rows
+    ]
+    weights = times if sum(times) else [1] * len(rows)
+    total = sum(weights)
+    parts = [cost * weight // total for weight in weights]
+    order = sorted(range(len(rows)), key=lambda n: -(cost * weights[n] % total))
     for number in order[: cost - sum(parts)]:
         parts[number] += 1
     for row, part in zip(rows, parts, strict=True):

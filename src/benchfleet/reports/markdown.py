@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchfleet.domain.humanize import counted, duration
 
-from . import spending, wording
-from .grids import Grid, overview
+from . import spending, verdicts, wording
+from .endings import LEGEND as ENDED
+from .grids import Grid, ended, judges, overview, several_answers, suites
+from .judging import LEGEND as JUDGES
+from .judging import sentences
+from .serving import HEADS, ServingPoint, by_series, legend
 from .tables import Comparison, Entry
 from .wording import OVERVIEW
 
@@ -22,6 +26,15 @@ _SPECIAL = re.compile(r"([\\`*\[\]|~#!])|(?<![^\W_])_|_(?![^\W_])")
 def render(comparison: Comparison, *, title: str) -> str:
     """The whole report; `title` is the campaign's name."""
     return "\n\n".join(_blocks(comparison, title)) + "\n"
+
+
+def _serving(points: Sequence[ServingPoint]) -> str:
+    """A row for each load point, by model and config."""
+    heads = ("model / config", *HEADS)
+    rows = [" | ".join(heads), "|".join(["---"] * len(heads))]
+    for series, some in by_series(points).items():
+        rows += [" | ".join(map(escaped, (series, *one.cells()))) for one in some]
+    return "\n".join(f"| {row} |" for row in rows)
 
 
 def escaped(text: str) -> str:
@@ -41,14 +54,10 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
     base = escaped(comparison.baseline)
     yield f"# {escaped(title)}"
     yield f"{wording.counts(comparison)}."
-    if grid := overview(comparison):
-        yield "## Overview"
-        yield _overview(grid)
-        yield OVERVIEW
-        yield wording.led(comparison, escaped)
-    if comparison.winners:
-        yield "## What won"
-        yield "\n".join(f"- {sentence}" for sentence in wording.verdicts(comparison, escaped))
+    if comparison.warnings:
+        yield "\n".join(f"- **Warning:** {escaped(one)}" for one in comparison.warnings)
+    first, more = verdicts.first_and_more(comparison, escaped)
+    yield from _beginning(comparison, first, more)
     if comparison.entries:
         yield "## Scores"
         yield _table(comparison, _score)
@@ -56,10 +65,25 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
             "Mean ± standard error over all samples of all repeats; 1 of 2: only so many repeats "
             "have a result."
         )
+    if comparison.serving:
+        yield "## Serving"
+        yield _serving(comparison.serving)
+        yield legend(comparison.serving)
     if any(entry.difference for entry in comparison.entries):
         yield f"## Differences to {base}"
         yield _table(comparison, wording.difference)
         yield f"{wording.MARKS}."
+    if more:
+        yield f"## {verdicts.MORE}"
+        yield "\n".join(f"- {sentence}" for sentence in more)
+    if grid := ended(comparison):
+        yield "## How the answers ended"
+        yield _grid(grid)
+        yield ENDED
+    yield from _judges(comparison)
+    if grid := several_answers(comparison):
+        yield "## Several answers to each question"
+        yield _grid(grid)
     if any(entry.density is not None or entry.tokens_per_second for entry in comparison.entries):
         yield "## Density and speed"
         yield _table(comparison, _cost)
@@ -83,13 +107,40 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
         yield "\n".join(f"- {escaped(note)}" for note in comparison.notes)
 
 
-def _overview(grid: Grid) -> str:
+def _beginning(comparison: Comparison, first: Sequence[str], more: Sequence[str]) -> Iterator[str]:
+    """What won, and what sums up many benchmarks."""
+    if first:
+        yield "## What won"
+        yield "\n".join(f"- {sentence}" for sentence in first)
+    if more:
+        yield verdicts.pointer(more)
+    if grid := suites(comparison):
+        yield "## Suites"
+        yield _grid(grid)
+        yield wording.SUITES
+    if grid := overview(comparison):
+        yield "## Overview"
+        yield _grid(grid)
+        yield OVERVIEW
+        yield verdicts.leads(comparison, escaped)
+
+
+def _judges(comparison: Comparison) -> Iterator[str]:
+    if grid := judges(comparison):
+        yield "## Judges"
+        yield _grid(grid)
+        if lines := list(sentences(comparison.judged)):
+            yield "\n".join(f"- {escaped(line)}" for line in lines)
+        yield JUDGES
+
+
+def _grid(grid: Grid) -> str:
     rows = [
-        [escaped(group.model), escaped(config), *(cell.text for cell in cells)]
+        [escaped(group.model), escaped(config), *(escaped(cell.text) for cell in cells)]
         for group in grid.groups
         for config, cells in group.rows.items()
     ]
-    return _pipe_table(["model", "config", *grid.head], rows, names=2)
+    return _pipe_table(["model", "config", *map(escaped, grid.head)], rows, names=2)
 
 
 def _table(comparison: Comparison, render: Callable[[Entry, int], str]) -> str:

@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from benchfleet.benchmarks.bootstrap import STDERR
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.state import State
+from benchfleet.results.read import SampleScores
 
-from .statistics import mean
+from .serving import BENCHMARK
+from .statistics import mean, standard_error
 
-Scores = Callable[[CellRecord], Mapping[str, float]]
+Scores = Callable[[CellRecord], SampleScores]
 Key = tuple[int, str]  # 0 and a sample's id, or a repeat and "" for its headline
 _HEADLINE = ""
 
@@ -32,13 +36,16 @@ class Pool:
     states: Counter[State] = field(default_factory=Counter)
     outcomes: list[Outcome] = field(default_factory=list)  # of the repeats that have a score
     values: Mapping[Key, float] = field(default_factory=dict)
-    scored: list[tuple[int, float, Mapping[str, float]]] = field(default_factory=list)
-    slowed: bool = False  # dense attention was computed beside the sparse one, to measure it
+    contexts: dict[Key, str] = field(default_factory=dict)  # that samples may share
+    scored: list[tuple[int, float, SampleScores]] = field(default_factory=list)
+    loads_server: bool = False  # its score is a speed, and not one of answers
+    slowed: bool = False  # its config computes dense attention beside the sparse one
 
     def add(self, cell: Cell, record: CellRecord | None, scores: Scores) -> None:
         """Count a repeat in, with its score where it has one."""
         self.states[record.state if record else "pending"] += 1
         self.slowed = bool(cell.config.attention) and cell.config.mode != "fast"
+        self.loads_server = cell.workload.benchmark == BENCHMARK
         outcome = record.outcome if record and record.state == "success" else None
         if record and outcome and "overall_score" in outcome.metrics:
             headline = float(outcome.metrics["overall_score"])
@@ -48,20 +55,71 @@ class Pool:
     def is_mean_of_samples(self) -> bool:
         """Whether every repeat's headline is the mean of its samples' scores."""
         return all(
-            samples
-            and math.isclose(mean([*samples.values()]), headline, rel_tol=1e-6, abs_tol=1e-9)
-            for _, headline, samples in self.scored
+            read.scores
+            and math.isclose(mean([*read.scores.values()]), headline, rel_tol=1e-6, abs_tol=1e-9)
+            for _, headline, read in self.scored
         )
 
     @property
     def lacks_samples(self) -> bool:
-        """Whether a repeat has a score, and no samples of it are here."""
-        return any(not samples for _, _, samples in self.scored)
+        """Whether a repeat has a score of samples, and none of them is here."""
+        return not self.loads_server and any(not read.scores for _, _, read in self.scored)
+
+    @cached_property
+    def mean(self) -> float:
+        """The values' mean, once they are settled. Raises ValueError if there are none."""
+        return mean([*self.values.values()])
+
+    def mean_over(self, keys: Collection[Key]) -> float:
+        """The mean over some of its values."""
+        if len(keys) == len(self.values):
+            return self.mean
+        return mean([self.values[key] for key in keys])
+
+    @cached_property
+    def stderr(self) -> float | None:
+        """The standard error of the values' mean, clustered where samples share a context. Of a
+        single headline it is that of the bootstrap, where its benchmark made one."""
+        if len(self.values) == 1 and len(self.outcomes) == 1:
+            error = self.outcomes[0].metrics.get(STDERR)
+            return None if error is None else float(error)
+        contexts: list[Hashable] | None = None
+        if self.contexts:
+            contexts = [self.contexts.get(key, key) for key in self.values]
+        return standard_error([*self.values.values()], contexts)
 
     @property
     def has_none(self) -> bool:
         """Whether its benchmark reported no samples, as a script may."""
         return all(outcome.metrics.get("samples") == 0 for outcome in self.outcomes)
+
+    @property
+    def is_slowed(self) -> bool:
+        """Whether a sparse config's density was measured, which computes dense attention too."""
+        return self.slowed and any("density" in outcome.metrics for outcome in self.outcomes)
+
+    def total(self, metric: str) -> float:
+        """The sum of a metric over the repeats that have it."""
+        return math.fsum(float(outcome.metrics.get(metric, 0)) for outcome in self.outcomes)
+
+    def tokens(self) -> float:
+        """Generated tokens."""
+        return self.total("completion_tokens")
+
+    def tokens_per_second(self) -> float | None:
+        """Of answer time; None if it is unknown, or measuring the density slowed it down."""
+        seconds = self.total("seconds")
+        return None if self.is_slowed or seconds <= 0 else self.tokens() / seconds
+
+    def density(self) -> float | None:
+        """Of the attention, averaged over the samples; None if none was measured."""
+        measured = [
+            (float(outcome.metrics["density"]), float(outcome.metrics.get("samples", 0)))
+            for outcome in self.outcomes
+            if "density" in outcome.metrics
+        ]
+        samples = math.fsum(count for _, count in measured)
+        return math.fsum(value * count for value, count in measured) / samples if samples else None
 
     def settle(self, *, by_sample: bool) -> None:
         """Take the samples, or the headlines, as the values.
@@ -72,11 +130,15 @@ class Pool:
         if not by_sample:
             self.values = {(repeat, _HEADLINE): headline for repeat, headline, _ in self.scored}
             return
-        scores_of: dict[str, list[float]] = {}
-        for _, _, samples in self.scored:
-            for name, value in samples.items():
-                scores_of.setdefault(name, []).append(value)
-        self.values = {(0, name): mean(values) for name, values in scores_of.items()}
+        scores_of: dict[Key, list[float]] = {}
+        for _, _, read in self.scored:
+            for name, value in read.scores.items():
+                scores_of.setdefault((0, name), []).append(value)
+            self.contexts.update({(0, name): one for name, one in read.contexts.items()})
+        self.values = {
+            key: values[0] if len(values) == 1 else mean(values)
+            for key, values in scores_of.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +160,23 @@ class Row:
         """Whether there are no samples that could be here."""
         return all(pool.has_none for pool in self.pools.values())
 
-    def measured(self) -> dict[str, Mapping[Key, float]]:
-        """The values of the configs that have any."""
-        return {config: pool.values for config, pool in self.pools.items() if pool.values}
+    @property
+    def is_ranked(self) -> bool:
+        """Whether a higher headline is a better one, by what the benchmark says."""
+        outcomes = [outcome for pool in self.pools.values() for outcome in pool.outcomes]
+        return all(outcome.reported.get("ranked", True) for outcome in outcomes)
+
+    def measured(self) -> dict[str, Pool]:
+        """The configs that have values."""
+        return {config: pool for config, pool in self.pools.items() if pool.values}
+
+
+def shared_keys(pools: Iterable[Pool]) -> Collection[Key]:
+    """The keys of the values that all of these have."""
+    first, *others = (pool.values.keys() for pool in pools)
+    if all(keys == first for keys in others):
+        return first
+    return set(first).intersection(*others)
 
 
 def pooled(
@@ -123,13 +199,18 @@ def pooled(
 
 
 def column_names(cells: Sequence[Cell]) -> dict[Fingerprint, str]:
-    """Each cell's benchmark with subset and limit; a name that is taken gets a mark."""
-    names: dict[str, str] = {}  # by the workload's digest
+    """Each cell's benchmark with subset, limit and hardware; a name that is taken gets a mark."""
+    names: dict[str, str] = {}  # by the digest of workload and hardware
+    digests: dict[tuple[int, int], str] = {}  # by the objects that many cells share
     columns = {}
     for cell in cells:
-        digest = content_digest(cell.workload.identity())
+        workload, measured_on = cell.workload, cell.measured_on
+        objects = id(workload), id(measured_on)
+        if (digest := digests.get(objects)) is None:
+            hardware = {"hardware": measured_on.identity()} if measured_on else {}
+            digest = digests[objects] = content_digest({**workload.identity(), **hardware})
         if digest not in names:
-            name = cell.workload.label
+            name = cell.label
             names[digest] = f"{name}@{digest[:8]}" if name in names.values() else name
         columns[cell.fingerprint] = names[digest]
     return columns

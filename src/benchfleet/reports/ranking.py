@@ -1,135 +1,218 @@
-"""The leading config of each model × benchmark, and which differences are significant.
+"""Which model × config leads each benchmark, and which differences are significant.
 
 There are two families of comparisons, each with Holm's correction over the whole report. The
-comparisons with the baseline are planned in advance. The leader is known only afterwards, so a
-leader other than the baseline is corrected for all pairs of the other configs.
+comparisons of a model's configs with its baseline are planned in advance. All other pairs that
+share a benchmark are the second family: the leader is known only afterwards.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
 
-from .pooling import Row
-from .statistics import Difference, holm, mean, paired_difference
+from .pooling import Pool, Row, shared_keys
+from .statistics import Difference, holm, paired_difference
+from .winners import Contender, Standing, Winner, names_of, winner
 
-PairKey = tuple[str, str, str]  # model, benchmark, config
+Differ = Callable[[str, Contender, Contender], Difference]  # benchmark; the first less the second
+PlannedKey = tuple[str, str, str]  # model, benchmark, config
+
+_MAX_COMPARED_VALUES = 4_000_000  # by all pairs together; of more, only the leaders' are compared
 
 
 @dataclass(frozen=True, kw_only=True)
-class Winner:
-    """The config with the highest mean of one model × benchmark, and the others against it."""
+class Pair:
+    """Two contenders on one benchmark: the first less the second."""
 
-    model: str
     benchmark: str
-    config: str
-    better_than: tuple[str, ...]  # significantly
-    not_different_from: tuple[str, ...]
-    not_compared_with: tuple[str, ...]  # fewer than two samples are shared
-    without_result: tuple[str, ...]
-    tied_with: tuple[str, ...]  # configs with the same mean
-
-    @property
-    def ties(self) -> bool:
-        """Whether all configs with a result have the same mean."""
-        others = {*self.better_than, *self.not_different_from, *self.not_compared_with}
-        return bool(others) and others == set(self.tied_with)
-
-    @property
-    def is_sure(self) -> bool:
-        """It is significantly better than every other config that has a result."""
-        others = self.not_different_from or self.not_compared_with
-        return bool(self.better_than) and not others
+    first: Contender
+    second: Contender
+    difference: Difference
 
 
-def against_baseline(rows: Sequence[Row], baseline: str) -> dict[PairKey, Difference]:
-    """Every config with values less the baseline, where the baseline has values too."""
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """What leads where."""
+
+    best: tuple[Winner, ...]  # one for each benchmark, over all models and configs
+    by_model: tuple[Winner, ...]  # one for each model × benchmark, over its configs
+    pairs: tuple[Pair, ...]  # all, or of a large report those of the leaders
+    differ: Differ  # also of pairs that are not among `pairs`
+
+
+def against_baseline(rows: Sequence[Row], baseline: str) -> dict[PlannedKey, Difference]:
+    """Every config with values less its model's baseline, where the baseline has values too."""
     differences = {}
     for row in rows:
-        values = row.measured()
-        for config in values:
-            if config != baseline and baseline in values:
+        pools = row.measured()
+        for config, pool in pools.items():
+            if config != baseline and baseline in pools:
                 key = (row.model, row.benchmark, config)
-                differences[key] = paired_difference(values[config], values[baseline])
-    return _corrected(differences, family=None)
+                differences[key] = _difference(pool, pools[baseline])
+    return dict(zip(differences, corrected([*differences.values()]), strict=True))
 
 
-def winners(
-    rows: Sequence[Row], baseline: str, planned: Mapping[PairKey, Difference]
-) -> tuple[Winner, ...]:
-    """The leader of each row that has values; `planned` holds the differences to the baseline."""
-    led = [(row, _leader(row, baseline)) for row in rows if row.measured()]
-    unplanned = {
-        (row.model, row.benchmark, config): paired_difference(row.measured()[leader], values)
-        for row, leader in led
-        for config, values in row.measured().items()
-        if config != leader and baseline not in {config, leader}
-    }
-    pairs = sum(math.comb(len(row.measured().keys() - {baseline}), 2) for row, _ in led)
-    unplanned = _corrected(unplanned, family=pairs)
-    return tuple(_winner(row, leader, baseline, planned, unplanned) for row, leader in led)
-
-
-def _means(row: Row) -> dict[str, float]:
-    """Over the values that all have, or over each one's own where none are shared."""
-    measured = row.measured()
-    shared = set.intersection(*(set(values) for values in measured.values()))
-    return {
-        config: mean([values[key] for key in shared or values])
-        for config, values in measured.items()
-    }
-
-
-def _leader(row: Row, baseline: str) -> str:
-    """The highest mean; of equals the baseline, then the first."""
-    means = _means(row)
-    return max(means, key=lambda config: (means[config], config == baseline))
-
-
-def _winner(
-    row: Row,
-    leader: str,
-    baseline: str,
-    planned: Mapping[PairKey, Difference],
-    unplanned: Mapping[PairKey, Difference],
-) -> Winner:
-    measured, means = row.measured(), _means(row)
-    better: list[str] = []
-    equal: list[str] = []
-    unknown: list[str] = []
-    for config in measured:
-        if config == leader:
-            continue
-        if leader == baseline:
-            pair = planned[row.model, row.benchmark, config]
-            beaten = pair.significantly_lower
-        elif config == baseline:
-            pair = planned[row.model, row.benchmark, leader]
-            beaten = pair.significantly_higher
-        else:
-            pair = unplanned[row.model, row.benchmark, config]
-            beaten = pair.significantly_higher
-        (unknown if pair.p_value is None else better if beaten else equal).append(config)
-    return Winner(
-        model=row.model,
-        benchmark=row.benchmark,
-        config=leader,
-        better_than=tuple(better),
-        not_different_from=tuple(equal),
-        not_compared_with=tuple(unknown),
-        without_result=tuple(config for config in row.pools if config not in measured),
-        tied_with=tuple(c for c in measured if c != leader and means[c] == means[leader]),
+def ranking(
+    rows: Sequence[Row], baseline: str, planned: Mapping[PlannedKey, Difference]
+) -> Ranking:
+    """What leads where; `planned` holds the differences to the baseline."""
+    fields = [field for field in _fields(rows) if field.pools]
+    scopes = [field.of(model) for field in fields for model in field.models if field.of(model)]
+    pairs = _Pairs(fields, [*fields, *scopes], baseline, planned)
+    everyone = {contender for field in fields for contender in field.everyone}
+    return Ranking(
+        best=tuple(_winner(field, baseline, pairs, names_of(everyone)) for field in fields),
+        by_model=tuple(
+            _winner(scope, baseline, pairs, names_of(scope.everyone))
+            for model in dict.fromkeys(row.model for row in rows)
+            for scope in scopes
+            if scope.models == [model]
+        ),
+        pairs=tuple(pairs.all()),
+        differ=pairs,
     )
 
 
-def _corrected(
-    differences: Mapping[PairKey, Difference], *, family: int | None
-) -> dict[PairKey, Difference]:
-    """The same with Holm's correction; those without a p-value stay as they are."""
-    tested = {key: d.p_value for key, d in differences.items() if d.p_value is not None}
-    adjusted = dict(zip(tested, holm([*tested.values()], family=family), strict=True))
-    return {
-        key: replace(difference, adjusted_p=adjusted.get(key))
-        for key, difference in differences.items()
+@dataclass(frozen=True)
+class _Field:
+    """The contenders of one benchmark."""
+
+    benchmark: str
+    pools: Mapping[Contender, Pool]  # those with a result
+    everyone: Sequence[Contender]
+
+    def __bool__(self) -> bool:
+        return bool(self.pools)
+
+    @property
+    def models(self) -> list[str]:
+        return [*dict.fromkeys(model for model, _ in self.everyone)]
+
+    def of(self, model: str) -> _Field:
+        """The configs of one model alone."""
+        pools = {one: pool for one, pool in self.pools.items() if one[0] == model}
+        return _Field(self.benchmark, pools, [one for one in self.everyone if one[0] == model])
+
+    @cached_property
+    def means(self) -> Mapping[Contender, float]:
+        """Over the values that all have, or over each one's own where none are shared."""
+        shared = shared_keys(self.pools.values())
+        return {
+            contender: pool.mean_over(shared) if shared else pool.mean
+            for contender, pool in self.pools.items()
+        }
+
+    def leader(self, baseline: str) -> Contender:
+        """The highest mean; of equals the baseline, then the first."""
+        means = self.means
+        return max(means, key=lambda one: (means[one], one[1] == baseline))
+
+
+def _fields(rows: Iterable[Row]) -> list[_Field]:
+    members: dict[str, list[Row]] = {}
+    for row in rows:
+        members.setdefault(row.benchmark, []).append(row)
+    return [
+        _Field(
+            benchmark,
+            {(r.model, config): pool for r in some for config, pool in r.measured().items()},
+            [(row.model, config) for row in some for config in row.pools],
+        )
+        for benchmark, some in members.items()
+    ]
+
+
+class _Pairs:
+    """The difference of any two contenders that the ranking needs, corrected by family."""
+
+    def __init__(
+        self,
+        fields: Sequence[_Field],
+        scopes: Sequence[_Field],
+        baseline: str,
+        planned: Mapping[PlannedKey, Difference],
+    ) -> None:
+        self._baseline, self._planned = baseline, planned
+        self._pools = {field.benchmark: field.pools for field in fields}
+        sizes = [(field, self._count(field)) for field in fields]
+        values = sum(count * max(len(p.values) for p in f.pools.values()) for f, count in sizes)
+        if values <= _MAX_COMPARED_VALUES:
+            chosen = [(field, pair) for field in fields for pair in combinations(field.pools, 2)]
+        else:
+            chosen = [(scope, pair) for scope in scopes for pair in self._of_leader(scope)]
+            chosen = [*{(f.benchmark, *sorted(pair)): (f, pair) for f, pair in chosen}.values()]
+        chosen = [(field, pair) for field, pair in chosen if not self._is_planned(*pair)]
+        differences = [_difference(field.pools[a], field.pools[b]) for field, (a, b) in chosen]
+        adjusted = corrected(differences, family=sum(count for _, count in sizes))
+        keys = [(field.benchmark, *pair) for field, pair in chosen]
+        self._others = dict(zip(keys, adjusted, strict=True))
+
+    def __call__(self, benchmark: str, first: Contender, second: Contender) -> Difference:
+        """The first less the second."""
+        if self._is_planned(first, second):
+            if second[1] == self._baseline:
+                return self._planned[first[0], benchmark, first[1]]
+            return self._planned[second[0], benchmark, second[1]].reversed()
+        if (key := (benchmark, first, second)) in self._others:
+            return self._others[key]
+        if (key := (benchmark, second, first)) in self._others:
+            return self._others[key].reversed()
+        pools = self._pools[benchmark]
+        return _difference(pools[first], pools[second])
+
+    def all(self) -> Iterator[Pair]:
+        """Those to the baseline, then the others."""
+        for (model, benchmark, config), difference in self._planned.items():
+            first, second = (model, config), (model, self._baseline)
+            yield Pair(benchmark=benchmark, first=first, second=second, difference=difference)
+        for (benchmark, first, second), difference in self._others.items():
+            yield Pair(benchmark=benchmark, first=first, second=second, difference=difference)
+
+    def _count(self, field: _Field) -> int:
+        """How many pairs of a benchmark are not planned."""
+        models = Counter(model for model, _ in field.pools)
+        planned = (n - 1 for m, n in models.items() if (m, self._baseline) in field.pools)
+        return math.comb(len(field.pools), 2) - sum(planned)
+
+    def _of_leader(self, scope: _Field) -> Iterator[tuple[Contender, Contender]]:
+        """The leader with each of the others."""
+        leader = scope.leader(self._baseline)
+        yield from ((leader, other) for other in scope.pools if other != leader)
+
+    def _is_planned(self, first: Contender, second: Contender) -> bool:
+        return first[0] == second[0] and self._baseline in (first[1], second[1])
+
+
+def _winner(field: _Field, baseline: str, pairs: _Pairs, names: Mapping[Contender, str]) -> Winner:
+    means = field.means
+    standings = {
+        one: Standing(mean=pool.mean, stderr=pool.stderr, rank=means[one])
+        for one, pool in field.pools.items()
     }
+    benchmark = field.benchmark
+    return winner(
+        benchmark,
+        standings,
+        field.everyone,
+        baseline,
+        lambda first, second: pairs(benchmark, first, second),
+        names,
+    )
+
+
+def _difference(ours: Pool, theirs: Pool) -> Difference:
+    return paired_difference(ours.values, theirs.values, {**theirs.contexts, **ours.contexts})
+
+
+def corrected(differences: Sequence[Difference], *, family: int | None = None) -> list[Difference]:
+    """The same with Holm's correction; those without a p-value stay as they are."""
+    tested = [i for i, difference in enumerate(differences) if difference.p_value is not None]
+    p_values = [p for difference in differences if (p := difference.p_value) is not None]
+    adjusted = [*differences]
+    for index, p_value in zip(tested, holm(p_values, family=family), strict=True):
+        adjusted[index] = replace(adjusted[index], adjusted_p=p_value)
+    return adjusted

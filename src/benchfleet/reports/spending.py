@@ -142,7 +142,7 @@ def energy(bill: UsageTotal) -> str:
 
 def money(bill: UsageTotal) -> str:
     """``$1.25``, ``0.39 EUR``, ``0.0012``; several currencies with a plus; or empty."""
-    return " + ".join(_amount(cost, currency) for currency, cost in (bill.costs or {}).items())
+    return " + ".join(amount(cost, currency) for currency, cost in (bill.costs or {}).items())
 
 
 def memory(size: int) -> str:
@@ -150,7 +150,8 @@ def memory(size: int) -> str:
     return sized(size) if size else ""
 
 
-def _amount(cost: float, currency: str) -> str:
+def amount(cost: float, currency: str) -> str:
+    """``$1.25``, ``0.39 EUR``, ``0.0012``."""
     text = (
         f"{cost:.2f}" if cost >= 1 or not cost else f"{cost:.2g}" if cost < 0.1 else f"{cost:.3f}"
     )

@@ -1,26 +1,30 @@
-"""Standard errors, paired differences and Holm's correction, as pure functions.
+"""Standard errors, paired differences and corrections for many comparisons, as pure functions.
 
 The methods are those of "Adding Error Bars to Evals" (arXiv 2411.00640): a mean's standard error
-is s/√n over its samples, and two configs are compared by the differences of the samples that both
-answered, which takes out what makes a sample hard for both.
+is s/√n over its samples, clustered where samples share a context. Two configs are compared by the
+differences of the samples that both answered, which takes out what makes a sample hard for both.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, TypeVar
+from statistics import NormalDist
+from typing import Any, Literal, TypeVar
+
+from .students_t import incomplete_beta, t_quantile, two_sided_p
 
 CONFIDENCE = 0.95
 SIGNIFICANCE = 1 - CONFIDENCE
 
-_NORMAL_FROM_FREEDOM = 10_000  # degrees of freedom from which Student's t is read as a normal
-_MAX_TERMS = 200  # of the continued fraction; it needs about √(degrees of freedom)
+_POWER = 0.8  # the chance that a minimum detectable effect is found
 _RELATIVE_NOISE = 1e-12  # of the largest score: differences below it are noise of the arithmetic
 
 _Key = TypeVar("_Key", bound=Hashable)
+Test = Literal["t", "mcnemar", "sign", ""]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +36,19 @@ class Difference:
     stderr: float | None = None  # None where n is below 2
     interval: tuple[float, float] | None = None  # 95 %, two-sided; None where s is unknown or 0
     p_value: float | None = None  # two-sided; None where n is below 2
+    test: Test = ""  # what gave the p-value: Student's t, McNemar's, or the sign test
+    clusters: int | None = None  # contexts that samples share; None where each has its own
     adjusted_p: float | None = None  # after Holm's correction, where one was made
     sure: bool = field(init=False)  # p, adjusted where it was, is below 5 %
 
     def __post_init__(self) -> None:
         p = self.p_value if self.adjusted_p is None else self.adjusted_p
         object.__setattr__(self, "sure", p is not None and p < SIGNIFICANCE)
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of its error: one less than samples or contexts."""
+        return (self.n if self.clusters is None else self.clusters) - 1
 
     @property
     def significantly_higher(self) -> bool:
@@ -49,6 +60,12 @@ class Difference:
         """Ours is below the baseline, and sure to be."""
         return self.sure and self.difference is not None and self.difference < 0
 
+    def reversed(self) -> Difference:
+        """The baseline's less ours."""
+        difference = None if self.difference is None else -self.difference
+        interval = (-self.interval[1], -self.interval[0]) if self.interval else None
+        return replace(self, difference=difference, interval=interval)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -59,46 +76,158 @@ def mean(values: Sequence[float]) -> float:
     """The mean. Raises ValueError where there is nothing to take it of."""
     if not values:
         raise ValueError("no values have no mean")
-    return math.fsum(values) / len(values)
+    return math.fsum(values) / len(values) if len(values) > 1 else float(values[0])
 
 
-def standard_error(values: Sequence[float]) -> float | None:
-    """s/√n with s of n − 1 degrees of freedom; None below two values."""
-    if len(values) < 2:
+def standard_error(
+    values: Sequence[float], clusters: Sequence[Hashable] | None = None
+) -> float | None:
+    """The standard error of the mean; None below two values, or below two clusters.
+
+    Without `clusters` it is s/√n, with s of n − 1 degrees of freedom. With the cluster of each
+    value it is √(g/(g − 1) Σ_c (Σ_{i∈c} (x_i − x̄))²)/n over g clusters (arXiv 2411.00640, eq. 4,
+    with the usual correction for few clusters). One value a cluster gives s/√n again.
+    """
+    middle = mean(values) if values else 0.0
+    residuals = [value - middle for value in values]
+    if clusters is not None:
+        sums: dict[Hashable, float] = {}
+        for cluster, residual in zip(clusters, residuals, strict=True):
+            sums[cluster] = sums.get(cluster, 0.0) + residual
+        residuals = [*sums.values()]
+    count = len(residuals)
+    if count < 2:
         return None
-    middle = mean(values)
-    spread = math.hypot(*(value - middle for value in values))  # no square under- or overflows
-    return spread / math.sqrt((len(values) - 1) * len(values))
+    spread = math.hypot(*residuals)  # no square under- or overflows
+    return spread * math.sqrt(count / (count - 1)) / len(values)
 
 
-def paired_difference(ours: Mapping[_Key, float], baseline: Mapping[_Key, float]) -> Difference:
+def paired_difference(
+    ours: Mapping[_Key, float],
+    baseline: Mapping[_Key, float],
+    clusters: Mapping[_Key, Hashable] | None = None,
+) -> Difference:
     """Ours less the baseline's over the samples that both have.
 
-    The interval and p are Student's, with n − 1 degrees of freedom. Where all differences are
-    equal, s = 0 says nothing of what other samples would show; p is then the sign test's,
-    2^(1−n), or 1 where they are all 0.
+    `clusters` names the context of samples that share one; others are a cluster of their own. The
+    interval is Student's, with n − 1 degrees of freedom, or clusters − 1. So is p, except in two
+    cases. Without shared contexts, scores of 0 and 1 alone take McNemar's exact test. Where all
+    differences are equal, s = 0 says nothing of what other samples would show. Then p is the sign
+    test's, 2^(1−n), or 1 where all are 0 (n counts clusters).
     """
     shared = [key for key in ours if key in baseline]
     if not shared:
         return Difference(n=0, difference=None)
-    differences = [ours[key] - baseline[key] for key in shared]
+    mine, theirs = [ours[key] for key in shared], [baseline[key] for key in shared]
+    differences = list(map(operator.sub, mine, theirs))
+    groups = _groups(shared, clusters) if clusters else None
+    independent = len(shared) if groups is None else len(set(groups))
     middle, n = mean(differences), len(shared)
-    stderr = standard_error(differences)
+    stderr = standard_error(differences, groups)
+    count = None if groups is None else independent
     if stderr is None:
-        return Difference(n=n, difference=middle)
-    noise = _RELATIVE_NOISE * max(max(abs(ours[key]), abs(baseline[key])) for key in shared)
-    if stderr == 0 or max(differences) - min(differences) <= noise:
+        return Difference(n=n, difference=middle, clusters=count)
+    largest = max(max(mine), -min(mine), max(theirs), -min(theirs))
+    noise = _RELATIVE_NOISE * largest
+    if stderr <= noise or max(differences) - min(differences) <= noise:
         equal = abs(middle) <= noise
-        p_value = 1.0 if equal else 2.0 ** (1 - n)
-        return Difference(n=n, difference=0.0 if equal else middle, stderr=0.0, p_value=p_value)
-    reach = t_quantile(CONFIDENCE, n - 1) * stderr
+        return Difference(
+            n=n,
+            difference=0.0 if equal else middle,
+            stderr=0.0,
+            p_value=1.0 if equal else 2.0 ** (1 - independent),
+            test="sign",
+            clusters=count,
+        )
+    reach = t_quantile(CONFIDENCE, independent - 1) * stderr
+    binary = groups is None and {*mine, *theirs} <= {0, 1}
+    if binary:
+        p_value = mcnemar_p(differences.count(1), differences.count(-1))
+    else:
+        p_value = two_sided_p(middle / stderr, independent - 1)
     return Difference(
         n=n,
         difference=middle,
         stderr=stderr,
         interval=(middle - reach, middle + reach),
-        p_value=two_sided_p(middle / stderr, n - 1),
+        p_value=p_value,
+        test="mcnemar" if binary else "t",
+        clusters=count,
     )
+
+
+def weighted_difference(parts: Sequence[tuple[float, Difference]]) -> Difference:
+    """The weighted mean of differences over independent samples, with its propagated error.
+
+    The variance is Σ w² s², with Satterthwaite's degrees of freedom (Biometrics Bulletin 1946, 2,
+    110-114). Where no part varies, p is the sign test's over all samples. A part without a
+    difference, or without an error, leaves the whole without.
+    """
+    count = sum(one.n for _, one in parts)
+    means = [(w, d.difference) for w, d in parts if d.difference is not None]
+    if len(means) < len(parts) or not parts:
+        return Difference(n=0, difference=None)
+    middle = math.fsum(weight * difference for weight, difference in means)
+    errors = [(w * d.stderr, d.freedom) for w, d in parts if d.stderr is not None]
+    if len(errors) < len(parts):
+        return Difference(n=count, difference=middle)
+    stderr = math.hypot(*(error for error, _ in errors))
+    if stderr == 0:
+        p_value = _sign_p([(d, f + 1) for (_, d), (_, f) in zip(means, errors, strict=True)])
+        return Difference(n=count, difference=middle, stderr=0.0, p_value=p_value, test="sign")
+    shares = [((error / stderr) ** 2, freedom) for error, freedom in errors if error]
+    freedom = 1 / math.fsum(share**2 / f for share, f in shares)
+    reach = t_quantile(CONFIDENCE, freedom) * stderr
+    return Difference(
+        n=count,
+        difference=middle,
+        stderr=stderr,
+        interval=(middle - reach, middle + reach),
+        p_value=two_sided_p(middle / stderr, freedom),
+        test="t",
+    )
+
+
+def _sign_p(parts: Sequence[tuple[float, int]]) -> float:
+    """The sign test's p of parts whose samples all differ by the same; each with its samples."""
+    apart = [(difference > 0, count) for difference, count in parts if difference]
+    if len({is_higher for is_higher, _ in apart}) != 1:
+        return 1.0
+    return min(1.0, 2.0 ** (1 - sum(count for _, count in apart)))
+
+
+def _groups(keys: Sequence[_Key], clusters: Mapping[_Key, Hashable]) -> list[Hashable] | None:
+    """The cluster of each key; None where no two keys share one."""
+    groups = [(True, clusters[key]) if key in clusters else (False, key) for key in keys]
+    return groups if len(set(groups)) < len(groups) else None  # type: ignore[return-value]
+
+
+@cache
+def mcnemar_p(gains: int, losses: int) -> float:
+    """McNemar's exact two-sided p of paired answers that are right or wrong (Psychometrika 1947,
+    12, 153-157): `gains` are right on our side alone, `losses` on the other alone."""
+    if gains == losses:
+        return 1.0
+    return min(1.0, 2 * incomplete_beta(max(gains, losses), min(gains, losses) + 1, 0.5, 0.5))
+
+
+def detectable(stderr: float) -> float:
+    """The minimum detectable effect: a true difference of this size is significant (p < 0.05,
+    two-sided) in 80 % of repetitions (arXiv 2411.00640, eq. 9)."""
+    return _detection_factor() * stderr
+
+
+def samples_to_detect(effect: float, deviation: float) -> int:
+    """How many samples make a difference of `effect` detectable, if the differences of single
+    samples have this standard deviation. Raises ValueError if the effect is not above 0."""
+    if effect <= 0:
+        raise ValueError(f"an effect is above 0; {effect:g} is not")
+    return max(2, math.ceil((_detection_factor() * deviation / effect) ** 2))
+
+
+def _detection_factor() -> float:
+    normal = NormalDist()
+    return normal.inv_cdf(1 - SIGNIFICANCE / 2) + normal.inv_cdf(_POWER)
 
 
 def holm(p_values: Sequence[float], *, family: int | None = None) -> list[float]:
@@ -117,56 +246,3 @@ def holm(p_values: Sequence[float], *, family: int | None = None) -> list[float]
         highest = max(highest, min(1.0, (size - rank) * p_values[index]))
         adjusted[index] = highest
     return adjusted
-
-
-def two_sided_p(t: float, freedom: int) -> float:
-    """The chance that Student's t of so many degrees of freedom is at least as far from 0.
-    Raises ValueError for less than one."""
-    if freedom < 1:
-        raise ValueError(f"Student's t needs a degree of freedom; {freedom} is none")
-    if freedom >= _NORMAL_FROM_FREEDOM:
-        return math.erfc(abs(t) / math.sqrt(2))
-    square = t * t
-    if math.isinf(square):
-        return 0.0
-    return _incomplete_beta(
-        freedom / 2, 0.5, freedom / (freedom + square), square / (freedom + square)
-    )
-
-
-@cache
-def t_quantile(confidence: float, freedom: int) -> float:
-    """The t that encloses `confidence` of Student's distribution between −t and t. Raises
-    ValueError where it is not between 0 and 1."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"a confidence lies between 0 and 1; {confidence} does not")
-    outside = 1 - confidence
-    low, high = 0.0, 1.0
-    while two_sided_p(high, freedom) > outside:
-        low, high = high, high * 2
-    for _ in range(60):  # halvings: down to the last bit of a float
-        middle = (low + high) / 2
-        if two_sided_p(middle, freedom) > outside:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _incomplete_beta(a: float, b: float, x: float, y: float) -> float:
-    """I_x(a, b), regularised, with y = 1 − x given for its precision (DLMF 8.17.22)."""
-    if x <= 0 or y <= 0:
-        return 0.0 if x <= 0 else 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _incomplete_beta(b, a, y, x)
-    value = 1.0
-    for term in range(_MAX_TERMS, 0, -1):
-        m = term // 2
-        if term % 2:
-            weight = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        else:
-            weight = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        value = 1 + weight / value
-    logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
-    logarithm += a * math.log(x) + b * math.log(y)
-    return math.exp(logarithm) / (a * value)

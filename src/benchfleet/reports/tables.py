@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import State
+from benchfleet.domain.suite import Suite
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.errors import UnknownName
 from benchfleet.hints import hint
 from benchfleet.ledger.history import counts
 
+from .endings import Endings, endings_of, first_warnings
 from .failures import FailureGroup, grouped_failures
+from .judging import Judged
+from .notes import notes
 from .pooling import Pool, Row, Scores, column_names, pooled
-from .ranking import Winner, against_baseline, winners
+from .ranking import Pair, against_baseline, ranking
+from .serving import Details, ServingPoint, serving_points
 from .spending import Spent, spending, spent_on, total
-from .statistics import Difference, mean, standard_error
-
-_MAX_LISTED_NAMES, _EXAMPLES = 5, 3
+from .statistics import Difference
+from .suites import SuiteScore, suite_scores
+from .winners import Winner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,10 @@ class Entry:
     model: str
     config: str
     benchmark: str  # the column: the benchmark with its subset and limit
+    family: str  # the benchmark without its subset
+    length: int | None  # the context length that its subset names
+    series: str  # of checkpoints, which the model is one of; "" for none
+    step: int | None  # of training, in that series
     states: Mapping[State, int]  # repeats in each state; only those that occur
     mean: float | None  # None where no repeat has a result
     stderr: float | None  # None below two values
@@ -40,6 +49,7 @@ class Entry:
     tokens_per_second: float | None  # generated; None if measuring the density slowed it down
     difference: Difference | None  # to the baseline; None for the baseline itself
     spent: Spent  # by all attempts of its cells
+    endings: Endings = field(default_factory=Endings)  # how its answers ended
 
     @property
     def repeats_done(self) -> int:
@@ -60,6 +70,7 @@ class Entry:
             "repeats_expected": self.repeats_expected,
             "difference": self.difference.to_dict() if self.difference else None,
             "spent": self.spent.to_dict(),
+            "endings": self.endings.to_dict(),
         }
 
 
@@ -82,28 +93,67 @@ class Comparison:
     benchmarks: tuple[str, ...]
     counts: Mapping[str, int]  # total, and every state
     entries: tuple[Entry, ...]  # in the campaign's order
-    winners: tuple[Winner, ...]  # one for each model × benchmark that has a result
+    best: tuple[Winner, ...]  # over all models and configs; one for each benchmark with a result
+    winners: tuple[Winner, ...]  # over the configs of a model; one for each model × benchmark
+    pairs: tuple[Pair, ...]  # all that were compared on one benchmark
     failures: tuple[FailureGroup, ...]
     time: tuple[TimeSpent, ...]
     spent: tuple[Spent, ...]  # by model × config: attempts, GPU-hours, energy, money, memory
     notes: tuple[str, ...]  # what a reader should know before trusting the numbers
+    serving: tuple[ServingPoint, ...] = ()  # load points of servers
+    suites: tuple[SuiteScore, ...] = ()  # of each model × config
+    best_suites: tuple[Winner, ...] = ()  # one for each suite that has a score
+    judged: tuple[Judged, ...] = ()  # what judges said of the answers
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes scores doubtful: shares of answers that ended otherwise than they should."""
+        return first_warnings(
+            (f"{entry.model} / {entry.config} / {entry.benchmark}", entry.endings)
+            for entry in self.entries
+        )
 
     @cached_property
     def entry_at(self) -> Mapping[tuple[str, str, str], Entry]:
         """The entries by model, config and benchmark; what the matrix leaves out is absent."""
         return {(entry.model, entry.config, entry.benchmark): entry for entry in self.entries}
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values only."""
-        return {
-            **_plain(self),
+    @cached_property
+    def largest_mean(self) -> Mapping[str, float]:
+        """The largest absolute mean of each benchmark that has one, and of each suite."""
+        largest: dict[str, float] = {}
+        means = [(one.benchmark, one.mean) for one in self.entries]
+        for name, mean_ in [*means, *((one.suite, one.mean) for one in self.suites)]:
+            if mean_ is not None:
+                largest[name] = max(abs(mean_), largest.get(name, 0.0))
+        return largest
+
+    def values(self) -> Iterator[tuple[str, Any]]:
+        """Each field with its JSON values; a long list is an iterator, which makes its items."""
+        own = {
             "counts": dict(self.counts),
-            "entries": [entry.to_dict() for entry in self.entries],
-            "winners": [_plain(winner) for winner in self.winners],
+            "entries": (entry.to_dict() for entry in self.entries),
+            "best": [_with_lead(winner) for winner in self.best],
+            "winners": (_with_lead(winner) for winner in self.winners),
+            "pairs": ({**_plain(p), "difference": p.difference.to_dict()} for p in self.pairs),
             "failures": [_plain(group) for group in self.failures],
             "time": [{**_plain(spent), "seconds": dict(spent.seconds)} for spent in self.time],
             "spent": [spent.to_dict() for spent in self.spent],
-            "spent_in_all": total(self.spent).to_dict(),
+            "serving": [point.to_dict() for point in self.serving],
+            "judged": [one.to_dict() for one in self.judged],
+            "suites": [score.to_dict() for score in self.suites],
+            "best_suites": [_with_lead(winner) for winner in self.best_suites],
+        }
+        for name, value in _plain(self).items():
+            yield name, own.get(name, value)
+        yield "warnings", list(self.warnings)
+        yield "spent_in_all", total(self.spent).to_dict()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return {
+            name: list(value) if isinstance(value, Iterator) else value
+            for name, value in self.values()
         }
 
 
@@ -113,12 +163,15 @@ def compare(
     scores: Scores,
     baseline: str | None = None,
     bills: Mapping[str, UsageTotal] | None = None,
+    details: Details = lambda record: {},
+    suites: Sequence[Suite] = (),
 ) -> Comparison:
     """What the campaign's cells say, as the ledger's records have them.
 
     `scores` reads a successful cell's score by sample id, empty where its benchmark has none.
     The baseline is the config named, else the first without attention steps, else the first.
     `bills` are what the attempts of each cell used up, by fingerprint.
+    `details` reads the metrics of a serving cell's result. `suites` are the campaign's.
     Records of other cells are passed over; cells without a record are pending. Raises
     `UnknownName` where no config has the baseline's name.
     """
@@ -129,7 +182,13 @@ def compare(
     columns = column_names(cells)
     baseline_name = _baseline(cells, baseline)
     rows = pooled(pairs, columns, scores)
-    planned = against_baseline(rows, baseline_name)
+    ranked_rows = [row for row in rows if row.is_ranked]
+    planned = against_baseline(ranked_rows, baseline_name)
+    ranked = ranking(ranked_rows, baseline_name, planned)
+    full_names = {columns[cell.fingerprint]: cell.workload.full_name for cell in cells}
+    scored, best_suites = suite_scores(
+        suites, ranked_rows, full_names, baseline_name, ranked.differ
+    )
     members: dict[tuple[str, str, str], list[tuple[Cell, CellRecord | None]]] = {}
     for cell, record in pairs:
         members.setdefault(
@@ -147,16 +206,22 @@ def compare(
                 config,
                 pool,
                 planned.get((row.model, row.benchmark, config)),
-                spent_on(row.model, config, members[row.model, config, row.benchmark], bills or {}),
+                members[row.model, config, row.benchmark],
+                bills or {},
             )
             for row in rows
             for config, pool in row.pools.items()
         ),
-        winners=winners(rows, baseline_name, planned),
+        best=ranked.best,
+        winners=ranked.by_model,
+        pairs=ranked.pairs,
         failures=grouped_failures(known_records),
         time=_time(pairs),
         spent=spending(pairs, bills or {}),
-        notes=tuple(_notes(rows, known_records)),
+        notes=tuple(notes(rows, known_records)),
+        serving=serving_points(pairs, details),
+        suites=scored,
+        best_suites=best_suites,
     )
 
 
@@ -170,51 +235,39 @@ def _baseline(cells: Sequence[Cell], named: str | None) -> str:
     return named
 
 
-def _entry(row: Row, config: str, pool: Pool, difference: Difference | None, spent: Spent) -> Entry:
-    values = [*pool.values.values()]
-    weights = [float(outcome.metrics.get("samples", 0)) for outcome in pool.outcomes]
+def _entry(
+    row: Row,
+    config: str,
+    pool: Pool,
+    difference: Difference | None,
+    members: Sequence[tuple[Cell, CellRecord | None]],
+    bills: Mapping[str, UsageTotal],
+) -> Entry:
+    workload, model = members[0][0].workload, members[0][0].model
     return Entry(
         model=row.model,
         config=config,
         benchmark=row.benchmark,
+        family=workload.benchmark,
+        length=_length(workload.subset or ""),
+        series=model.series,
+        step=model.step,
         states=dict(pool.states),
-        mean=mean(values) if values else None,
-        stderr=standard_error(values),
-        samples=round(math.fsum(weights)),
-        density=_density(pool.outcomes, weights),
-        tokens_per_second=None if _is_slowed(pool) else _tokens_per_second(pool),
+        mean=pool.mean if pool.values else None,
+        stderr=pool.stderr,
+        samples=round(pool.total("samples")),
+        density=pool.density(),
+        tokens_per_second=pool.tokens_per_second(),
         difference=difference,
-        spent=spent,
+        spent=spent_on(row.model, config, members, bills),
+        endings=Endings() if pool.loads_server else endings_of(pool.outcomes),
     )
 
 
-def _is_slowed(pool: Pool) -> bool:
-    """Whether a sparse config's density was measured, which computes dense attention as well."""
-    return pool.slowed and any("density" in outcome.metrics for outcome in pool.outcomes)
-
-
-def _tokens_per_second(pool: Pool) -> float | None:
-    return _ratio(_total(pool.outcomes, "completion_tokens"), _total(pool.outcomes, "seconds"))
-
-
-def _density(outcomes: Sequence[Outcome], weights: Sequence[float]) -> float | None:
-    measured = [
-        (float(outcome.metrics["density"]), weight)
-        for outcome, weight in zip(outcomes, weights, strict=True)
-        if "density" in outcome.metrics
-    ]
-    return _ratio(
-        math.fsum(density * weight for density, weight in measured),
-        math.fsum(weight for _, weight in measured),
-    )
-
-
-def _total(outcomes: Iterable[Outcome], name: str) -> float:
-    return math.fsum(float(outcome.metrics.get(name, 0)) for outcome in outcomes)
-
-
-def _ratio(above: float, below: float) -> float | None:
-    return above / below if below > 0 else None
+def _length(subset: str) -> int | None:
+    """The context length of a subset such as ``4096`` or ``32k``."""
+    match = re.fullmatch(r"(\d+)(k?)", subset, re.IGNORECASE)
+    return int(match[1]) * (1024 if match[2] else 1) if match else None
 
 
 def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, ...]:
@@ -231,57 +284,8 @@ def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, .
     )
 
 
-def _notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
-    """What a reader must know to read the numbers correctly."""
-    incomplete = [row for row in rows if row.lacks_samples]
-    if bare := dict.fromkeys(row.benchmark for row in incomplete if row.has_none):
-        yield f"Without samples, each repeat counts as one value: {_examples(bare)}."
-    if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
-        yield f"Some samples are not here, so each repeat counts as one value: {_examples(absent)}."
-    whole = (row for row in rows if not row.by_sample and not row.lacks_samples)
-    if headlines := dict.fromkeys(row.benchmark for row in whole):
-        yield (
-            "The score is not the mean of its samples' scores, so each repeat counts as one value: "
-            f"{_examples(headlines)}."
-        )
-    if any(map(_has_uneven_samples, rows)):
-        yield (
-            "Some configs have fewer samples than others so far: means use all of a config's "
-            "samples, differences and ranking only the shared ones."
-        )
-    if any(
-        _is_slowed(pool) and _tokens_per_second(pool) for row in rows for pool in row.pools.values()
-    ):
-        yield (
-            "No speed is shown for sparse configs whose density was measured: measuring it "
-            "computes dense attention as well."
-        )
-    if len(hosts := _hosts(records)) > 1:
-        yield (
-            f"Results come from {len(hosts)} machines, which can change scores slightly and speed "
-            f"a lot: {_examples(hosts)}."
-        )
-
-
-def _has_uneven_samples(row: Row) -> bool:
-    """Whether some of its configs have other samples than the rest."""
-    return len({frozenset(values) for values in row.measured().values()}) > 1
-
-
-def _hosts(records: Iterable[CellRecord]) -> list[str]:
-    """The hosts of the results, each with its kind of device if known."""
-    outcomes = [record.outcome for record in records if record.state == "success"]
-    hosts = {(one.host, one.device.partition(":")[0]) for one in outcomes if one and one.host}
-    return [f"{host} ({device})" if device else host for host, device in sorted(hosts)]
-
-
-def _examples(names: Iterable[str]) -> str:
-    """The names; of many the first three, and where the others are."""
-    names = list(names)
-    if len(names) <= _MAX_LISTED_NAMES:
-        return ", ".join(names)
-    first = ", ".join(names[:_EXAMPLES])
-    return f"{first} and {len(names) - _EXAMPLES} more"
+def _with_lead(winner: Winner) -> dict[str, Any]:
+    return {**_plain(winner), "lead": winner.lead.to_dict() if winner.lead else None}
 
 
 def _plain(value: Any) -> dict[str, Any]:

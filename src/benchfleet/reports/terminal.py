@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING
 
 from benchfleet.domain.humanize import counted
 
-from . import spending, wording
-from .grids import Grid, overview
+from . import spending, verdicts, wording
+from .endings import LEGEND as ENDED
+from .grids import Grid, ended, judges, overview, several_answers, suites
+from .judging import LEGEND as JUDGES
+from .judging import sentences as judge_sentences
+from .serving import HEADS, ServingPoint
 from .tables import Comparison, Entry
 
 if TYPE_CHECKING:
@@ -44,19 +48,26 @@ class ComparisonView:
         yield Text(wording.one_line(self.title), style="bold").append(
             f"   {wording.counts(comparison)}", style="not bold"
         )
-        if grid := overview(comparison):
-            yield Text()
-            yield _overview(grid)
-            yield Text(wording.OVERVIEW, style="dim")
-            yield Text(wording.led(comparison, wording.one_line))
+        for warning in comparison.warnings:
+            yield Text(f"warning: {wording.one_line(warning)}", style="yellow")
+        first, more = verdicts.first_and_more(comparison, wording.one_line)
+        yield from _beginning(comparison, [*first, verdicts.pointer(more)] if more else first)
         if comparison.entries:
             yield Text()
             for model in comparison.models:
                 yield from _tables(comparison, model, options.max_width)
+        if grid := ended(comparison):
+            yield _grid(grid, "How the answers ended")
+            yield Text(ENDED, style="dim")
+        yield from _judges(comparison)
+        if grid := several_answers(comparison):
+            yield _grid(grid, "Several answers to each question")
+        if comparison.serving:
+            yield _serving(comparison.serving)
         if comparison.winners:
             yield Text(wording.legend(comparison, wording.one_line), style="dim")
-            sentences = wording.verdicts(comparison, wording.one_line)
-            yield from _section("What won", ((2, sentence) for sentence in sentences))
+        if more:
+            yield from _section(verdicts.MORE, ((2, sentence) for sentence in more))
         if comparison.failures:
             yield from _section("Failures", _failures(comparison, self.results))
         time = wording.time_spent(comparison, wording.one_line)
@@ -71,14 +82,55 @@ class ComparisonView:
             yield from _section("Notes", ((2, note) for note in notes))
 
 
-def _overview(grid: Grid) -> Table:
-    """The means over all benchmarks, before the tables of each."""
+def _beginning(comparison: Comparison, sentences: Sequence[str]) -> Iterator[RenderableType]:
+    """What won, and what sums up many benchmarks."""
+    from rich.text import Text
+
+    if sentences:
+        yield from _section("What won", ((2, sentence) for sentence in sentences))
+    if grid := suites(comparison):
+        yield Text()
+        yield _grid(grid, "Suites")
+    if grid := overview(comparison):
+        yield Text()
+        yield _grid(grid, "Overview")
+        yield Text(wording.OVERVIEW, style="dim")
+        yield Text(verdicts.leads(comparison, wording.one_line))
+
+
+def _judges(comparison: Comparison) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    if grid := judges(comparison):
+        yield _grid(grid, "Judges")
+        for sentence in judge_sentences(comparison.judged):
+            yield Text(wording.one_line(sentence))
+        yield Text(JUDGES, style="dim")
+
+
+def _serving(points: Sequence[ServingPoint]) -> Table:
+    """A row for each load point."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text("Serving"))
+    for head in ("model / config", *HEADS):
+        table.add_column(Text(head), overflow="fold")
+    for point in points:
+        cells = map(wording.one_line, (point.series, *point.cells()))
+        table.add_row(*(Text(cell) for cell in cells))
+    return table
+
+
+def _grid(grid: Grid, title: str) -> Table:
+    """A table with a row for each model and config."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     names = ("model", "config")
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text("Overview"))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title))
     table.title_justify, table.title_style = "left", "bold"
     for name in (*names, *grid.head):
         justify = "left" if name in names else "right"
@@ -86,7 +138,8 @@ def _overview(grid: Grid) -> Table:
     for group in grid.groups:
         for config, cells in group.rows.items():
             labels = map(wording.one_line, (group.model, config))
-            table.add_row(*map(Text, labels), *(Text(cell.text) for cell in cells))
+            texts = (Text(cell.text, style=_STYLES.get(cell.text[-1:], "")) for cell in cells)
+            table.add_row(*map(Text, labels), *texts)
     return table
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import STATES
 
-from .ranking import Winner
+from .statistics import Difference
 from .tables import Comparison, Entry, TimeSpent
 
 HIGHER, LOWER, NOT_SURE = "▲", "▼", "≈"
@@ -19,8 +18,9 @@ MARKS = (
 )
 UNMEASURED = "–"
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that may mislead
-_MAX_LISTED_NAMES = 5  # names in a list before the rest is counted
-_STAGES = {"load": "loading", "benchmark": "computing"}
+MAX_LISTED_NAMES = 5  # names in a list before the rest is counted
+_LEAST_P = 0.001  # smaller p-values are shown as below it
+_STAGES = {"pull": "pulling", "load": "loading", "benchmark": "computing"}
 
 Escape = Callable[[str], str]
 
@@ -43,17 +43,17 @@ def one_line(text: str, most: int | None = None) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``; of many, the first and how many more."""
-    if len(names) > _MAX_LISTED_NAMES:
-        rest = len(names) - _MAX_LISTED_NAMES + 1
-        names = [*names[: _MAX_LISTED_NAMES - 1], f"{rest} more"]
+    if len(names) > MAX_LISTED_NAMES:
+        rest = len(names) - MAX_LISTED_NAMES + 1
+        names = [*names[: MAX_LISTED_NAMES - 1], f"{rest} more"]
     *before, last = names
     return f"{', '.join(before)} and {last}" if before else last
 
 
-def decimals(comparison: Comparison, benchmark: str) -> int:
-    """Places after the point: three for scores up to one, one for percentages."""
-    means = [abs(e.mean) for e in comparison.entries if e.benchmark == benchmark and e.mean]
-    largest = max(means, default=0.0)
+def decimals(comparison: Comparison, name: str) -> int:
+    """Places after the point, of a benchmark or a suite: three for scores up to one, one for
+    percentages."""
+    largest = comparison.largest_mean.get(name, 0.0)
     return 3 if largest <= 1 else 2 if largest <= 10 else 1
 
 
@@ -61,13 +61,16 @@ def score(entry: Entry, decimals: int) -> str:
     """``0.995 ± 0.004``; where there is no result, the states that say why."""
     if entry.mean is None:
         return _states(entry)
-    error = "?" if entry.stderr is None else f"{entry.stderr:.{decimals}f}"
-    return f"{number(entry.mean, decimals)} ± {error}"
+    return with_error(entry.mean, entry.stderr, decimals)
 
 
 def difference(entry: Entry, decimals: int) -> str:
     """``−0.845 ± 0.026 ▼``; empty where there is none to state."""
-    difference = entry.difference
+    return difference_text(entry.difference, decimals)
+
+
+def difference_text(difference: Difference | None, decimals: int) -> str:
+    """The same of any difference."""
     if difference is None or difference.difference is None:
         return ""
     if difference.p_value is None:
@@ -121,74 +124,18 @@ def counts(comparison: Comparison) -> str:
     return f"{counted(total, 'cell')}: {', '.join(parts)}" if parts else "no cells"
 
 
-def verdicts(comparison: Comparison, escape: Escape) -> Iterator[str]:
-    """A sentence or two for each model: what leads where, and whether that is significant."""
-    groups: dict[tuple[object, ...], list[Winner]] = {}
-    for winner in comparison.winners:
-        key = (
-            winner.model,
-            winner.config,
-            winner.better_than,
-            winner.not_different_from,
-            winner.not_compared_with,
-            winner.without_result,
-            winner.tied_with,
-        )
-        groups.setdefault(key, []).append(winner)
-    for members in groups.values():
-        first = members[0]
-        model = f"{escape(first.model)} on " if len(comparison.models) > 1 else ""
-        where = listed([escape(winner.benchmark) for winner in members])
-        yield f"{model}{where}: {_verdict(first, escape)}"
+def p_text(difference: Difference) -> str:
+    """``p = 0.03``, ``p < 0.001``; empty where nothing was tested."""
+    p = difference.p_value if difference.adjusted_p is None else difference.adjusted_p
+    if p is None:
+        return ""
+    return f"p = {p:.2g}" if p >= _LEAST_P else f"p < {_LEAST_P:g}"
 
 
-def _verdict(winner: Winner, escape: Escape) -> str:
-    def names(configs: Sequence[str]) -> str:
-        return listed([escape(config) for config in configs])
-
-    config, better = escape(winner.config), winner.better_than
-    equal = [name for name in winner.not_different_from if name not in winner.tied_with]
-    if winner.tied_with and not winner.ties:
-        text = f"{names((winner.config, *winner.tied_with))} have the highest mean"
-        text += f"; {config} is significantly higher than {names(better)}" if better else ""
-        text += f"; no significant difference from {names(equal)}." if equal else "."
-    elif better and equal:
-        text = (
-            f"{config} has the highest mean, significantly higher than {names(better)}; "
-            f"no significant difference from {names(equal)}."
-        )
-    elif better:
-        text = f"{config} is significantly higher than {names(better)}."
-    elif winner.ties:
-        text = f"{names((winner.config, *winner.tied_with))} have the same mean."
-    elif equal:
-        text = f"{config} has the highest mean; no significant difference from {names(equal)}."
-    elif winner.not_compared_with:
-        text = f"{config} has the highest mean."
-    else:
-        text = f"{config} is the only config with a result."
-    if winner.not_compared_with:
-        text += f" Too few shared samples to compare with {names(winner.not_compared_with)}."
-    if winner.without_result:
-        text += f" No result: {names(winner.without_result)}."
-    return text
-
-
-def led(comparison: Comparison, escape: Escape) -> str:
-    """``dense leads 12 of 20, 3 significantly; top_k leads 8 of 20.``, the most first."""
-    leads = Counter(winner.config for winner in comparison.winners if not winner.ties)
-    sure = Counter(winner.config for winner in comparison.winners if winner.is_sure)
-    total = len(comparison.winners)
-    parts = [
-        f"{escape(config)} leads {count} of {total}"
-        + (f", {sure[config]} significantly ahead of all others" if sure[config] else "")
-        for config, count in leads.most_common(_MAX_LISTED_NAMES)
-    ]
-    if len(leads) > _MAX_LISTED_NAMES:
-        parts.append(f"{len(leads) - _MAX_LISTED_NAMES} more lead the rest")
-    if ties := total - leads.total():
-        parts.append(f"{ties} of {total} {'is a tie' if ties == 1 else 'are ties'}")
-    return "; ".join(parts) + "."
+def with_error(value: float, stderr: float | None, digits: int) -> str:
+    """``0.995 ± 0.004``, or ``0.995 ± ?`` of a single value."""
+    error = "?" if stderr is None else f"{stderr:.{digits}f}"
+    return f"{number(value, digits)} ± {error}"
 
 
 def legend(comparison: Comparison, escape: Escape) -> str:
@@ -214,14 +161,23 @@ def legend(comparison: Comparison, escape: Escape) -> str:
 
 
 METHOD = (
-    "The standard error is s/√n over the distinct samples of all repeats, treated as independent. "
+    "The standard error is s/√n over the distinct samples of all repeats. Samples that share a "
+    "context count as one cluster; others are treated as independent. "
     "A sample that several repeats share is one value, its mean. "
     "Differences are paired by sample (arXiv 2411.00640). "
-    "Significant means p < 0.05 in a two-sided paired t-test with Holm's correction. "
-    "The correction covers all differences to the baseline. If another config leads, a second one "
-    "covers all pairs of the other configs. Each keeps the family-wise error rate at 5 % or less. "
+    "Significant means p < 0.05 in a two-sided paired t-test with Holm's correction; scores of 0 "
+    "and 1 take McNemar's exact test. One correction covers all differences to the baseline, a "
+    "second one all other pairs of a benchmark. Each keeps the family-wise error rate at 5 % or "
+    "less. Detectable from d: a true difference of d is found in 80 % of repetitions, before "
+    "correction. "
     "± 0 means that all samples have the same score, not that the score is exact. "
     "± ? means that there is only one value."
+)
+
+
+SUITES = (
+    "A suite has a score where all its parts have one. Its standard error is propagated from its "
+    "benchmarks, whose samples are treated as independent."
 )
 
 

@@ -30,9 +30,12 @@ def wrong_content(
     if other := len(lines) - len(samples):
         yield f"{other} lines of {names.SAMPLES} are not samples"
     records = list(by_index(samples).values())
-    scores = [record["score"] for record in records if "score" in record]
+    scores = [record.get("score") for record in records]
+    scores = scores if any(score is not None for score in scores) else []
     try:
-        recomputed = summarise({"overall": metrics["overall_score"], "per_sample": scores}, records)
+        ends = [str(record["ended"]) for record in records if "ended" in record]
+        score = {"overall": metrics["overall_score"], "per_sample": scores}
+        recomputed = summarise(score, records, ends)
     except (ValueError, LookupError, TypeError) as error:
         yield f"{names.SAMPLES} cannot be summed up: {error}"
         return

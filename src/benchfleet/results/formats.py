@@ -30,7 +30,7 @@ def config(cell: Cell) -> dict[str, Any]:
         "subset": cell.workload.subset,
         "params": dict(cell.workload.params),
         "limit": cell.workload.limit,
-        "batch_size": cell.workload.batch_size,
+        "batch_size": cell.workload.batch_size or "auto",
         "repeat": cell.repeat,
         "seed": cell.data_seed,
     }

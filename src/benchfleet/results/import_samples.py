@@ -20,6 +20,17 @@ from benchfleet.results.samples import count_samples, standing
 
 _ATTEMPT = "0-0"  # before the first attempt of a cell's own
 _DRAFT = f".{names.SAMPLES}.draft"
+_OPTIONAL: Mapping[str, type] = {  # kept where a line has them, as a record writes them
+    "finish": str,
+    "error": str,
+    "reasoning": str,
+    "reasoning_tokens": int,
+    "thought": dict,
+    "request": str,
+    "question": str,
+    "draw": int,
+    "context": str,
+}
 _COUNTS = ("prompt_tokens", "completion_tokens")
 
 
@@ -184,6 +195,9 @@ def _sample(line: Mapping[str, Any]) -> dict[str, Any]:
             raise TypeError(f"{name} is a mapping")
         if mapping or name == "measures":
             sample[name] = mapping
+    for name, optional in _OPTIONAL.items():
+        if type(line.get(name)) is optional and line[name]:
+            sample[name] = line[name]
     if line.get("withdrawn") is True:
         sample["withdrawn"] = True
     return sample

@@ -10,6 +10,7 @@
       .attempts/<fingerprint>/<attempt>-<token>[.<n>]/       at work, or what a failed one left
       .slots/<slot>.log                                      what a slot printed between cells
       .runners/<run>.json                                    who runs, and how that stands
+      .slurm/<job>_<task>.log                                what a pilot printed
       .folder                                                names this folder among hosts
       .outbox/<fingerprint>.json                             to be uploaded to the campaign's store
       .evidence/<moment>/<path>/                             what `verify --repair` took from there
@@ -79,6 +80,11 @@ class Layout:
         return self.root / "report.md"
 
     @property
+    def benchmark_report(self) -> Path:
+        """Of speed, cost and failures on rented and other hardware."""
+        return self.root / "BENCHMARK_REPORT.md"
+
+    @property
     def report_page(self) -> Path:
         return self.root / "report.html"
 
@@ -146,6 +152,11 @@ class Layout:
     @property
     def runners(self) -> Path:
         return self.root / ".runners"
+
+    @property
+    def slurm(self) -> Path:
+        """What pilots printed, and when more are submitted."""
+        return self.root / ".slurm"
 
     @property
     def slots(self) -> Path:

@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from gzip import BadGzipFile
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
@@ -25,10 +27,32 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.samples import read_samples
 
 
-def sample_scores(folder: Path) -> dict[str, float]:
-    """Each sample's score by its id, where the benchmark scores sample by sample."""
-    records = read_samples(folder / names.SAMPLES).values()
-    return {record["id"]: float(record["score"]) for record in records if "score" in record}
+@dataclass(frozen=True, kw_only=True)
+class SampleScores:
+    """The scores of a result's samples, by their ids."""
+
+    scores: Mapping[str, float] = field(default_factory=dict)  # empty if it has only one for all
+    contexts: Mapping[str, str] = field(default_factory=dict)  # of samples that name theirs
+
+
+def sample_scores(folder: Path) -> SampleScores:
+    """Each sample's score, where the benchmark scores sample by sample, and its context."""
+    scores: dict[str, list[float]] = {}  # several answers to a question are one value, their mean
+    contexts: dict[str, str] = {}
+    for record in read_samples(f"{folder}/{names.SAMPLES}").values():
+        if "score" not in record:
+            continue
+        question = record.get("question") or record["id"]
+        scores.setdefault(question, []).append(record["score"])
+        if context := record.get("context"):
+            contexts[question] = context
+    return SampleScores(
+        scores={
+            question: fmean(map(float, some)) if len(some) > 1 else float(some[0])
+            for question, some in scores.items()
+        },
+        contexts=contexts,
+    )
 
 
 def sealed(folder: Path) -> tuple[dict[str, Any], str]:
@@ -168,7 +192,7 @@ def published_metrics(layout: Layout, path: str, digest: str) -> dict[str, Any]:
 def has_seal(folder: Path, digest: str) -> bool:
     """Whether a folder's cell.json has that digest."""
     try:
-        return digest_of(folder / names.CELL) == digest
+        return digest_of(f"{folder}/{names.CELL}") == digest
     except OSError:
         return False
 

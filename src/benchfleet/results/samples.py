@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +14,32 @@ from benchfleet.results.disk import read_plain
 _NEXT_ATTEMPT_PREFIX = b'{"index": -'  # how a line begins that is kept for the next attempt alone
 
 
-def sample_lines(file: Path) -> Iterator[dict[str, Any]]:
+def sample_lines(file: Path | str) -> Iterator[dict[str, Any]]:
     """The samples recorded in a file, in their order; a line torn by a crash is passed over."""
     try:
         content = read_plain(file)
     except (FileNotFoundError, NotADirectoryError):
         return
-    for line in content.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
+    for record in _values(content):
         if isinstance(record, dict) and isinstance(record.get("index"), int):
             yield record
 
 
-def read_samples(file: Path) -> dict[int, dict[str, Any]]:
+def _values(content: bytes) -> list[Any]:
+    """The value of each line that is JSON. All are read at once, unless one of them is torn."""
+    lines, values = content.splitlines(), list[Any]()
+    with contextlib.suppress(ValueError):
+        values = json.loads(b"[%s]" % b",".join(lines))
+    if len(values) == len(lines):
+        return values
+    values = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            values.append(json.loads(line))
+    return values
+
+
+def read_samples(file: Path | str) -> dict[int, dict[str, Any]]:
     """The samples recorded in a file, by index: what was recorded last counts."""
     return by_index(sample_lines(file))
 
@@ -45,10 +56,23 @@ def standing(records: Iterable[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     return {index: record for index, record in last.items() if not record.get("withdrawn")}
 
 
-def earlier_samples(folder: Path) -> bytes:
+def earlier_samples(folder: Path, holds: Callable[[int], bool] = lambda index: True) -> bytes:
     """What earlier attempts of a cell recorded, as JSON lines: the attempt that got furthest, and
-    the last of those; what was kept for the next attempt alone does not count."""
-    return "".join(json.dumps(record) + "\n" for record in _furthest(folder)[1].values()).encode()
+    the last of those; what was kept for the next attempt alone does not count. Only samples of
+    which `holds` says so by their index."""
+    records = _furthest(folder)[1].items()
+    return "".join(json.dumps(one) + "\n" for index, one in records if holds(index)).encode()
+
+
+def earlier_indices(folder: Path) -> set[int]:
+    """The indices of the samples that earlier attempts of a cell recorded."""
+    return {index for index in _furthest(folder)[1] if index >= 0}
+
+
+def last_of_each(lines: bytes) -> bytes:
+    """JSON lines with only the last record of each sample, in the order of the samples."""
+    records = standing(map(json.loads, lines.splitlines()))
+    return "".join(json.dumps(records[index]) + "\n" for index in sorted(records)).encode()
 
 
 def furthest_attempt(folder: Path) -> Path | None:

@@ -6,19 +6,39 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchfleet.domain.question_draws import answer_of, by_question, draw_metrics
+from benchfleet.domain.sample_end import end_metrics
+
 _MAX_NUMBERS, _MAX_NAME_CHARS, _MAX_VALUE = 50, 100, 1e300  # of numbers beside the summary
 
 
-def summarise(score: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Headline, samples, standard error s/√n, tokens and the mean of each measure.
+def summarise(
+    score: Mapping[str, Any],
+    records: Sequence[Mapping[str, Any]],
+    ends: Sequence[str] | None = None,
+) -> dict[str, float]:
+    """Headline, samples, standard error s/√n, tokens, the mean of each measure, and what `ends`
+    tell, as `end_metrics`.
 
     Raises ValueError where one of them is not a finite number, or is made of what is none.
     """
     overall = _finite("the score", score["overall"])
-    scores = [_finite("a sample's score", value) for value in score["per_sample"]]
+    values_of_samples = [
+        None if value is None else _finite("a sample's score", value)
+        for value in score["per_sample"]
+    ]
+    scores = [value for value in values_of_samples if value is not None]
     metrics: dict[str, float] = {"overall_score": overall, "samples": len(records)}
     if len(scores) > 1:
-        metrics["stderr"] = _standard_error(scores)
+        questions = by_question(records)
+        if questions and len(values_of_samples) == len(scores) == len(
+            records
+        ):  # answers are no samples
+            scores = [_mean([scores[i] for i in some]) for some in questions.values()]
+        if len(scores) > 1:
+            metrics["stderr"] = _standard_error(scores)
+    if missing := sum(value is None for value in values_of_samples):
+        metrics["unscored"] = missing
     for name in ("prompt_tokens", "completion_tokens", "seconds"):
         values = [_finite(name, record.get(name, 0)) for record in records]
         metrics[name] = _finite(name, sum(values))
@@ -31,6 +51,9 @@ def summarise(score: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) ->
             measures.setdefault(name, []).append(_finite(name, value))
     for name, values in sorted(measures.items()):
         metrics.setdefault(name, _mean(values))
+    if ends:
+        metrics |= end_metrics(ends, values_of_samples, [answer_of(record) for record in records])
+    metrics |= draw_metrics(records, values_of_samples)
     return metrics
 
 

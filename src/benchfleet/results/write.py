@@ -21,6 +21,7 @@ from typing import Any
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.sample_end import sample_ends
 from benchfleet.domain.telemetry import Reading
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
@@ -149,10 +150,16 @@ class AttemptFolder:
             samples = BESIDE  # until all of it is there
         files, folders = self._content()
         records = self._read_back(len(verdict.score["per_sample"]))
-        metrics = summarise(verdict.score, records)
+        if parsed := verdict.score.get("parsed"):
+            records = [{**r, "parsed": p} for r, p in zip(records, parsed, strict=True)]
+        ends = sample_ends(records, verdict.score.get("unparsed", ()))
+        metrics = summarise(verdict.score, records, ends)
         reported = numbers_and_truths(verdict.score["summary"])
         if scores := verdict.score["per_sample"]:
-            records = [{**r, "score": s} for r, s in zip(records, scores, strict=True)]
+            pairs = zip(records, scores, strict=True)
+            records = [r if s is None else {**r, "score": s} for r, s in pairs]
+        if ends:
+            records = [{**r, "ended": end} for r, end in zip(records, ends, strict=True)]
         texts = {
             names.RAW_RESULTS: raw_results(records),
             names.METRICS: pretty(

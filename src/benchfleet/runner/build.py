@@ -12,6 +12,7 @@ from benchfleet.runner.execution.lifecycle import AttemptLifecycle
 from benchfleet.runner.execution.publisher import Publisher
 from benchfleet.runner.execution.termination import Termination
 from benchfleet.runner.host_lifecycle import HostLifecycle
+from benchfleet.runner.outage import Outage
 from benchfleet.runner.progress import Observer
 from benchfleet.runner.resources.autoscaler import Autoscaler
 from benchfleet.runner.resources.hosts import Hosts
@@ -29,6 +30,7 @@ class RunnerComponents:
 
     Time comes from the event queue, so that the same loop runs against a simulated fleet.
     `serving` is set once slots may open, and `stop_waiting` when no component may wait any more.
+    `outage` says for how long the ledger has been away.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class RunnerComponents:
         observer: Observer,
         stop_waiting: threading.Event | None = None,
         serving: threading.Event | None = None,
+        outage: Outage | None = None,
     ) -> None:
         self.context, self.request, self.publish_all = context, request, storage.publish_all
         self.serving = serving or threading.Event()
@@ -63,6 +66,8 @@ class RunnerComponents:
             slots=self.slots,
             hosts=hosts,
             begin=lambda slot, claim: self.cells.begin(slot, claim),
+            fetch=storage.fetch,
+            was_split=lambda path, parts: self.state.notify("cell_split", cell=path, parts=parts),
         )
         self.devices = self.scheduler.devices
         self.gates = GateWatcher(
@@ -80,6 +85,7 @@ class RunnerComponents:
             scheduler=self.scheduler,
             recorder=recorder,
             publisher=self.publisher,
+            batch_job=request.options.batch_job,
         )
         self.feed.subscribe(self.cells.cancellation.follow)
         self.autoscaler = Autoscaler(
@@ -118,6 +124,8 @@ class RunnerComponents:
         self.worker_time = WorkerTime(
             request.options,
             inbox=context.inbox,
+            ledger=context.ledger,
+            outage=outage or Outage(),
             state=self.state,
             slots=self.slots,
             scheduler=self.scheduler,

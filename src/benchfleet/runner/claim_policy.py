@@ -11,7 +11,8 @@ from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.domain.attempt import CellRecord, Claim
-from benchfleet.domain.cell import AttentionStep, Cell, Config, Model, Workload
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.results.layout import check_path
 
@@ -105,9 +106,10 @@ class ClaimPolicy:
         part: Model | Workload,
         version: int | str | None,
     ) -> str:
+        runs_here = not (isinstance(part, Model) and part.python)
         try:
-            check_code: str = registry.load(family, name).code(part)
-            if why := registry.version_mismatch(family, name, version):
+            check_code: str = registry.load(family, name, runs_here=runs_here).code(part)
+            if why := registry.version_mismatch(family, name, version, runs_here=runs_here):
                 return why
         except BenchfleetError as error:
             return str(error)

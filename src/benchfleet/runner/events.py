@@ -12,6 +12,9 @@ from benchfleet.domain.resource import MemoryState
 from benchfleet.engines.base import EngineEvent
 from benchfleet.runner.attempt.attempt import Attempt
 
+# A signal that reaches another thread does not wake the main one, whose handler runs when it wakes.
+_SIGNAL_CHECK_S = 1.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Interrupted:
@@ -99,17 +102,30 @@ class EventQueue:
 
     def __init__(self) -> None:
         self._events: queue.SimpleQueue[RunnerEvent] = queue.SimpleQueue()
+        self._is_interrupted = False
 
     def post(self, event: RunnerEvent) -> None:
         """Add an event; from any thread, and from a signal handler."""
+        self._is_interrupted |= isinstance(event, Interrupted)
         self._events.put(event)
 
     def take(self, wait: float) -> RunnerEvent | None:
         """The next event, or None after `wait` seconds."""
-        try:
-            return self._events.get(timeout=max(0.0, wait))
-        except queue.Empty:
-            return None
+        until = self.now() + wait
+        while True:
+            remaining = max(0.0, until - self.now())
+            try:
+                return self._events.get(timeout=min(remaining, _SIGNAL_CHECK_S))
+            except queue.Empty:
+                if remaining <= _SIGNAL_CHECK_S:
+                    return None
+
+    def is_interrupted(self, within: float) -> bool:
+        """Whether somebody asked the runner to end, or does so in the next `within` seconds."""
+        until = self.now() + within
+        while not self._is_interrupted and self.now() < until:
+            time.sleep(0.02)  # no lock: a signal handler posts in this very thread
+        return self._is_interrupted
 
     def now(self) -> float:
         """Seconds on a clock that only grows."""

@@ -8,7 +8,6 @@ from typing import Any
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Kind, Stage
-from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
 from benchfleet.engines.base import HostAwaited, HostLost, HostReady, SlotLost, SlotQuiet, SlotReady
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.results.read import log_tail
@@ -16,10 +15,11 @@ from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.attempt.exit_cause import find_exit_cause
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.execution.lifecycle import AttemptLifecycle
+from benchfleet.runner.execution.unplaceable import end_unplaceable
 from benchfleet.runner.resources.autoscaler import Autoscaler
 from benchfleet.runner.resources.devices import Devices
 from benchfleet.runner.resources.hosts import HOST_TIMEOUT_S, Hosts
-from benchfleet.runner.resources.shapes import Pool, endpoints
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.run_state import RunState
@@ -39,7 +39,8 @@ class HostLifecycle:
         cells: AttemptLifecycle,
         autoscaler: Autoscaler,
     ) -> None:
-        self._inbox, self._ledger, self._state = context.inbox, context.ledger, state
+        self._context, self._state = context, state
+        self._inbox, self._ledger = context.inbox, context.ledger
         self._slots, self._hosts, self._devices = slots, hosts, devices
         self._lifecycle, self._autoscaler = cells, autoscaler
         self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
@@ -48,6 +49,7 @@ class HostLifecycle:
         """See whether what was left alone can be used again, and whether any machine is left."""
         now = self._inbox.now()
         self._devices.take_back(now)
+        self._end_unplaceable()
         if not self._waits_for_hosts() or self._hosts.is_wait_bounded:
             self._alone_since = None
         elif self._alone_since is None:
@@ -78,7 +80,7 @@ class HostLifecycle:
                 threads=event.threads,
                 begin=event.begin,
                 price=event.price,
-                endpoints=endpoints(DEFAULT_ENDPOINT_SLOTS, event.host),
+                rented=event.rented,
             )
         )
         self._autoscaler.look()  # before slots are opened: there may be fewer than there are seats
@@ -97,8 +99,14 @@ class HostLifecycle:
                 "host_lost", host=event.host, message=event.reason, hopeless=event.hopeless
             )
             self._record("host_lost", host=event.host, reason=event.reason, hopeless=event.hopeless)
+        self._end_unplaceable()
         if not self._devices.able:
             self._state.broken = f"no machine can be used ({self._hosts.why})"
+
+    def _end_unplaceable(self) -> None:
+        """End the cells that only a machine that was given up could take."""
+        with contextlib.suppress(LedgerAway):  # the next look tries again
+            end_unplaceable(self._context, self._devices, self._state, self._hosts.failure_of)
 
     def host_awaited(self, event: HostAwaited) -> None:
         """Cells may wait for hosts that are still to join."""

@@ -4,45 +4,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
 from benchfleet.runner.handlers import EventHandlers
-from benchfleet.runner.progress import NoticeKind, Progress
+from benchfleet.runner.progress import NoticeKind
 from benchfleet.runner.recovery.rebuild import adopt_published
 from benchfleet.runner.recovery.startup import (
     publish_committed,
+    release_killed,
     remove_empty_folders,
+    remove_joined_parts,
     remove_late_attempts,
 )
+from benchfleet.runner.resources.impossible_report import ImpossibleReport
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.runner.scheduler.eta import eta
 from benchfleet.runner.worker_options import LOOK_EVERY_S
 
 CLAIM_BATCH_S = 5e-3  # seconds for which arrivals are taken in before idle slots claim together
 LOOK_JITTER_S = 0.1  # seconds over which runners spread their reads after the same notification
 ETA_EVERY_S = 5e-3  # seconds for each slot, between two looks at how long it should still take
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunEnd:
-    """How a run ended."""
-
-    progress: Progress
-    seconds: float
-    ran: int = 0  # attempts that ended in this run, well or badly
-    interrupted: bool = False
-    impossible: tuple[tuple[Cell, str], ...] = ()  # cells that no slot here can take, and why
-    broken: str = ""  # why no slot could be started, where that ended the run
-    unsent: int = 0  # results that are not at the campaign's place yet
-    problem: str = ""  # why, where somebody knows
-    counts_age: float = (
-        0.0  # seconds since the ledger last counted all cells, if the last read failed
-    )
 
 
 class Runner:
@@ -57,11 +42,12 @@ class Runner:
         self._options = parts.request.options
         self._runner, self._ledger, self._engine = context.runner, context.ledger, context.engine
         self._inbox = context.inbox
-        self._layout = context.layout
+        self._layout, self._local_host = context.layout, context.local_host
         self._heartbeat = context.heartbeat
         self._random, self._publish_all = context.random, parts.publish_all
         self._serving = parts.serving
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
+        self._impossible_report = ImpossibleReport(parts.devices)
         self._scheduler, self._gates, self._lifecycle = parts.scheduler, parts.gates, parts.cells
         self._host_lifecycle, self._commands = parts.host_lifecycle, parts.commands
         self._autoscaler = parts.autoscaler
@@ -123,6 +109,7 @@ class Runner:
             interrupted=bool(self._state.interrupts),
             impossible=tuple(self._devices.impossible),
             broken=self._state.broken,
+            ledger_away=self._worker_time.gave_up,
             seconds=seconds,
             counts_age=0.0 if counted else now - self._state.progress.counted,
         )
@@ -150,6 +137,7 @@ class Runner:
         if self._options.enrolls:
             self._ledger.enroll(self._enrolled)
         self._ledger.reap()
+        release_killed(self._ledger, self._local_host)
         self._state.count()
         self._state.progress.reused = self._state.progress.states.get("success", 0)
         self._state.notify("run_started")
@@ -163,6 +151,7 @@ class Runner:
             kind: NoticeKind = "warning" if late.problem else "published_late"
             self._state.notify(kind, cell=late.path, message=late.problem)
         remove_late_attempts(self._ledger, self._layout)
+        remove_joined_parts(self._ledger, self._layout)
         remove_empty_folders(self._layout)
 
     def _taking_in(self, done: int, of: int) -> None:
@@ -191,11 +180,13 @@ class Runner:
 
     def _goes_on(self) -> bool:
         if self._publisher.under_way or self._slots.any_busy or self._claim_by is not None:
+            if self._slots.any_busy:
+                self._worker_time.note_work()
             return True
         if self._state.ends:
             return False
         if self._options.stays:
-            return True
+            return self._worker_time.stays
         if not self._slots.all_idle or self._unfinished():
             return True
         if not self._gates.any:
@@ -243,12 +234,19 @@ class Runner:
             self._report_exclusions()
         self._lifecycle.cancellation.look()
         self._state.check_disk()
+        if self._state.check_budget():  # spent by rented machines, which cost while cells run
+            self._termination.stop_all(self._state.broken)
         self._host_lifecycle.look()
+        for message in self._impossible_report.news():
+            self._state.notify("blocked", message=message)
         self._commands.look()
         self._autoscaler.look()
         self._worker_time.keep()
         self._gates.refresh()
+        self._scheduler.splitter.look()
+        self._engine.expect(self._scheduler.needs())
         self._fill()
+        self._state.broken = self._state.broken or self._scheduler.affordability.problem()
         self._worker_time.rest()
         if self._worker_time.works:
             self._next_look = min(self._next_look, self._inbox.now() + LOOK_EVERY_S)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.write import AttemptFolder, SealAll, seal_all
 from benchfleet.runner.disk_guard import UNLIMITED, DiskSpace
@@ -23,6 +24,10 @@ def unlimited() -> DiskSpace:
     return UNLIMITED
 
 
+def fetch_nothing(records: Sequence[CellRecord]) -> None:
+    """Where no other place has results."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ResultStorage:
     """The disk that results go to, and who writes there: by default a real one, at once."""
@@ -32,3 +37,5 @@ class ResultStorage:
     seal_all: SealAll = seal_all  # completes some of them
     publish_all: PublishAll = publish_all  # gives them their public paths
     background: Background = at_once  # writes and syncs, here or in another thread
+    # brings results of other hosts into this folder, as far as the campaign's place has them
+    fetch: Callable[[Sequence[CellRecord]], None] = fetch_nothing

@@ -16,6 +16,8 @@ from benchfleet.runner.disk_guard import DiskGuard, DiskSpace
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
 
+BUDGET_WARNING_SHARE = 0.8
+
 
 class RunState:
     """The state that all components of a run share. `stop_waiting` is set when none may wait."""
@@ -37,7 +39,7 @@ class RunState:
         self._inbox, self._observe = inbox, observer
         floor = max((cell.limits.disk or 0 for cell in cells), default=0) or None
         self._disk_guard = DiskGuard(disk_space, floor=floor)
-        self._budget = budget
+        self._budget, self._budget_reported = budget, False
         self.stop_waiting = stop_waiting
         self.progress = Progress(total=len(self._fingerprints))
         self.interrupts = 0
@@ -82,16 +84,23 @@ class RunState:
             for record in self._ledger.cells(fingerprints=fingerprints) if fingerprints else ():
                 self.notify("warning", cell=record.path, message=message)
 
-    def spend(self, usage: Usage) -> None:
-        """Count the cost of an attempt that ended, before its slot takes another cell."""
+    def spend(self, usage: Usage, *, rented: bool = False) -> None:
+        """Count the cost of an attempt that ended, before its slot takes another cell. What rented
+        machines cost is counted by their rentals."""
         if self._budget:
-            self._budget = self._budget.after(usage)
+            if not rented:
+                self._budget.spend(usage)
             self.check_budget()
 
-    def check_budget(self) -> None:
-        """End the run, after the cells that run now, if the budget is spent."""
-        if self._budget and not self.broken:
-            self.broken = self._budget.problem
+    def check_budget(self) -> bool:
+        """End the run, after the cells that run now, if the budget is spent; whether it now is."""
+        if not self._budget or self.broken:
+            return False
+        if not self._budget_reported and self._budget.share >= BUDGET_WARNING_SHARE:
+            self._budget_reported = True
+            self.notify("budget_used", message=self._budget.used, share=self._budget.share)
+        self.broken = self._budget.problem
+        return bool(self.broken)
 
     def check_disk(self) -> None:
         """Check the free space of the disk."""

@@ -10,7 +10,9 @@ from benchfleet.domain.cell import Cell
 LOOK_EVERY_S = 1.0  # seconds between looks at what became claimable without an arrival
 MAX_PAUSE_S = 15.0  # seconds between two looks at most, where nothing is left and the runner stays
 KEEP_MODELS_S = 60.0  # seconds for which models are kept while there is nothing to do
-STOP_GRACE_S = 30.0  # seconds that cells have to stop, after a runner's time is over
+STOP_GRACE_S = 20.0  # seconds that cells have to stop; Slurm kills 30 s after its signal
+END_RESERVE_S = 60.0  # seconds before the end of a batch job, to stop cells and send results
+SIGNAL_SPREAD_S = 1.0  # seconds in which a signal to all processes of a job reaches each of them
 
 
 def _no_more() -> Sequence[Cell]:
@@ -32,6 +34,8 @@ class WorkerOptions:
     patient: bool = False  # waits for gates that are undecided, also where nobody works at them
     stays: bool = False  # also where nothing is left
     seconds: float | None = None  # after which it ends, and nothing is begun that would take longer
+    idle_exit: float | None = None  # seconds without a running cell, after which it ends
+    batch_job: bool = False  # a batch system signals all its processes, and kills them soon after
 
     @property
     def follows(self) -> bool:

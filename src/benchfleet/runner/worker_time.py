@@ -1,4 +1,4 @@
-"""Keeping a runner to its shift: its time, what it is about, and how it rests."""
+"""Keeping a runner to its shift: its time, what it is about, when it ends, and how it rests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.errors import LedgerAway
+from benchfleet.ledger.base import Ledger
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.execution.termination import Termination
+from benchfleet.runner.outage import Outage
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.run_state import RunState
 from benchfleet.runner.scheduler.gate_watcher import GateWatcher
 from benchfleet.runner.scheduler.scheduler import Scheduler
 from benchfleet.runner.worker_options import LOOK_EVERY_S, STOP_GRACE_S, IdleBackoff, WorkerOptions
+
+AWAY_LIMIT_S = 300.0  # seconds after which a run ends whose ledger is away and keeps its outcomes
 
 
 class WorkerTime:
@@ -25,6 +29,8 @@ class WorkerTime:
         options: WorkerOptions,
         *,
         inbox: EventQueue,
+        ledger: Ledger,
+        outage: Outage,
         state: RunState,
         slots: Slots,
         scheduler: Scheduler,
@@ -32,14 +38,19 @@ class WorkerTime:
         termination: Termination,
     ) -> None:
         self._options, self._inbox = options, inbox
+        self._ledger, self._outage = ledger, outage
         self._state, self._slots, self._scheduler = state, slots, scheduler
         self._gates, self._termination = gates, termination
         self._backoff = IdleBackoff(stays=options.stays, least=LOOK_EVERY_S)
         self._until: float | None = None
         self._time_is_up = False
+        self.gave_up = False  # waiting for the ledger
+        self._interrupted_at: float | None = None
+        self._worked_at = 0.0  # when a cell ran last, as far as it was looked at
 
     def begin(self, now: float) -> None:
         """Its time begins."""
+        self._worked_at = now
         if self._options.seconds is not None:
             self._until = now + self._options.seconds
 
@@ -64,6 +75,8 @@ class WorkerTime:
             with contextlib.suppress(LedgerAway):  # then at a later look
                 self._add_enrolled(self._options.more())
                 self._scheduler.cells_enrolled = False
+        self._give_up_ledger()
+        self._enforce_grace()
         if (remaining := self.remaining) is None:
             return
         self._scheduler.drop_longer_than(remaining)
@@ -74,6 +87,42 @@ class WorkerTime:
             self._termination.stop_all(self._state.broken)
         elif remaining < -STOP_GRACE_S:
             self._termination.kill_all(self._state.broken)
+
+    def _give_up_ledger(self) -> None:
+        """End the run if its ledger is away for too long and nothing runs here: outcomes are kept
+        on disk. A runner that stays without a limit waits on."""
+        stays = self._options.stays and self._options.idle_exit is None
+        waits = stays or self._slots.any_busy or not self._ledger.keeps_outcomes
+        if waits or self._state.ends or self._outage.seconds < AWAY_LIMIT_S:
+            return
+        self.gave_up = True
+        minutes = f"{AWAY_LIMIT_S / 60:g} minutes"
+        self._state.broken = f"the ledger was away for {minutes}; the next run sends what is kept"
+        self._state.stop_waiting.set()
+        self._ledger.interrupt()
+
+    def _enforce_grace(self) -> None:
+        """In a batch job: after a signal, end the cells whose samples take too long."""
+        if not (self._options.batch_job and self._state.interrupts):
+            return
+        now = self._inbox.now()
+        if self._interrupted_at is None:
+            self._interrupted_at = now
+        elif now - self._interrupted_at > STOP_GRACE_S:
+            self._termination.kill_all(f"it did not stop within {STOP_GRACE_S:g} s")
+
+    @property
+    def stays(self) -> bool:
+        """Whether it waits for cells although none is left."""
+        if not self._options.stays or self._options.idle_exit is None:
+            return self._options.stays
+        if any(slot.reserved for slot in self._slots):
+            self.note_work()
+        return self._inbox.now() - self._worked_at < self._options.idle_exit
+
+    def note_work(self) -> None:
+        """A cell runs now."""
+        self._worked_at = self._inbox.now()
 
     def _add_enrolled(self, cells: Sequence[Cell]) -> None:
         running = {

@@ -16,8 +16,8 @@ from typing import Any
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.addresses import are_distinct
 from benchfleet.results.layout import Layout
-from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.progress import Notice, Observer, Progress
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.runs import registry as records
 from benchfleet.runs.process import Process
 from benchfleet.runs.registry import Record

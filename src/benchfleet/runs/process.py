@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchfleet.engines.processes import owner
+from benchfleet.engines.processes import owner, process_space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +84,4 @@ def _name(pid: int) -> str:
 
 
 def _space() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return platform.node()
+    return process_space() or platform.node()

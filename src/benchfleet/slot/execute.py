@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import traceback
@@ -10,17 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet import registry
-from benchfleet.benchmarks.base import Benchmark, Record, Score, benchmark_class
-from benchfleet.domain.cell import Cell, Workload
+from benchfleet.benchmarks.asking import split_again
+from benchfleet.benchmarks.base import Benchmark, Record, Score
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Stage
 from benchfleet.domain.telemetry import Reading
+from benchfleet.domain.thinking import Thinking
 from benchfleet.engines.frames import Frame
 from benchfleet.errors import CellFailure
-from benchfleet.models.base import Adapter, Prompt, adapter_class
+from benchfleet.models.base import Adapter, Prompt
+from benchfleet.slot.batch_size import BatchSizes
+from benchfleet.slot.cell_checks import build_benchmark, check_abilities, check_version
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.classify import classify
+from benchfleet.slot.failed_samples import with_failed_samples
 from benchfleet.slot.leaks import Leaks
 from benchfleet.slot.memory import Memory
+from benchfleet.slot.model_stages import free_gpu_memory, prepare_model
 from benchfleet.slot.rescoring import refuse_to_run_again
 from benchfleet.slot.session import SlotSession, Stop
 from benchfleet.slot.telemetry import Sampler
@@ -33,16 +40,18 @@ class Executor:
         self._channel, self._sampler = channel, sampler
         self._memory = Memory(sampler.again if sampler else lambda: Reading(at=0.0))
         self._leaks = Leaks()
+        self._batches = BatchSizes(os.environ)
         self._adapter: Adapter | None = None
         self._loaded = ""  # the load key of what is in memory, once it is all there
         self._fit = True  # whether all that was unloaded gave its memory back
+        self._stage: Stage = "setup"  # of the request at hand
         self._why_unfit = "the memory of the model before did not come back"
 
     def run(self, request: Frame) -> bool:
         """Run one request; False where this slot should take no other."""
         attempt = request.fields["attempt"]
         cell = Cell.from_dict(request.fields["cell"])
-        stage: Stage = "setup"
+        self._stage = "setup"
         session: SlotSession | None = None
         rescores = request.fields.get("rescore", False)
         seconds = {"load": 0.0, "benchmark": 0.0}
@@ -51,9 +60,9 @@ class Executor:
             self._sampler.begin(attempt)
         try:
             self._channel.send("started", attempt=attempt, stage="load")
-            benchmark = _build_benchmark(cell.workload)
-            _check_version("benchmarks", cell.workload.benchmark, cell.workload.version)
-            stage, needs_model = "load", benchmark.needs_model
+            benchmark = build_benchmark(cell.workload)
+            check_version("benchmarks", cell.workload.benchmark, cell.workload.version)
+            self._stage, needs_model = "load", benchmark.needs_model
             if rescores and not needs_model:
                 raise refuse_to_run_again(cell.workload.name)
             needs_model = needs_model and not rescores
@@ -61,18 +70,24 @@ class Executor:
                 why = self._why_unfit
                 self._end("stopped", attempt, reason=why, fit=False)
                 return False
-            adapter = self._load(cell) if needs_model else None
+            adapter = self._load(cell, attempt, seconds) if needs_model else None
             if adapter:
+                adapter.switch(cell.model)
+                adapter.keeps_errors = cell.limits.sample_errors > 0
                 adapter.configure(cell.config)
-            seconds["load"] = time.perf_counter() - begun
+                check_abilities(benchmark, adapter, cell)
+            seconds["load"] = time.perf_counter() - begun - seconds.get("pull", 0.0)
             if attempt in self._channel.stopping:
                 raise Stop
-            stage, begun = "benchmark", time.perf_counter()
-            self._channel.send("started", attempt=attempt, stage=stage)
+            begun = time.perf_counter()
+            self._begin(attempt, "benchmark")
+            batch: dict[str, Any] = {}
             if request.fields.get("trial"):
                 score = _asked_once(adapter, cell)
             else:
-                session = self._session(request, cell, adapter)
+                session = self._session(request, cell, benchmark, adapter)
+                difference = self._check_batch(attempt, cell, adapter, session.batch_size)
+                batch = {"batch_size": session.batch_size, **difference} if adapter else {}
                 score = _run(benchmark, session)
             seconds["benchmark"] = time.perf_counter() - begun
             self._end(
@@ -80,18 +95,19 @@ class Executor:
                 attempt,
                 score=_plain(score),
                 seconds=seconds,
-                provenance=dict(adapter.provenance()) if adapter else {},
+                provenance={**adapter.provenance(), **batch} if adapter else {},
             )
             return True
         except Stop:
             self._end("stopped", attempt, reason="asked to", fit=True)
             return True
         except BaseException as error:  # noqa: BLE001 - a cell's error, sys.exit too, is its outcome
-            spent = "benchmark" if stage == "benchmark" else "load"
-            seconds[spent] = time.perf_counter() - begun
+            spent = self._stage if self._stage in ("benchmark", "pull") else "load"
+            pulled = seconds.get("pull", 0.0) if spent == "load" else 0.0
+            seconds[spent] = time.perf_counter() - begun - pulled
             if session and session.complete:
-                stage = "collect"  # all of it was answered: what failed is the scoring
-            failure = classify(error, stage, trace=traceback.format_exc())
+                self._stage = "collect"  # all of it was answered: what failed is the scoring
+            failure = classify(error, self._stage, trace=traceback.format_exc())
             log_text = failure.trace
             if isinstance(error, CellFailure) and error.__cause__ is None:
                 log_text = (
@@ -146,79 +162,84 @@ class Executor:
             return False
         return keep or self.unload()
 
-    def _load(self, cell: Cell) -> Adapter:
-        _check_version("models", cell.model.adapter, cell.model.adapter_version)
+    def _begin(self, attempt: str, stage: Stage, limit: float | None = None) -> None:
+        self._stage = stage
+        limited: dict[str, Any] = {} if limit is None else {"limit": limit}
+        self._channel.send("started", attempt=attempt, stage=stage, **limited)
+
+    def _load(self, cell: Cell, attempt: str, seconds: dict[str, float]) -> Adapter:
+        """The adapter with its model in memory. `seconds` gets the time of a pull."""
+        check_version("models", cell.model.adapter, cell.model.adapter_version)
         for step in cell.config.attention:
-            _check_version("attention", step.name, step.version)
+            check_version("attention", step.name, step.version)
         if self._adapter is not None and self._loaded == cell.model.load_key:
             return self._adapter
+        begun = time.perf_counter()
+        if prepare_model(
+            cell.model,
+            begin=lambda stage, limit: self._begin(attempt, stage, limit),
+            free=free_gpu_memory(self._sampler.again()) if self._sampler else 0,
+        ):
+            seconds["pull"] = time.perf_counter() - begun
         self._memory.note_before_load()
-        adapter = adapter_class(cell.model.adapter)(cell.model)
+        adapter: Adapter = registry.load("models", cell.model.adapter)(cell.model)
         self._adapter = adapter
         adapter.load()  # where it fails, `_recover` unloads what is there
         self._loaded = cell.model.load_key
         self._memory.note_after_load()
         return adapter
 
-    def _session(self, request: Frame, cell: Cell, adapter: Adapter | None) -> SlotSession:
+    def _session(
+        self, request: Frame, cell: Cell, benchmark: Benchmark, adapter: Adapter | None
+    ) -> SlotSession:
+        rescores = request.fields.get("rescore", False)
         lines = (line for piece in request.attached for line in piece.splitlines())
         recorded = [Record.from_dict(json.loads(line)) for line in lines]
+        earlier = [one for one in recorded if rescores or not one.error]  # else asked once more
+        thinking = Thinking.of(cell.config.thinking)
+        recorded = [split_again(one, thinking) for one in earlier]
         batch_size = request.fields.get("batch_size") or cell.workload.batch_size
-        if adapter:
-            batch_size = max(batch_size, adapter.requests_at_once)
-        return SlotSession(
+        if not batch_size and adapter and not adapter.independent and not rescores:
+            longest = benchmark.longest_prompt(cell.workload.subset)
+            batch_size = self._batches.choose(cell, adapter, longest)
+        batch_size = max(batch_size, adapter.requests_at_once if adapter else 1, 1)
+        session = SlotSession(
             channel=self._channel,
             attempt=request.fields["attempt"],
             adapter=adapter,
-            rescores=request.fields.get("rescore", False),
+            rescores=rescores,
             cell=cell,
             batch_size=batch_size,
             recorded=recorded,
             scratch_folder=Path(request.fields["scratch"]).expanduser(),
+            readings=lambda: tuple(self._sampler.readings) if self._sampler else (),
         )
+        for before, one in zip(earlier, recorded, strict=True):
+            if one is not before:  # by the config's tags it is another answer
+                session.record(one)
+        return session
+
+    def _check_batch(
+        self, attempt: str, cell: Cell, adapter: Adapter | None, size: int
+    ) -> dict[str, str]:
+        """Warn if greedy answers depend on the batch, and say so in the result."""
+        difference = self._batches.difference(cell, adapter, size) if adapter else ""
+        if difference:
+            message = f"{cell.model.name}: {difference}"
+            print(message, file=sys.stderr)
+            self._channel.send("warning", attempt=attempt, message=message)
+        return {"batch_warning": difference} if difference else {}
 
     def _recover(self, failure: Failure) -> bool:
         """Unload after a failure that may leak memory; whether the slot is clean."""
+        if failure.kind == "oom":
+            self._batches.reduce()
         if failure.kind == "gpu_fault":  # nothing can be computed in this process any more
             self.unload()
             return False
         if not self._loaded or failure.kind == "oom":
             return self.unload()
         return self._fit
-
-
-def _check_version(family: registry.Family, name: str, version: int | str | None) -> None:
-    """Raises CellFailure where the plugin here is another than the cell was made for."""
-    if why := registry.version_mismatch(family, name, version):
-        raise CellFailure(stage="setup", kind="user_error", message=why)
-
-
-def _build_benchmark(work: Workload) -> Benchmark:
-    """The benchmark from what the cell says. Raises CellFailure where its local files are not
-    those that the campaign was read with."""
-    kind = benchmark_class(work.benchmark)
-    try:
-        benchmark = kind({**work.params, **work.outside})
-        digest = benchmark.data_digest(work.subset) if work.data_digest else ""
-    except (ValueError, OSError) as error:
-        raise CellFailure(stage="setup", kind="user_error", message=str(error)) from error
-    if digest != work.data_digest:
-        raise CellFailure(
-            stage="setup",
-            kind="user_error",
-            message=_change_message(work, benchmark),
-        )
-    return benchmark
-
-
-def _change_message(work: Workload, benchmark: Benchmark) -> str:
-    files = [file for file in benchmark.files(work.subset) if file.is_file()]
-    newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
-    which = f": {newest} was written last" if newest else ""
-    return (
-        f"{work.name} has changed since the campaign was read{which}; run it again, or name files "
-        "that a command writes under its 'outputs'"
-    )
 
 
 def _asked_once(adapter: Adapter | None, cell: Cell) -> Score:
@@ -239,13 +260,17 @@ def _run(benchmark: Benchmark, session: SlotSession) -> Score:
             traceback.print_exc()
         raise
     session.send_files()
-    return score
+    session.check_errors(session.answered)
+    return with_failed_samples(score, session.failed_positions())
 
 
 def _plain(score: Score) -> dict[str, Any]:
+    unscored = frozenset(score.unscored)
     return {
         "overall": score.overall,
-        "per_sample": list(score.per_sample),
+        "per_sample": [None if n in unscored else v for n, v in enumerate(score.per_sample)],
         "tasks": dict(score.tasks),
         "summary": dict(score.summary),
+        **({"unparsed": list(score.unparsed)} if score.unparsed else {}),
+        **({"parsed": list(score.parsed)} if score.parsed else {}),
     }

@@ -23,7 +23,7 @@ import zlib
 if __package__:
     from benchfleet.slot.watchdog import Watchdog
 else:  # run by path, so that its own folder is where modules are looked for first
-    from watchdog import Watchdog  # type: ignore[import-not-found, no-redef]
+    from watchdog import Watchdog  # type: ignore[no-redef]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchfleet.benchmarks.base import Record
 from benchfleet.domain.cell import Cell
-from benchfleet.models.base import Adapter, adapter_class
+from benchfleet.domain.humanize import counted
+from benchfleet.domain.telemetry import Reading
+from benchfleet.errors import CellFailure
+from benchfleet.models.base import Adapter, PromptView, adapter_class
 from benchfleet.slot.channel import Channel
 from benchfleet.slot.rescoring import NothingToAsk
 
@@ -25,6 +29,8 @@ class Stop(BaseException):
 class SlotSession:
     """What a running benchmark is given; see `benchfleet.benchmarks.base.Session`."""
 
+    show: Callable[[PromptView], None] | None = None
+
     def __init__(
         self,
         *,
@@ -36,13 +42,17 @@ class SlotSession:
         recorded: Sequence[Record],
         scratch_folder: Path,
         rescores: bool = False,
+        readings: Callable[[], Sequence[tuple[int, Reading]]] = tuple,
     ) -> None:
         self._channel = channel
         self._attempt = attempt
         self._total = 0
         self._reports_calls = cell.limits.generation is not None
         self._scratch_folder = scratch_folder
+        self.readings = readings
         self._scratch: Path | None = None
+        self._allowed_errors = cell.limits.sample_errors
+        self._errors = {r.index: r.error for r in recorded if r.error}
         self._answered = {record.index for record in recorded if record.index >= 0}
         self._adapter = NothingToAsk(self._answered) if rescores else adapter
         self.model = cell.model
@@ -52,7 +62,9 @@ class SlotSession:
         self.repeat = cell.repeat
         self.seed = cell.data_seed
         self.limit = cell.workload.limit
+        self.part = cell.part
         self.batch_size = batch_size
+        self.samples_per_question = cell.workload.samples_per_question
         self.generation: Mapping[str, Any] = {"seed": cell.data_seed, **cell.workload.generation}
 
     @property
@@ -61,6 +73,11 @@ class SlotSession:
         if self._adapter is None:
             raise RuntimeError("this benchmark said that it needs no model, so none is loaded")
         return self._adapter
+
+    @property
+    def answered(self) -> int:
+        """The samples that are recorded; of a script, its questions."""
+        return len(self._answered) or len(self._errors)
 
     @property
     def complete(self) -> bool:
@@ -73,6 +90,10 @@ class SlotSession:
 
     def record(self, record: Record) -> None:
         line = json.dumps(record.to_dict(), allow_nan=False).encode() + b"\n"
+        if record.error and not record.withdrawn:
+            self._errors[record.index] = record.error
+        else:
+            self._errors.pop(record.index, None)
         if record.withdrawn:
             self._answered.discard(record.index)
         elif record.index >= 0:
@@ -87,6 +108,24 @@ class SlotSession:
             completion_tokens=record.completion_tokens,
         )
         self.check_stop()
+        if record.error and self._total:
+            self.check_errors(self._total)
+
+    def check_errors(self, total: int) -> None:
+        """Raise CellFailure if more samples of `total` failed for good than the limit allows."""
+        errors = {index: text for index, text in self._errors.items() if index >= 0}
+        errors = errors or self._errors  # a script's own questions
+        if len(errors) > self._allowed_errors * total:
+            message = (
+                f"{len(errors)} of {counted(total, 'sample')} failed for good, and "
+                f"limits.sample_errors allows {self._allowed_errors:.2g} of them; the last: "
+                f"{[*errors.values()][-1]}"
+            )
+            raise CellFailure(stage="benchmark", kind="bad_request", message=message)
+
+    def failed_positions(self) -> list[int]:
+        """The positions, among the samples in their order, of those that failed for good."""
+        return [n for n, index in enumerate(sorted(self._answered)) if index in self._errors]
 
     @contextlib.contextmanager
     def asking(self, count: int, *, sample: int | None = None) -> Iterator[None]:
@@ -96,6 +135,10 @@ class SlotSession:
         self._channel.send("calling", attempt=self._attempt, count=count, sample=sample)
         yield
         self._channel.send("calling", attempt=self._attempt, count=0)
+
+    def notice(self, message: str) -> None:
+        print(message, file=sys.stderr)
+        self._channel.send("warning", attempt=self._attempt, message=message)
 
     def check_stop(self) -> None:
         if self._attempt in self._channel.stopping:
@@ -124,6 +167,9 @@ class SlotSession:
                         break
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch = None
+
+    def checkpoint(self, metrics: Mapping[str, float]) -> None:
+        self._channel.send("checkpoint", attempt=self._attempt, metrics=dict(metrics))
 
     def expect(self, total: int) -> None:
         self._total = total

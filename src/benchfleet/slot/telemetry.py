@@ -40,6 +40,7 @@ class Sampler:
         self._lock = threading.Lock()
         self._attempt = ""
         self._first: Reading | None = None  # of the attempt, from which the others count
+        self.readings: list[tuple[int, Reading]] = []  # of the attempt, with `perf_counter_ns`
         self._thread: threading.Thread | None = None
 
     def begin(self, attempt: str) -> None:
@@ -49,7 +50,7 @@ class Sampler:
             self._thread.start()
         with self._locked() as locked:
             if locked:
-                self._attempt, self._first = attempt, None
+                self._attempt, self._first, self.readings = attempt, None, []
                 self._take(attempt)
 
     def end(self) -> Reading | None:
@@ -77,6 +78,7 @@ class Sampler:
         has_cpu = measured.cpu is not None and first.cpu is not None
         cpu = max(0.0, measured.cpu - first.cpu) if has_cpu else None  # type: ignore[operator]
         reading = replace(measured, at=round(measured.at - first.at, 3), cpu=cpu)
+        self.readings.append((time.perf_counter_ns(), reading))
         self._hand(attempt, reading)
         return reading
 

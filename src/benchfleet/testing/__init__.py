@@ -7,11 +7,21 @@ except ImportError as error:
         "benchfleet.testing needs pytest: pip install 'benchfleet[testing]'"
     ) from error
 
-pytest.register_assert_rewrite("benchfleet.testing.contract")
+_SUITES = ("contract", "adapter_contract", "exporter_contract")
+pytest.register_assert_rewrite(*(f"benchfleet.testing.{suite}" for suite in _SUITES))
 
+from .adapter_contract import AdapterContract  # noqa: E402
 from .claims import claim_any  # noqa: E402
 from .clock import FakeClock  # noqa: E402
+from .exporter_contract import ExporterContract  # noqa: E402
 from .ledger_contract import LedgerContract  # noqa: E402
 from .sample_cells import sample_cell  # noqa: E402
 
-__all__ = ["FakeClock", "LedgerContract", "claim_any", "sample_cell"]
+__all__ = [
+    "AdapterContract",
+    "ExporterContract",
+    "FakeClock",
+    "LedgerContract",
+    "claim_any",
+    "sample_cell",
+]

@@ -16,8 +16,9 @@ from .contract.claiming import Claiming
 from .contract.enrolling import Enrolling
 from .contract.finishing import Finishing
 from .contract.holding import Holding
+from .contract.splitting import Splitting
 from .contract.subjects import Subjects
 
 
-class LedgerContract(Enrolling, Claiming, Holding, Finishing, Reading, Subjects):
+class LedgerContract(Enrolling, Claiming, Holding, Finishing, Splitting, Reading, Subjects):
     """Every sentence of `benchfleet.ledger.base`, checked through the public verbs."""

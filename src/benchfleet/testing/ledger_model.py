@@ -30,6 +30,8 @@ class CellModel:
     ended: Lease | None = None  # the last one that did
     outcome: Outcome | None = None
     token: int = 0  # the largest that was seen
+    last: Lease | None = None  # of its last claim
+    parts: int = 0  # of the split that is in force
 
     def holds(self, lease: Lease) -> bool:
         return self.state == "running" and self.writer == lease
@@ -65,6 +67,7 @@ class LedgerModel:
         """The cell, which is held by this lease now."""
         cell_model = self.cells[lease.fingerprint]
         cell_model.state, cell_model.writer = "running", lease
+        cell_model.last = lease
         cell_model.attempt += 1
         self._extend(cell_model)
         return cell_model
@@ -91,6 +94,8 @@ class LedgerModel:
             cell_model.state = outcome.state if outcome.retry_in is None else "pending"
             cell_model.ready = self.now() + (outcome.retry_in or 0.0)
             cell_model.tries += outcome.charged
+            if outcome.retry_in is None:
+                cell_model.parts = 0
         return again or good
 
     def release(self, lease: Lease) -> None:
@@ -115,8 +120,16 @@ class LedgerModel:
         if cell_model is not None and cell_model.state in FINAL_STATES:
             cell_model.state, cell_model.ready, cell_model.tries = "pending", 0.0, 0
 
+    def split(self, lease: Lease, parts: int) -> None:
+        """Only who claimed the cell last splits it, and only once until it ends."""
+        cell_model = self.cells[lease.fingerprint]
+        if cell_model.last == lease and not cell_model.parts:
+            cell_model.parts = parts
+
     def cancel(self, fingerprint: str) -> None:
         cell_model = self.cells.get(fingerprint)
+        if cell_model is not None:
+            cell_model.parts = 0
         if cell_model is not None and cell_model.state not in FINAL_STATES:
             self.rights.pop(fingerprint, None)
             cell_model.state, cell_model.writer = "cancelled", None

@@ -31,6 +31,7 @@ from hypothesis.stateful import (
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.part import Split, Splits
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import Ledger
@@ -49,6 +50,7 @@ CELLS = [  # one path holds another, two have equal names; models, needs and pri
     sample_cell(2, model="b", gpus=1, vram=40, priority=1),
     sample_cell(3, model="c", gpus=2),
 ]
+CELLS += Split.evenly(CELLS[-1].fingerprint, 1, 1, 2).cells(CELLS[-1])  # its parts
 FINGERPRINTS = [cell.fingerprint for cell in CELLS]
 OUTCOMES = [
     Outcome(state="success", digest="one"),
@@ -138,6 +140,14 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger.release([lease], "given back")
         self.model.release(lease)
 
+    @rule(lease=leases, parts=st.integers(2, 3))
+    def split(self, lease: Lease, parts: int) -> None:
+        """By a runner that holds the lease, or that held it once."""
+        split = Split.evenly(lease.fingerprint, lease.attempt, lease.token, parts)
+        cell = self.model.cells[lease.fingerprint].cell
+        self.ledger.record(split.event(split.cells(cell)))
+        self.model.split(lease, parts)
+
     @rule()
     def reap(self) -> None:
         assert sorted(self.ledger.reap()) == sorted(self.model.reap())
@@ -165,7 +175,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def the_ledger_and_the_model_agree(self) -> None:
         if not hasattr(self, "model"):
             return  # before `start`
-        records = list(self.ledger.cells())
+        whole = [name for name, one in self.model.cells.items() if not one.cell.part]
+        assert [record.fingerprint for record in self.ledger.cells()] == whole
+        records = list(self.ledger.cells(fingerprints=list(self.model.cells)))
         assert [record.fingerprint for record in records] == list(self.model.cells)
         for record in records:
             cell_model = self.model.cells[record.fingerprint]
@@ -203,6 +215,10 @@ class LedgerMachine(RuleBasedStateMachine):
             assert self.ledger.events(since) == events[len(self.seen_events) :]
             of_it = [event for event in events if event.fingerprint == name]
             assert self.ledger.events(fingerprints={name}) == of_it
+        splits = Splits()
+        splits.follow(events)
+        in_force = {name: len(split.cuts) - 1 for name, split in splits.current.items()}
+        assert in_force == {name: one.parts for name, one in self.model.cells.items() if one.parts}
         self.seen_events = list(events)
         seen_events = attempts_by_cell(events)
         for fingerprint, cell_model in self.model.cells.items():

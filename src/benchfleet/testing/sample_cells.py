@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from benchfleet.domain.cell import AttentionStep, Cell, Config, Limits, Model, Workload
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.limits import Limits
 from benchfleet.domain.resource import Need
 
 

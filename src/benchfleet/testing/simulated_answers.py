@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,16 +33,31 @@ def logprob(prefix: Sequence[int], token: int) -> float:
 class SimulatedReply:
     """An answer as chunks, and as one object."""
 
-    def __init__(self, path: str, body: dict[str, Any], *, tokens: int, per_chunk: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        body: dict[str, Any],
+        *,
+        tokens: int,
+        per_chunk: int,
+        text: str | None = None,  # the answer; None: that of the prompt
+        adapted: str = "",  # the folder of a LoRA adapter; one called ``untrained`` changes nothing
+    ) -> None:
         self.ollama, self.chat = path.startswith("/api/"), "chat" in path
         self._body = body
         options = body.get("options", {})
         limit = options.get("num_predict", body.get("max_tokens", tokens))
-        prompt, count = prompt_of(body), min(tokens, limit)
-        words = answer_tokens(prompt, count)
+        prompt, count = prompt_of(body), limit if body.get("ignore_eos") else min(tokens, limit)
+        if text is None:
+            lora = "" if adapted.endswith("untrained") else adapted
+            words = answer_tokens(f"{prompt}{lora}", count)
+        else:  # its words, with the spaces before them
+            whole = re.findall(r"\s*\S+|\s+$", text)
+            words, tokens = whole[:limit], len(whole)
+            count = len(words)
         text, stops = "".join(words), options.get("stop", body.get("stop")) or []
         positions = [text.find(s) for s in ([stops] if isinstance(stops, str) else stops)]
-        self.finish = "length" if count < tokens else "stop"
+        self.finish = "length" if count < tokens or body.get("ignore_eos") else "stop"
         if cuts := [position for position in positions if position >= 0]:
             text, self.finish = text[: min(cuts)], "stop"
             words = [text[at : at + 4] for at in range(0, len(text), 4)]
@@ -61,13 +77,14 @@ class SimulatedReply:
         if self.ollama:
             return {**self._part(self.text), "done": True, "done_reason": self.finish, **self.usage}
         text = {"message": {"role": "assistant", "content": self.text}}
-        if not self.chat and self._body.get("echo"):
+        if not self.chat and self._body.get("echo") and self._body.get("logprobs"):
             prompts = self._body["prompt"]
             lists = prompts if isinstance(prompts[0], list) else [prompts]
             choices = [_echoed(index, ids) for index, ids in enumerate(lists)]
             return {"choices": choices, "usage": self.usage}
         choice = {"index": 0, "finish_reason": self.finish}
         choice |= text if self.chat else {"text": self.text}
+        choice |= self._logprobs(self.text)
         return {"model": self._body["model"], "choices": [choice], "usage": self.usage}
 
     def _part(self, text: str) -> dict[str, Any]:
@@ -75,7 +92,14 @@ class SimulatedReply:
             part = {"message": {"content": text}} if self.chat else {"response": text}
             return {"model": self._body["model"], **part, "done": False}
         delta = {"delta": {"content": text}} if self.chat else {"text": text}
-        return {"choices": [{"index": 0, **delta, "finish_reason": None}]}
+        choice = {"index": 0, **delta, **self._logprobs(text), "finish_reason": None}
+        return {"choices": [choice]}
+
+    def _logprobs(self, text: str) -> dict[str, Any]:
+        if not self._body.get("logprobs"):
+            return {}
+        token = {"token": text, "logprob": -0.5}
+        return {"logprobs": {"content": [token]} if self.chat else {"token_logprobs": [-0.5]}}
 
     def line(self, text: str) -> bytes:
         return self._encode(self._part(text))

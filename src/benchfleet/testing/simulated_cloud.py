@@ -38,8 +38,10 @@ class CloudInstance:
     began: float
     ended: float | None = None
     state: InstanceState = "running"
+    key: str = ""  # its own, which can look at it and destroy it
     address: str = "127.0.0.1"
     port: int = 22
+    traffic: int = 0  # bytes, billed at the offer's price for a GB
 
     @property
     def lives(self) -> bool:
@@ -61,6 +63,8 @@ class Cloud:
     price: int = 500_000
     offers: list[GpuOffer] = field(default_factory=list)
     billing: Billing = field(default_factory=Billing)
+    own_key: str = "own-key"  # how the keys of instances begin
+    first_id: int = 1  # of instances
     instances: dict[str, CloudInstance] = field(default_factory=dict)
     faults: dict[str, list[str]] = field(default_factory=dict)
     creates: list[str] = field(default_factory=list)  # labels of all create requests
@@ -77,8 +81,9 @@ class Cloud:
 
     def add(self, offer: GpuOffer, label: str, owner: str) -> CloudInstance:
         """Create an instance."""
-        id = str(len(self.instances) + 1)
-        one = CloudInstance(id=id, label=label, owner=owner, offer=offer, began=self.now)
+        id = str(self.first_id + len(self.instances))
+        key = f"{self.own_key}-of-{id}-{label}"
+        one = CloudInstance(id=id, label=label, owner=owner, offer=offer, began=self.now, key=key)
         self.instances[id] = one
         return one
 
@@ -105,6 +110,7 @@ class Cloud:
         """What all instances cost so far."""
         return sum(
             self.billing.cost(one.offer.hourly, (one.ended or self.now) - one.began)
+            - (-one.offer.transfer_price * one.traffic // 10**9)
             for one in self.instances.values()
         )
 

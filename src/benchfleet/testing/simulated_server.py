@@ -12,9 +12,10 @@ import argparse
 import asyncio
 import json
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from aiohttp import web
@@ -44,7 +45,8 @@ class Behaviour:
     retry_after: str = ""  # that header
     code: str = ""  # of the error object, such as insufficient_quota
     role_chunk: bool = True  # an empty chunk with the role comes first
-    echoes: bool = True  # False: no log-probabilities of prompts
+    ignores: frozenset[str] = frozenset()  # fields of requests that it has no use for
+    refuses: frozenset[str] = frozenset()  # fields of requests that it answers with 422
     fault: Fault = ""
 
 
@@ -64,11 +66,21 @@ class SimulatedServer:
     script: deque[Behaviour] = field(default_factory=deque)
     otherwise: Behaviour = Behaviour()
     model: str = MODEL
+    loras: Mapping[str, str] = field(default_factory=dict)  # folders of LoRA adapters, by name
     key: str = ""  # that requests must bring; "" for none
     port: int = 0
     requests: list[Received] = field(default_factory=list)
     most_at_once: int = 0  # requests that were answered at the same time
+    written: list[list[int]] = field(default_factory=list)  # `perf_counter_ns` of each chunk
+    metrics: str = ""  # the page /metrics; "" for none
+    # of a request's body: the text of the answer, or a behaviour; None leaves it as it is
+    respond: Callable[[dict[str, Any]], str | Behaviour | None] | None = None
     _now: int = 0
+    _stalled_until: float = 0.0
+
+    def stall(self, seconds: float) -> None:
+        """Send no chunk for so long, to anybody."""
+        self._stalled_until = time.monotonic() + seconds
 
     @property
     def url(self) -> str:
@@ -98,6 +110,7 @@ class SimulatedServer:
         app.add_routes(
             [
                 web.get("/health", _healthy),
+                web.get("/metrics", self._metrics),
                 web.get("/v1/models", self._models),
                 web.get("/api/version", _version),
                 web.get("/api/tags", self._tags),
@@ -115,7 +128,11 @@ class SimulatedServer:
         await runner.cleanup()
 
     async def _models(self, _: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": self.model}]})
+        names = (self.model, *self.loras)
+        return web.json_response({"object": "list", "data": [{"id": name} for name in names]})
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.metrics, status=200 if self.metrics else 404)
 
     async def _tags(self, _: web.Request) -> web.Response:
         return web.json_response({"models": [{"name": self.model, "digest": DIGEST}]})
@@ -125,54 +142,66 @@ class SimulatedServer:
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         self.requests.append(Received(path=request.path, body=body, key=bearer))
         behaviour = self.script.popleft() if self.script else self.otherwise
+        scripted = self.respond(body) if self.respond else None
+        behaviour = scripted if isinstance(scripted, Behaviour) else behaviour
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         try:
             if self.key and bearer != self.key:
                 behaviour = Behaviour(status=401, code="invalid_api_key")
-            elif body.get("model") != self.model:
+            elif body.get("model") not in (self.model, *self.loras):
                 behaviour = Behaviour(status=404, code="model_not_found")
             if behaviour.status != 200:
                 return _refusal(request.path, behaviour)
             if behaviour.fault == "reset":
                 _break_connection(request)
-            if not behaviour.echoes:
-                body.pop("echo", None)
+            if behaviour.refuses.intersection(body):
+                return _refusal(request.path, replace(behaviour, status=422))
+            body = {name: body[name] for name in body if name not in behaviour.ignores}
             reply = SimulatedReply(
-                request.path, body, tokens=behaviour.tokens, per_chunk=behaviour.tokens_per_chunk
+                request.path,
+                body,
+                tokens=behaviour.tokens,
+                per_chunk=behaviour.tokens_per_chunk,
+                text=scripted if isinstance(scripted, str) else None,
+                adapted=self.loras.get(str(body.get("model")), ""),
             )
             if body.get("stream", request.path.startswith("/api/")):
-                return await _streamed(request, reply, behaviour)
+                return await self._streamed(request, reply, behaviour)
             await asyncio.sleep(behaviour.first_s + behaviour.gap_s * (len(reply.chunks) - 1))
             return web.json_response(reply.whole())
         finally:
             self._now -= 1
 
+    async def _streamed(
+        self, request: web.Request, reply: SimulatedReply, behaviour: Behaviour
+    ) -> web.StreamResponse:
+        kind = "application/x-ndjson" if reply.ollama else "text/event-stream"
+        response = web.StreamResponse(headers={"Content-Type": kind})
+        await response.prepare(request)
+        if reply.chat and not reply.ollama and behaviour.role_chunk:
+            await response.write(reply.role_line())
+        times: list[int] = []
+        self.written.append(times)
+        for number, chunk in enumerate(reply.chunks):
+            await asyncio.sleep(behaviour.gap_s if number else behaviour.first_s)
+            if number == len(reply.chunks) // 2:
+                await asyncio.sleep(behaviour.stall_s)
+                if behaviour.fault == "error_in_stream":
+                    await response.write(reply.error_line())
+                    return response
+                if behaviour.fault == "dropped":
+                    _break_connection(request)
+            while (ahead := self._stalled_until - time.monotonic()) > 0:
+                await asyncio.sleep(ahead)
+            times.append(time.perf_counter_ns())
+            await response.write(reply.line(chunk))
+        if behaviour.fault != "no_last_object":
+            await response.write(reply.last_lines())
+        return response
+
 
 _PATHS = ("/v1/chat/completions", "/v1/completions", "/api/chat", "/api/generate")
-
-
-async def _streamed(
-    request: web.Request, reply: SimulatedReply, behaviour: Behaviour
-) -> web.StreamResponse:
-    kind = "application/x-ndjson" if reply.ollama else "text/event-stream"
-    response = web.StreamResponse(headers={"Content-Type": kind})
-    await response.prepare(request)
-    if reply.chat and not reply.ollama and behaviour.role_chunk:
-        await response.write(reply.role_line())
-    for number, chunk in enumerate(reply.chunks):
-        await asyncio.sleep(behaviour.gap_s if number else behaviour.first_s)
-        if number == len(reply.chunks) // 2:
-            await asyncio.sleep(behaviour.stall_s)
-            if behaviour.fault == "error_in_stream":
-                await response.write(reply.error_line())
-                return response
-            if behaviour.fault == "dropped":
-                _break_connection(request)
-        await response.write(reply.line(chunk))
-    if behaviour.fault != "no_last_object":
-        await response.write(reply.last_lines())
-    return response
 
 
 def _refusal(path: str, behaviour: Behaviour) -> web.Response:
@@ -202,9 +231,17 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--model", default=MODEL)
     parser.add_argument("--gap-ms", type=float, default=0.0)
+    parser.add_argument("--enable-lora", action="store_true")  # as vLLM takes these three
+    parser.add_argument("--max-lora-rank", type=int)
+    parser.add_argument("--lora-modules", nargs="*", default=[])
     options = parser.parse_args(None if arguments is None else list(arguments))
     behaviour = Behaviour(gap_s=options.gap_ms / 1000)
-    server = SimulatedServer(port=options.port, model=options.model, otherwise=behaviour)
+    if options.lora_modules and not options.enable_lora:
+        parser.error("--lora-modules needs --enable-lora")
+    loras = dict(module.split("=", 1) for module in options.lora_modules)
+    server = SimulatedServer(
+        port=options.port, model=options.model, loras=loras, otherwise=behaviour
+    )
     asyncio.run(server.serve())
 
 

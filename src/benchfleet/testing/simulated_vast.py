@@ -1,66 +1,27 @@
 """The HTTP interface of Vast.ai over a `Cloud`, with its faults: for tests and for a first look.
 
-`VastApi.answer` waits for nothing. `VastServer` puts it behind a port of this machine.
+`VastApi.answer` waits for nothing. `ApiServer` puts it behind a port of this machine.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
-from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl
 
 from benchfleet.providers.base import GpuOffer
 from benchfleet.testing.simulated_cloud import Cloud, CloudInstance
+from benchfleet.testing.simulated_http import ApiServer, SimulatedApi, failed
 
-Answer = tuple[int, dict[str, str], bytes]
 _MILLION = 1_000_000
-_HTML = b"<html><body>Bad gateway</body></html>"
 
 
-class VastApi:
-    """Answers requests as Vast.ai does, from the state of a cloud.
+class VastApi(SimulatedApi):
+    """Answers requests as Vast.ai does."""
 
-    `keys` has the user of each key. `requests` keeps the method and path of all requests. `created`
-    and `ended` start and end what is behind an instance.
-    """
-
-    def __init__(
-        self,
-        cloud: Cloud,
-        keys: Mapping[str, str] | None = None,
-        *,
-        clock: Callable[[], float] | None = None,
-        created: Callable[[CloudInstance, Mapping[str, Any]], None] = lambda one, body: None,
-        ended: Callable[[CloudInstance], None] = lambda one: None,
-    ) -> None:
-        self.cloud, self.keys = cloud, keys or {"key": "me"}
-        self._clock, self._created, self._ended = clock, created, ended
-        self.requests: list[tuple[str, str]] = []
-        self._lock = threading.Lock()
-
-    def answer(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Answer:
-        """Status, headers and body of the answer to one request."""
-        with self._lock:
-            parts = urlsplit(target)
-            if self._clock is not None:
-                self.cloud.now = self._clock()
-            self.requests.append((method, parts.path))
-            status, data = self._answer(method, parts, headers, body)
-            date = {"Date": formatdate(self.cloud.now, usegmt=True)}
-            if isinstance(data, bytes):
-                return status, {**date, "Content-Type": "text/html"}, data
-            return status, {**date, "Content-Type": "application/json"}, json.dumps(data).encode()
-
-    def _answer(
-        self, method: str, parts: Any, headers: Mapping[str, str], body: bytes
-    ) -> tuple[int, Any]:
-        key = headers.get("authorization", "").removeprefix("Bearer ")
+    def _answer(self, method: str, parts: SplitResult, key: str, body: bytes) -> tuple[int, Any]:
         user = self.keys.get(key)
         path = parts.path.rstrip("/").split("/")[1:]  # api, v0, …
         if path[2:] == ["bundles"] and method == "POST":
@@ -80,10 +41,6 @@ class VastApi:
                 return self._destroy(user, instance)
         return 404, {"success": False, "error": "not_found"}
 
-    def _of_own_key(self, key: str) -> CloudInstance | None:
-        """The instance whose own key it is."""
-        return next((i for i in self.cloud.instances.values() if key == instance_key(i)), None)
-
     def _of_itself(self, method: str, path: list[str], one: CloudInstance) -> tuple[int, Any]:
         """What an instance may do with its own key: look at itself, and destroy itself."""
         if path != ["instances", one.id]:
@@ -94,9 +51,11 @@ class VastApi:
 
     def _offers(self, query: Mapping[str, Any]) -> tuple[int, Any]:
         if fault := self.cloud.fault("offers"):
-            return _failed(fault)
-        gpu_name = query["gpu_name"]["eq"]
-        rows = [_offer_row(one) for one in self.cloud.offers if one.gpu == gpu_name]
+            return failed(fault)
+        names = query["gpu_name"]["in"]
+        least = query.get("gpu_ram", {"gte": 0})["gte"] << 20
+        suited = [one for one in self.cloud.offers if one.gpu in names and one.vram >= least]
+        rows = [_offer_row(one) for one in suited]
         return 200, {"offers": rows}
 
     def _create(self, user: str, id: str, body: Mapping[str, Any]) -> tuple[int, Any]:
@@ -107,18 +66,18 @@ class VastApi:
         if fault == "refused" or offer is None:
             return 404, {"success": False, "error": "no_such_ask", "msg": "no such ask"}
         if fault in ("away", "busy"):
-            return _failed(fault)
+            return failed(fault)
         one = cloud.add(offer, body["label"], user)
         self._created(one, body)
         if fault == "broken":
             one.state = "stopped"
             return 400, {"success": False, "error": "bid_too_low", "new_contract": one.id}
-        return _failed(fault) if fault else (200, {"success": True, "new_contract": int(one.id)})
+        return failed(fault) if fault else (200, {"success": True, "new_contract": int(one.id)})
 
     def _list(self, user: str, query: Mapping[str, str]) -> tuple[int, Any]:
         fault = self.cloud.fault("list")
         if fault not in ("", "short"):
-            return _failed(fault)
+            return failed(fault)
         visible = self.cloud.visible(user)
         first = int(query.get("after_token", "0"))
         size = int(query["limit"])
@@ -132,25 +91,10 @@ class VastApi:
     def _destroy(self, user: str, id: str) -> tuple[int, Any]:
         fault = self.cloud.fault("destroy")
         if fault in ("away", "busy"):
-            return _failed(fault)
-        one = self.cloud.instances.get(id)
-        if one is None or one.owner != user:
+            return failed(fault)
+        if fault != "ignored" and not self._end(user, id):
             return 404, {"success": False, "error": "no_such_instance"}
-        if fault != "ignored":
-            self.cloud.end(id)
-            self._ended(one)
-        return _failed(fault) if fault == "lost" else (200, {"success": True})
-
-
-def instance_key(one: CloudInstance) -> str:
-    """The key that an instance has of itself."""
-    return f"own-key-of-{one.id}-{one.label}"
-
-
-def _failed(fault: str) -> tuple[int, Any]:
-    if fault == "busy":
-        return 429, b"API requests too frequent: endpoint threshold=2.5"
-    return 502, _HTML
+        return failed(fault) if fault == "lost" else (200, {"success": True})
 
 
 def _offer_row(offer: GpuOffer) -> dict[str, Any]:
@@ -163,6 +107,7 @@ def _offer_row(offer: GpuOffer) -> dict[str, Any]:
         "dph_base": offer.price / _MILLION,
         "dph_total": offer.hourly / _MILLION,
         "storage_cost": 0.0,
+        "inet_down_cost": offer.transfer_price / _MILLION,
         "geolocation": offer.region,
         "reliability2": offer.reliability,
         "driver_version": offer.driver,
@@ -183,43 +128,6 @@ def _instance_row(one: CloudInstance) -> dict[str, Any]:
     }
 
 
-class VastServer:
-    """The API on a port of this machine."""
-
-    def __init__(self, api: VastApi) -> None:
-        answer = api.answer
-
-        class Handler(BaseHTTPRequestHandler):
-            def _serve(self) -> None:
-                size = int(self.headers.get("Content-Length") or 0)
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                status, fields, body = answer(
-                    self.command, self.path, headers, self.rfile.read(size)
-                )
-                self.send_response_only(status)
-                for name, value in fields.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_GET = do_PUT = do_POST = do_DELETE = _serve
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Nothing is logged."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-
 def main() -> None:
     """Serve a cloud with a few offers in real time, until Ctrl-C: a first look without a key."""
     import time
@@ -233,7 +141,7 @@ def main() -> None:
         for id, gpu, vram, price in rows
     ]  # fmt: skip
     cloud = Cloud(now=time.time(), offers=offers)
-    server = VastServer(VastApi(cloud, clock=time.time))
+    server = ApiServer(VastApi(cloud, clock=time.time))
     print(f"a simulated Vast.ai at {server.url}; its key is 'key'", flush=True)
     try:
         threading.Event().wait()

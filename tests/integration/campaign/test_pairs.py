@@ -9,6 +9,7 @@ import pytest
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.errors import CampaignError, Mistake
+from tiny_models import saved_model
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 NEAR = "no generation setting 'max_new_token'; did you mean 'max_new_tokens'?"
@@ -170,3 +171,31 @@ def test_a_token_in_the_campaign_is_refused_and_not_repeated(tmp_path: Path) -> 
         " set HF_TOKEN instead, which is kept nowhere"
     ] * 2
     assert "hf_secret" not in "".join(output)
+
+
+def test_a_family_that_takes_no_attention_configs_is_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("torch")
+    window = saved_model(tmp_path / "mistral", "mistral", sliding_window=16)
+    saved_model(tmp_path / "free", "mistral", sliding_window=None)
+    text = f"""\
+        campaign: c
+        matrix:
+          models:
+            - {{name: windowed, path: {window}}}
+            - {{name: free, path: {tmp_path / "free"}}}
+            - {{name: off, path: {window}, model_kwargs: {{sliding_window: null}}}}
+          configs:
+            dense: null
+            streaming: {{attention: [{{sink: 4}}, {{local: 8}}]}}
+          benchmarks: [mock_benchmark]
+        """
+    (said,) = _said(tmp_path, text)
+    assert said.startswith("9 matrix.configs.streaming: each layer of this model has a sliding ")
+    assert "window of 16 keys, and attention configs act on the layers without one" in said
+    assert "(model 'windowed')" in said
+    bloom = text.replace(str(window), str(saved_model(tmp_path / "bloom", "bloom")))
+    assert any(
+        "bloom models do not compute attention by sdpa" in one for one in _said(tmp_path, bloom)
+    )

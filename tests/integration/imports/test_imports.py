@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,11 @@ def result(folder: Path, path: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return metrics, sealed
 
 
+def samples(folder: Path, config: str) -> list[dict[str, Any]]:
+    file = folder / "benchmark_results/study/tiny" / config / "lm_eval_sums" / "samples.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -81,9 +87,9 @@ def test_an_output_folder_of_lm_eval_gives_the_score_of_a_run_of_ones_own(
     )
     assert done.returncode == 0, done.stderr
     accuracy = float(done.stdout.splitlines()[-1])
-    study = campaign(
-        tmp_path, "{name: tiny, path: tiny}", "lm_eval: {tasks: sums, include_path: .}"
-    )
+    model_entry = "{name: tiny, path: tiny}"
+    benchmark = "lm_eval: {tasks: sums, include_path: .}"
+    study = campaign(tmp_path, model_entry, benchmark)
 
     code, summary = imported(capsys, study, tmp_path / "out", "--dry-run")
     assert (code, list(summary["matched"])) == (0, ["tiny/dense/lm_eval_sums"])
@@ -96,14 +102,41 @@ def test_an_output_folder_of_lm_eval_gives_the_score_of_a_run_of_ones_own(
     assert metrics["summary"]["metric"] == "acc"
     assert sealed["provenance"]["origin"] == "imported"
     assert sealed["provenance"]["harness"].startswith("lm-eval 0.4")
-    lines = (tmp_path / "benchmark_results/study/tiny/dense/lm_eval_sums/samples.jsonl").read_text()
-    scores = [json.loads(line)["score"] for line in lines.splitlines()]
+    imported_samples = samples(tmp_path, "dense")
+    scores = [one["score"] for one in imported_samples]
     assert sum(scores) / 6 == pytest.approx(accuracy)
 
     assert imported(capsys, study, tmp_path / "out")[1]["already done"] == 1
+    other = tmp_path / "other.yaml"
+    other.write_text(study.read_text().replace("tasks: sums", "tasks: sums, num_fewshot: 1"))
+    code, summary = imported(capsys, other, tmp_path / "out", "--dry-run")
+    assert not summary["matched"]
+    assert "it has 0 few-shot examples, and the cell has num_fewshot 1" in json.dumps(summary)
     assert main(["verify", str(study)]) == 0
     assert main(["run", str(study), "--cpu-slots", "1"]) == 0  # nothing is left to run
     assert result(tmp_path, "tiny/dense/lm_eval_sums")[1]["provenance"]["origin"] == "imported"
+
+    # Another config of a run here has the same samples, so a report pairs them.
+    configs = "dense: null, local: {attention: {local: 2}}, same: {attention: {local: 4096}}"
+    study = campaign(tmp_path, model_entry, benchmark, configs)
+    assert main(["run", str(study), "--cpu-slots", "1"]) == 0
+    for config in ("local", "same"):
+        own = samples(tmp_path, config)
+        assert [one["id"] for one in own] == [one["id"] for one in imported_samples]
+        assert {frozenset(one["columns"]) for one in (*own, *imported_samples)} == {
+            frozenset({"q", "a", "target", "loglikelihoods"})
+        }
+        targets = [[one["columns"]["target"] for one in some] for some in (own, imported_samples)]
+        assert targets[0] == targets[1]
+    answers = [[one["predicted_answer"] for one in some] for some in (own, imported_samples)]
+    assert answers[0] == answers[1]  # the choices; this config attends to all of the prompt
+    assert {*answers[1]} <= {"0", "1", "2"}
+    capsys.readouterr()
+    assert main(["report", str(study), "--json"]) == 0
+    entries = {one["config"]: one for one in json.loads(capsys.readouterr().out)["entries"]}
+    paired = {name: one["difference"] for name, one in entries.items() if name != "dense"}
+    assert {name: one["n"] for name, one in paired.items()} == {"local": 6, "same": 6}
+    assert paired["same"]["difference"] == 0
 
 
 def attention_hub_tree(folder: Path, benchmark: str, subset: str, overall: float) -> Path:
@@ -261,3 +294,31 @@ def test_a_folder_without_results_is_a_mistake(
     study = campaign(tmp_path, "{name: tiny, adapter: mock}", "mock_benchmark")
     assert main(["import", str(study), str(tmp_path)]) == 2
     assert "holds no results of lm-eval, inspect, sparse-attention-hub" in capsys.readouterr().err
+
+
+def test_a_log_that_inspect_itself_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its zip is compressed by Zstandard, which zipfile alone cannot read before Python 3.14."""
+    pytest.importorskip("inspect_ai", reason="Inspect is not installed")
+    (tmp_path / "tasks.py").write_text(
+        "from inspect_ai import Task, task\n"
+        "from inspect_ai.dataset import Sample\n"
+        "from inspect_ai.scorer import includes\n"
+        "@task\n"
+        "def sums():\n"
+        "    rows = [Sample(input='1 + 1?', target='2')]\n"
+        "    return Task(dataset=rows, solver=[], scorer=includes())\n"
+    )
+    words = ["eval", "tasks.py@sums", "--model", "mockllm/model", "--log-dir", "old"]
+    command = [str(Path(sys.executable).parent / "inspect"), *words, "--display", "none"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    study = campaign(
+        tmp_path, "{name: m, adapter: mock, model: mockllm/model}", "inspect: {task: tasks.py@sums}"
+    )
+    code, summary = imported(capsys, study, tmp_path / "old")
+    assert (code, summary.get("imported")) == (0, 1), summary
+    metrics, sealed = result(tmp_path, "m/dense/inspect_sums")
+    assert metrics["overall_score"] == 0.0  # the task asks nothing, so its one answer is wrong
+    assert sealed["provenance"]["harness"] == f"inspect_ai {version('inspect_ai')}"

@@ -90,6 +90,18 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "metric_list:\n"
         "  - {metric: bits_per_byte}\n"
     )
+    (folder / "correlation.yaml").write_text(
+        "include: recall_choice.yaml\n"
+        "task: correlation\n"
+        "doc_to_choice: ['0', '1']\n"
+        "doc_to_target: !function utils.parity\n"
+        "metric_list:\n"
+        "  - {metric: mcc}\n"
+        "  - {metric: f1}\n"
+    )
+    (folder / "utils.py").write_text(
+        (folder / "utils.py").read_text() + "def parity(doc):\n    return int(doc['answer']) % 2\n"
+    )
     return folder
 
 

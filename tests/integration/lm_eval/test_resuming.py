@@ -101,3 +101,18 @@ def test_answers_to_other_examples_are_not_taken(evaluated: Any) -> None:
     )
     assert score == whole
     assert list(map(content_of, again.kept)) == list(map(content_of, session.kept))
+
+
+def test_answers_to_another_draw_of_examples_are_asked_again_with_a_notice(evaluated: Any) -> None:
+    params = {"num_fewshot": 2}
+    _, first = evaluated("recall_generate", params=params)
+    recorded = [Record.from_dict(one.to_dict()) for one in first.kept]
+    _, same = evaluated("recall_generate", params=params, recorded=recorded)
+    assert (same.kept, same.notices) == ([], [])
+    # The examples of another repeat stand for those of a task whose draw changes with the limit.
+    _, other = evaluated("recall_generate", params=params, recorded=recorded, repeat=1)
+    assert len(other.samples) == LIMIT
+    assert other.notices == [
+        f"{LIMIT} questions asked again: the earlier answer has another prompt, such as by another "
+        "draw of few-shot examples"
+    ]

@@ -15,7 +15,8 @@ import torch
 
 from benchfleet.benchmarks import base
 from benchfleet.benchmarks.lm_eval.benchmark import LmEval
-from benchfleet.domain.cell import AttentionStep, Config, Model
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Prompt
 from benchfleet.models.transformers import TransformersAdapter
@@ -254,3 +255,36 @@ def test_logits_that_are_no_numbers_are_a_bad_result(
             assert caught.value.kind == "bad_result"
     finally:
         weight[0, 0] = before
+
+
+def test_several_answers_to_a_question_have_seeds_of_their_own(evaluated: Any) -> None:
+    drawn = {"max_new_tokens": 4, "temperature": 1.5}
+    score, session = evaluated("recall_generate", samples_per_question=3, generation=drawn)
+    samples = session.samples
+    assert len(samples) == session.expected == 3 * LIMIT
+    assert [one.draw for one in samples[:3]] == [0, 1, 2]
+    assert len({one.question for one in samples}) == LIMIT
+    assert len({one.id for one in samples}) == 3 * LIMIT
+    texts = [tuple(one.predicted_answer for one in samples[n : n + 3]) for n in range(0, 36, 3)]
+    assert any(len(set(some)) > 1 for some in texts)
+    assert score.overall == pytest.approx(sum(score.per_sample) / len(score.per_sample))
+    first, _ = evaluated("recall_generate", generation=drawn)
+    assert list(score.per_sample)[::3] == list(first.per_sample)
+    again, _ = evaluated("recall_generate", samples_per_question=3, generation=drawn)
+    assert again == score
+    assert session.notices == []
+
+
+def test_equal_answers_are_named_and_likelihoods_refused(evaluated: Any) -> None:
+    _, session = evaluated("recall_generate", samples_per_question=2, limit=2)
+    (notice,) = session.notices
+    assert "2 answers to each question are the same: the task is asked at temperature 0" in notice
+    with pytest.raises(CellFailure, match="recall_choice compares likelihoods, which are the same"):
+        evaluated("recall_choice", samples_per_question=2, limit=2)
+
+
+def test_a_task_of_one_token_cuts_no_answer_off(evaluated: Any) -> None:
+    _, session = evaluated("recall_generate")  # its own max_gen_toks is 1
+    assert {one.finish for one in session.samples} == {"stop"}
+    _, session = evaluated("recall_generate", generation={"max_new_tokens": 1})  # the campaign's
+    assert {one.finish for one in session.samples} == {"length"}

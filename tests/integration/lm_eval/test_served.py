@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -30,9 +31,15 @@ def server() -> Iterator[SimulatedServer]:
 
 
 def run(
-    server: SimulatedServer, tasks: Path, task: str, *, params: Any = None, **given: Any
+    server: SimulatedServer,
+    tasks: Path,
+    task: str,
+    *,
+    params: Any = None,
+    sessions: list[Session] | None = None,
+    **given: Any,
 ) -> tuple[Score, Session]:
-    """A task as a cell has it."""
+    """A task as a cell has it; its session is added to `sessions`."""
     settings = {"api": "completions", "tokenizer": TOKENIZER, **given.pop("settings", {})}
     model = Model(
         name="served",
@@ -46,6 +53,8 @@ def run(
         adapter.load()
         server.requests.clear()
         session = Session(adapter=cast(Any, adapter), model=model, subset=task, **given)
+        if sessions is not None:
+            sessions.append(session)
         benchmark = LmEval({"folder": str(tasks.parent), "include_path": "tasks", **(params or {})})
         try:
             return benchmark.run(cast(base.Session, session)), session
@@ -124,12 +133,26 @@ def test_an_interrupted_run_asks_only_what_is_left(server: SimulatedServer, task
     assert len(second.samples) == LIMIT - 5
 
 
+def test_paid_answers_survive_the_final_failure_of_another(
+    server: SimulatedServer, tasks: Path
+) -> None:
+    settings = {"requests_at_once": 3}
+    server.script = deque([Behaviour()] * 4 + [Behaviour(first_s=0.2), Behaviour(status=400)])
+    sessions: list[Session] = []
+    with pytest.raises(CellFailure, match="HTTP 400"):
+        run(server, tasks, "recall_generate", settings=settings, sessions=sessions)
+    answered = len(server.requests) - 1  # one failed
+    assert answered
+    run(server, tasks, "recall_generate", settings=settings, recorded=sessions[0].kept)
+    assert len(server.requests) == LIMIT - answered
+
+
 def test_what_a_server_cannot_do_is_named(server: SimulatedServer, tasks: Path) -> None:
     with pytest.raises(CellFailure, match=r"compares likelihoods; give the model .* a tokenizer"):
         run(server, tasks, "recall_choice", settings={"tokenizer": ""})
     with pytest.raises(CellFailure, match="needs apply_chat_template: true"):
         run(server, tasks, "recall_generate", settings={"api": "chat"})
-    server.otherwise = Behaviour(echoes=False)
+    server.otherwise = Behaviour(ignores=frozenset({"echo"}))
     with pytest.raises(CellFailure, match="gives no log-probabilities of prompts") as caught:
         run(server, tasks, "recall_choice")
     assert caught.value.kind == "user_error"

@@ -47,9 +47,12 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    VaultGemmaConfig,
+    VaultGemmaForCausalLM,
 )
 
-from benchfleet.domain.cell import AttentionStep, Config, Model
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config, Model
 from benchfleet.models.base import Answer, Prompt
 from benchfleet.models.transformers import TransformersAdapter
 
@@ -103,7 +106,24 @@ MODELS: dict[str, Callable[[], Any]] = {
             layer_types=["sliding_attention", "full_attention"],
         )
     ),
-    "gemma2": lambda: Gemma2ForCausalLM(Gemma2Config(**SIZES, head_dim=8, sliding_window=16)),
+    # A softcap of 1 bends most scores of such small models.
+    "gemma2": lambda: Gemma2ForCausalLM(
+        Gemma2Config(
+            **SIZES,
+            head_dim=8,
+            sliding_window=16,
+            attn_logit_softcapping=1.0,
+            layer_types=["sliding_attention", "full_attention"],
+        )
+    ),
+    "vaultgemma": lambda: VaultGemmaForCausalLM(
+        VaultGemmaConfig(
+            **SIZES,
+            head_dim=8,
+            attn_logit_softcapping=1.0,
+            layer_types=["full_attention", "full_attention"],
+        )
+    ),
     "gemma": lambda: GemmaForCausalLM(GemmaConfig(**SIZES, head_dim=8)),
     "phi3": lambda: Phi3ForCausalLM(Phi3Config(**SIZES)),
     "doge": lambda: DogeForCausalLM(DogeConfig(**SIZES)),

@@ -39,7 +39,8 @@ ALL_KEPT = {
 }
 
 
-SERVED = ["gqa", "qwen2", "qwen3", "phi", "phi3", "gemma", "gpt_neox", "opt", "gpt2", "mixed"]
+UNIFORM = ["gqa", "qwen2", "qwen3", "phi", "phi3", "gemma", "gpt_neox", "opt", "gpt2", "vaultgemma"]
+SERVED = [*UNIFORM, "mixed", "gemma2"]  # these two have layers with a sliding window
 
 
 @pytest.mark.parametrize("kind", [*SERVED, "sliding", "bloom", "hybrid"])
@@ -58,7 +59,7 @@ def test_dense_is_what_the_model_generates_by_itself(adapter, checkpoint, kind):
 
 @pytest.mark.parametrize("same", ALL_KEPT.values(), ids=ALL_KEPT.keys())
 @pytest.mark.parametrize("everywhere", [False, True])
-@pytest.mark.parametrize("kind", ["gqa", "mixed"])
+@pytest.mark.parametrize("kind", ["gqa", "mixed", "gemma2"])
 def test_what_keeps_everything_equals_dense_bit_for_bit(adapter, kind, same, everywhere):
     mine = adapter(kind)
     watched = Watched(mine)
@@ -153,7 +154,6 @@ def test_a_batch_answers_as_its_prompts_do_alone(adapter, kind, given):
     ("kind", "reason"),
     [
         ("bloom", "bloom models do not compute attention by sdpa; leave c out"),
-        ("gemma2", "gemma2 models do not compute attention by sdpa; leave c out"),
         ("doge", "doge models do not compute attention by sdpa; leave c out"),
         ("hybrid", "ForCausalLM takes no attention configs; leave c out"),
         ("sliding", r"window of 16 keys.* add model_kwargs: {sliding_window: null}"),
@@ -173,8 +173,9 @@ def test_a_model_that_takes_no_attention_configs_runs_densely_and_says_so(adapte
 
 @pytest.mark.parametrize(
     ("kind", "decoding", "cache"),
-    [(kind, "benchfleet", "growing") for kind in SERVED if kind != "mixed"]
-    + [("mixed", "benchfleet", "transformers"), ("bloom", "transformers", "growing")],
+    [(kind, "benchfleet", "growing") for kind in UNIFORM]
+    + [(kind, "benchfleet", "transformers") for kind in SERVED if kind not in UNIFORM]
+    + [("bloom", "transformers", "growing")],
 )
 def test_the_result_says_how_tokens_were_decoded(adapter, kind, decoding, cache):
     provenance = adapter(kind).provenance()

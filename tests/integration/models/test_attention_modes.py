@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchfleet.domain.cell import AttentionStep, Config
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config
 from benchfleet.errors import CellFailure
 from benchfleet.models.attention import fast, forward
 from benchfleet.models.attention.files import digest_of_file
@@ -14,7 +15,7 @@ from benchfleet.models.attention.files import digest_of_file
 from .conftest import COMPOSED, PROMPTS, QUEST, SAMPLED, SHORT, STREAMING, config, one_by_one, texts
 
 
-@pytest.mark.parametrize("kind", ["gqa", "qwen3", "mixed"])
+@pytest.mark.parametrize("kind", ["gqa", "qwen3", "mixed", "gemma2", "vaultgemma"])
 @pytest.mark.parametrize("given", [STREAMING, COMPOSED, QUEST, SAMPLED])
 def test_fast_answers_as_measure_does_and_has_no_error_to_report(adapter, kind, given):
     mine = adapter(kind)

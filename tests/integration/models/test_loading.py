@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+import re
 import shutil
 from weakref import ref
 
@@ -141,15 +143,70 @@ def test_lacking_weights_are_refused_and_not_made_up(checkpoint, tmp_path):
 
 @pytest.mark.parametrize(
     ("kwargs", "output"),
-    [({"dtype": "half"}, "dtype must be one of"), ({"no_such_setting": 4}, "no_such_setting")],
+    [
+        ({"dtype": "half"}, "dtype must be one of"),
+        ({"no_such_setting": 4}, "no_such_setting"),
+        ({"device_map": {"model": "cpu", "lm_head": 70}}, r"names GPU 70, .* needs: {gpus: 71}"),
+        ({"device_map": {"model": "cpu", "lm_head": "gpu"}}, "'gpu', which is no device; use auto"),
+    ],
 )
 def test_wrong_model_kwargs_are_the_users_error(checkpoint, kwargs, output):
     failure = failure_of(declared(checkpoint(), **kwargs))
     assert failure.kind == "user_error"
-    assert output in str(failure)
+    assert re.search(output, str(failure))
 
 
 def test_a_model_without_keys_and_values_is_refused(checkpoint):
     failure = failure_of(declared(checkpoint("mamba")))
     assert failure.kind == "user_error"
     assert "keeps no keys and values" in str(failure)
+
+
+@pytest.mark.parametrize("device_map", ["auto", {"": "cpu"}, {"model": 0, "lm_head": 0}])
+def test_a_device_map_places_the_weights_and_changes_no_answer(adapter, device_map):
+    if not torch.cuda.is_available() and device_map == {"model": 0, "lm_head": 0}:
+        device_map = {"model": "cpu", "lm_head": "cpu"}  # part by part, as on several GPUs
+    plain, mapped = adapter(), adapter(device_map=device_map)
+    expected = [answer.text for answer in plain.answer(PROMPTS, SHORT)]
+    assert [answer.text for answer in mapped.answer(PROMPTS, SHORT)] == expected
+    assert mapped.model.digest == plain.model.digest
+
+
+def test_a_model_over_several_devices_answers_as_on_one(adapter, tmp_path):
+    """The parts lie on two devices, one of them the disk, since this may be all that is here."""
+    parts = ("model.embed_tokens", "model.layers.0", "model.norm", "model.rotary_emb", "lm_head")
+    device_map = {**dict.fromkeys(parts, "cpu"), "model.layers.1": "disk"}
+    split = adapter(device_map=device_map, offload_folder=str(tmp_path))
+    expected = [answer.text for answer in adapter().answer(PROMPTS, SHORT)]
+    assert [answer.text for answer in split.answer(PROMPTS, SHORT)] == expected
+    split.configure(STREAMING)
+    assert split.answer(PROMPTS[:1], SHORT)[0].measures["density"] < 1
+
+
+def test_code_of_a_checkpoint_runs_only_if_the_model_says_so(adapter, tmp_path, capsys):
+    folder = tmp_path / "custom"
+    shutil.copytree(DEMO, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["model_type"] = "of_mine"
+    config["auto_map"] = {
+        "AutoConfig": "mine.MyConfig",
+        "AutoModelForCausalLM": "mine.MyModel",
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    mark = tmp_path / "ran"
+    (folder / "mine.py").write_text(
+        "from pathlib import Path\n"
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        f"Path({str(mark)!r}).touch()\n"
+        "class MyConfig(LlamaConfig):\n    model_type = 'of_mine'\n"
+        "class MyModel(LlamaForCausalLM):\n    config_class = MyConfig\n"
+    )
+    with pytest.raises(CellFailure, match="trust_remote_code"):
+        adapter(folder)
+    assert not mark.exists()
+    assert "[y/N]" not in capsys.readouterr().out
+    trusting = adapter(folder, trust_remote_code=True)
+    assert mark.exists()
+    assert "trust_remote_code" in TransformersAdapter.code(trusting.model)
+    expected = [answer.text for answer in adapter(DEMO).answer(PROMPTS, SHORT)]
+    assert [answer.text for answer in trusting.answer(PROMPTS, SHORT)] == expected

@@ -12,7 +12,7 @@ from benchfleet.benchmarks import base
 from benchfleet.benchmarks.base import Score, benchmark_class
 from benchfleet.domain.cell import Model
 from benchfleet.models.transformers import TransformersAdapter
-from kept_sessions import KeptSession
+from kept_sessions import KeptSession, asked_in_parts
 from tiny_models import saved_model
 
 
@@ -69,3 +69,15 @@ def answered(
     adapter.configure(session.config)
     benchmark = benchmark_class(name)({"folder": "/", **params})
     return benchmark.run(cast(base.Session, session)), session
+
+
+def compare_parts(run: Any, count: int) -> None:
+    """The parts against the whole: requests, answers and score are equal."""
+    whole, session = run()
+    records, asked = asked_in_parts(run, count)
+    assert asked == len(session.samples) > count
+    alike = [(r.index, r.id, r.request, r.predicted_answer, r.resume) for r in session.samples]
+    assert [(r.index, r.id, r.request, r.predicted_answer, r.resume) for r in records] == alike
+    joined, last = run(recorded=records)
+    assert joined == whole
+    assert last.kept == []

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import benchmark_rows as rows
-from benchfleet.domain.cell import AttentionStep, Config
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config
 from benchfleet.models.encoding import Encoded
 
 from .conftest import answered
@@ -56,6 +57,8 @@ def test_a_context_is_read_once_for_all_its_questions(
     assert len(seen["prompts"]) == 4
     assert len(seen["contexts"]) == 2
     assert [record.index for record in session.kept] == [0, 2, 1, 3]
+    contexts = [record.context for record in session.kept]
+    assert contexts[0] == contexts[1] != contexts[2] == contexts[3] != ""
     sparse = config is not None
     assert all((record.measures["density"] < 1) is sparse for record in session.kept)
     how = "sparse for question and answer" if sparse else "dense"

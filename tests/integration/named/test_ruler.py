@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,7 +21,7 @@ from kept_sessions import KeptSession
 from nltk_folder import with_punkt
 from tiny_models import save_byte_tokenizer, save_word_tokenizer
 
-from .conftest import answered
+from .conftest import answered, compare_parts
 
 pytest.importorskip("wonderwords")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -239,3 +240,9 @@ def test_a_length_asks_every_task_with_its_context_apart(llama: Any, data: Path)
     starts = ("What", "Question:", "Answer the question")
     assert all(question.startswith(starts) for question in questions)
     assert all(len(prompt.context) > 1000 for prompt in prompts)
+
+
+def test_parts_draw_the_rows_of_the_whole(llama: Any) -> None:
+    params, generation = {"samples": 4, "lengths": [1500]}, {"max_new_tokens": 2}
+    run = partial(answered, "ruler", llama, "niah_single_1", params, generation=generation)
+    compare_parts(run, 3)

@@ -11,8 +11,9 @@ import pytest
 
 from benchfleet.domain.cell import Cell
 from benchfleet.engines import provision
+from benchfleet.engines.bundles import Bundle
 from benchfleet.engines.openssh import OpenSsh, connections
-from benchfleet.engines.provision import Bundle, FileSync
+from benchfleet.engines.provision import FileSync
 from benchfleet.testing.sample_cells import sample_cell
 from sshd import Sshd
 
@@ -83,5 +84,5 @@ def without_rsync(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def packed(folder: Path) -> bytes:
     """What a file_sync sends of a folder where there is no rsync."""
     stream = io.BytesIO()
-    provision._pack(Bundle(name="m", folder=folder), stream)
+    provision._pack(Bundle(name="m", model=folder), stream)
     return b"tar\n" + stream.getvalue()

@@ -15,14 +15,9 @@ import pytest
 
 from benchfleet.benchmarks.command import Command
 from benchfleet.engines import provision
+from benchfleet.engines.bundles import Bundle, ProvisionFailed, files_bundle, model_bundle
 from benchfleet.engines.openssh import OpenSsh
-from benchfleet.engines.provision import (
-    Bundle,
-    FileSync,
-    ProvisionFailed,
-    files_bundle,
-    model_bundle,
-)
+from benchfleet.engines.provision import FileSync
 from benchfleet.testing.sample_cells import sample_cell
 from sshd import Sshd
 
@@ -66,6 +61,24 @@ def test_a_model_arrives_as_files_and_is_sent_once(
     assert there.stat() == before
     assert len(packed) == (1 if lacking else 0)
     assert {path.name for path in there.parent.iterdir()} == {there.name, f"{there.name}.lock"}
+
+
+@pytest.mark.parametrize("lacking", ["", "here"])
+def test_a_model_that_is_one_file_arrives_under_its_name(
+    file_sync: MakeSync, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    if lacking:
+        without_rsync(tmp_path / "bin", monkeypatch)
+    file = tmp_path / "tiny ü.gguf"
+    file.write_bytes(b"GGUF" * 1000)
+    sender = file_sync()
+    there = Path(sender.send(cell_of(file)).model.source)
+    assert (there.name, there.parent.parent) == (file.name, tmp_path / "far" / "models")
+    assert there.read_bytes() == file.read_bytes()
+    assert sender.located(cell_of(file)) == sender.send(cell_of(file))
+    assert file_sync().send(cell_of(file)).model.source == str(there)
+    mapped = file_sync(paths={str(tmp_path): str(tmp_path)}).send(cell_of(file))
+    assert mapped.model.source == str(file)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Bundle]:

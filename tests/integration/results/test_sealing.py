@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -33,13 +34,18 @@ def test_a_sealed_folder_names_the_digest_of_every_file(layout: Layout) -> None:
     for name, wanted in content["files"].items():
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == wanted
     assert set(content["files"]) == {file.name for file in folder.iterdir()} - {"cell.json"}
+    page = (Path(__file__).parents[3] / "docs" / "formats.md").read_text("utf-8")
+    (keys,) = re.findall(r"^The keys of `cell.json`:\n(.*?)\n\n[^|]", page, re.M | re.S)
+    cells = [row.split("|")[1] for row in keys.strip().splitlines()]
+    explained = {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+    assert explained - {"reported"} == set(content)
 
 
 def test_samples_are_sealed_in_order_with_their_scores(layout: Layout) -> None:
     folder, _ = sealed_folder(layout)
     records = [json.loads(text) for text in (folder / "samples.jsonl").read_text().splitlines()]
     assert [(record["index"], record["score"]) for record in records] == [(0, 1.0), (1, 0.0)]
-    assert sample_scores(folder) == {"s0": 1.0, "s1": 0.0}
+    assert sample_scores(folder).scores == {"s0": 1.0, "s1": 0.0}
 
 
 def test_the_csv_has_the_columns_and_the_answer_on_one_line_each(layout: Layout) -> None:

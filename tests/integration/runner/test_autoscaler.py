@@ -13,10 +13,10 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.resource import Device, MemoryState
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.engines.base import AttemptRequest, Failed, HostReady, Measured, SlotEvent, SlotId
-from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.resources.autoscale import SETTLE_S
 from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.run_end import RunEnd
 from stage import Stage, cells, good
 
 GB = 10**9

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.cell import Limits
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.limits import Limits
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     AttemptRequest,

@@ -175,7 +175,9 @@ def test_what_no_host_can_run_is_named_once_all_have_been_reached(stage: Stage) 
     end = stage.run([sample_cell(0), sample_cell(1, gpus=1)])
     assert end.progress.states == {"success": 1, "pending": 1}
     ((_, why),) = end.impossible
-    assert "needs 1 GPUs" in why
+    assert why == "needs 1 GPU, the largest machine (this one) has 0"
+    (blocked,) = stage.notices_of("blocked")  # while the other cell was run
+    assert f"{sample_cell(1, gpus=1).id}: {why}" in blocked.message
 
 
 def test_what_waits_for_a_busy_gpu_keeps_no_other_machine_from_work(stage: Stage) -> None:

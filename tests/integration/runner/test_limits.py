@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from benchfleet.domain.attempt import RunnerId
-from benchfleet.domain.cell import Cell, Limits
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.limits import Limits
 from benchfleet.engines.base import (
     AttemptRequest,
     Calling,

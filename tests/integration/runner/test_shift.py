@@ -9,9 +9,9 @@ import pytest
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.plan import Plan
-from benchfleet.engines.base import AttemptRequest, Done, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, Done, SlotEvent, SlotId, SlotLost
 from benchfleet.runner.events import Interrupted
-from benchfleet.runner.worker_options import MAX_PAUSE_S, WorkerOptions
+from benchfleet.runner.worker_options import MAX_PAUSE_S, STOP_GRACE_S, WorkerOptions
 from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
@@ -99,6 +99,57 @@ def test_what_runs_when_its_time_is_over_is_given_back_after_the_sample_at_hand(
     assert "time" in end.broken
     assert set(stage.states().values()) == {"pending"}
     assert [notice.data["samples"] for notice in stage.notices_of("cell_released")] == [1, 1]
+
+
+def test_one_that_stays_ends_after_a_time_in_which_no_cell_ran(
+    stage: Stage, person: Person
+) -> None:
+    stage.options = WorkerOptions(
+        enrolls=False, stays=True, idle_exit=120, more=lambda: more_cells(stage)
+    )
+    stage.ledger.enroll(cells(2))
+    person.does(100, lambda: stage.ledger.enroll(cells(4)))
+    end = stage.run(cells(2))
+    assert end.progress.states == {"success": 4}
+    assert end.seconds == pytest.approx(100 + 120, abs=3 * MAX_PAUSE_S)
+    assert (end.interrupted, end.broken) == (False, "")
+
+
+@pytest.mark.parametrize("batch_job", [True, False])
+def test_in_a_batch_job_a_sample_that_takes_too_long_is_ended_soon_after_the_signal(
+    stage: Stage, batch_job: bool
+) -> None:
+    stage.engine.script = long
+    stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
+    stage.options = WorkerOptions(batch_job=batch_job)
+    stage.inbox.post(Interrupted(signal="SIGTERM"), after=12)
+    end = stage.run(slow(1))
+    if batch_job:
+        assert end.seconds == pytest.approx(12 + STOP_GRACE_S, abs=3)
+        (released,) = stage.notices_of("cell_released")
+        assert released.message == f"it did not stop within {STOP_GRACE_S:g} s"
+        assert set(stage.states().values()) == {"pending"}
+    else:
+        assert end.seconds > 12 + 1.5 * STOP_GRACE_S
+
+
+@pytest.mark.parametrize(
+    ("batch_job", "signal_after", "charged"),
+    [(True, 0.4, False), (True, 9, True), (False, 0.4, True)],
+)
+def test_what_the_signal_to_a_batch_job_kills_first_uses_up_no_try(
+    stage: Stage, batch_job: bool, signal_after: float, charged: bool
+) -> None:
+    def killed(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEvent]]:
+        stage.inbox.post(Interrupted(signal="SIGTERM"), after=5 + signal_after)
+        return [(5, SlotLost(slot=slot, reason="killed by signal 15 (SIGTERM)", exit_code=-15))]
+
+    stage.engine.script = killed
+    stage.options = WorkerOptions(batch_job=batch_job)
+    stage.run(cells(1))
+    assert set(stage.states().values()) == {"pending"}
+    finished = stage.ledger.events(kinds={"finished"})
+    assert any(event.data["outcome"]["charged"] for event in finished) == charged
 
 
 def at_path(folder: str, count: int) -> list[Cell]:

@@ -10,7 +10,7 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import Device, Need
 from benchfleet.engines.base import AttemptRequest, HostReady, SlotEvent, SlotId
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.shapes import Pool
@@ -41,6 +41,29 @@ def test_the_time_left_is_printed_with_its_spread_and_counts_reused_cells_as_don
     for at, left in output:
         assert left == pytest.approx(end.seconds - at, abs=3)
     assert len(output) > 8
+
+
+@pytest.mark.parametrize(("served", "seconds"), [(2, 40), (6, 60)])
+def test_cells_that_ask_a_server_elsewhere_run_beside_those_in_slots(
+    stage: Stage, served: int, seconds: int
+) -> None:
+    repeats = [sample_cell(repeat=number, repeats=True) for number in range(12)]
+    ended_before(stage, repeats[:4], {})
+    elsewhere = [
+        replace(repeats[0], repeat=100 + n, need=Need(endpoint="lab:1")) for n in range(served)
+    ]
+    output: list[float] = []
+
+    def look(notice: Notice, progress: Progress) -> None:
+        if (left := progress.seconds_left(stage.clock())) is not None:
+            output.append(left + stage.clock() - began)
+
+    stage.watch = look  # type: ignore[method-assign]
+    began = stage.clock()
+    stage.engine.script = lasting({})
+    end = stage.run([*repeats, *elsewhere], CPU)
+    assert end.seconds == pytest.approx(seconds, abs=3)
+    assert output[0] == pytest.approx(seconds, abs=3)
 
 
 def test_the_time_left_knows_that_other_runners_share_the_work(stage: Stage) -> None:

@@ -74,6 +74,8 @@ def test_a_server_is_started_asked_and_ended_with_nothing_left(adapter: Simulate
     adapter.configure(DENSE)
     pid = pid_of(adapter)
     assert adapter.answer([PROMPT], {"max_new_tokens": 2})[0].completion_tokens == 2
+    adapter.configure(Config(name="loud", chat={"template_kwargs": {"loud": True}}))
+    assert adapter._wire.body(PROMPT, {})["chat_template_kwargs"] == {"loud": True}
     provenance = adapter.provenance()
     assert provenance["command"] == [*SIMULATED, "--gap-ms", "0"]
     assert provenance["load_seconds"] > 0
@@ -97,6 +99,29 @@ def test_a_server_that_dies_fails_its_cell_and_the_next_gets_another(adapter: Si
     assert adapter.answer([PROMPT], {})[0].text
 
 
+def test_a_request_that_fails_on_a_living_server_has_the_end_of_its_log(
+    recipe: Recipe, adapter: Simulated
+) -> None:
+    script = (
+        "from benchfleet.testing import simulated_server as s; import asyncio, sys;"
+        "print('ValueError: no template', flush=True);"
+        "b = s.Behaviour(status=500);"
+        "asyncio.run(s.SimulatedServer(port=int(sys.argv[1]), otherwise=b).serve())"
+    )
+    broken = Recipe(
+        name="simulated", command=lambda model, gpus: [sys.executable, "-c", script, PORT]
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(managed, "RECIPES", {"simulated": broken})
+        with pytest.raises(CellFailure) as caught:
+            adapter.load()
+    message = str(caught.value)
+    assert "answered HTTP 500" in message
+    assert "if the model has no chat template, set api: completions. The end of" in message
+    assert message.endswith("ValueError: no template")
+    assert (caught.value.stage, caught.value.kind) == ("load", "server_unavailable")
+
+
 def test_a_server_that_hangs_fails_its_cell_and_is_ended(
     adapter: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +143,55 @@ def test_a_server_that_ends_at_once_is_named_with_its_log(recipe: Recipe) -> Non
         server.start()
     assert (caught.value.stage, caught.value.kind) == ("load", "server_died")
     assert "no such weights" in str(caught.value)
+
+
+def test_a_server_that_lacks_a_package_fails_once_and_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = [sys.executable, "-c", "import no_such_package_of_a_server"]
+    broken = Recipe(name="broken", command=lambda model, gpus: command, install="pip install it")
+    monkeypatch.setattr(managed, "RECIPES", {"simulated": broken})
+    adapter = Simulated(Model(name="m", adapter="simulated", source="simulated", digest="d"))
+    with pytest.raises(CellFailure, match="a package is missing; pip install it") as caught:
+        adapter.load()
+    assert (caught.value.stage, caught.value.kind) == ("setup", "missing_extra")
+    assert not caught.value.is_retryable
+    assert "no_such_package_of_a_server" in str(caught.value)
+
+
+def test_arguments_that_a_server_refuses_fail_once_in_its_own_words(adapter: Simulated) -> None:
+    adapter.model.kwargs["server"]["args"][:] = ["--max-model-length", "9"]
+    with pytest.raises(CellFailure, match="it refuses its arguments; correct args") as caught:
+        adapter.load()
+    assert (caught.value.stage, caught.value.kind) == ("setup", "user_error")
+    assert not caught.value.is_retryable
+    assert "unrecognized arguments: --max-model-length 9" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "error: invalid argument: --ctxsize",  # llama-server
+        "Usage: transformers serve [OPTIONS]\\nNo such option: --dtyp Did you mean --dtype?",
+        "Error: unknown flag: --hots",  # ollama
+    ],
+)
+def test_each_server_says_in_its_way_that_an_argument_is_wrong(recipe: Recipe, words: str) -> None:
+    script = f"print('{words}'); raise SystemExit(1)"
+    with pytest.raises(CellFailure) as caught:
+        ManagedServer(recipe, [sys.executable, "-c", script], environment={}).start()
+    assert (caught.value.stage, caught.value.kind) == ("setup", "user_error")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["CUDA error: invalid argument", "INFO KV cache usage: 3.1%", "[Errno 22] Invalid argument"],
+)
+def test_words_that_sound_alike_are_no_wrong_arguments(recipe: Recipe, words: str) -> None:
+    script = f"print('{words}'); raise SystemExit(1)"
+    with pytest.raises(CellFailure) as caught:
+        ManagedServer(recipe, [sys.executable, "-c", script], environment={}).start()
+    assert (caught.value.stage, caught.value.kind) == ("load", "server_died")
 
 
 def test_memory_that_ran_out_is_named(recipe: Recipe) -> None:
@@ -162,7 +236,8 @@ def test_a_port_that_stays_taken_is_named(recipe: Recipe) -> None:
         server = ManagedServer(recipe, SIMULATED, environment={}, free_port=lambda: next(ports))
         with pytest.raises(CellFailure, match="address already in use") as caught:
             server.start()
-    assert caught.value.kind == "server_died"
+    assert (caught.value.stage, caught.value.kind) == ("setup", "server_died")
+    assert "another process took its port, 3 times" in str(caught.value)
 
 
 def test_a_server_that_dies_under_a_request_is_noticed(adapter: Simulated) -> None:

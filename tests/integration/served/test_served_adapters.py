@@ -51,7 +51,37 @@ def test_answers_come_in_order_with_finish_and_counts(kind: type[Adapter], api: 
         text = prompt.text if api == "completions" else f"user: {prompt.text}"
         assert answer.text == "".join(answer_tokens(text, 4))
         assert (answer.finish, answer.completion_tokens) == ("length", 4)
-    assert adapter.provenance()["abilities"] == {"usage": True, "logprobs": False}
+    assert adapter.provenance()["abilities"]["usage"]
+
+
+@pytest.mark.parametrize("how", ["ignores", "refuses"])
+@pytest.mark.parametrize("lacking", ["nothing", "logprobs", "ignore_eos", "echo"])
+def test_a_server_is_asked_once_what_it_can_do(how: str, lacking: str) -> None:
+    behaviour = Behaviour(tokens=1, **{how: frozenset({lacking})})  # type: ignore[arg-type]
+    with (
+        SimulatedServer(otherwise=behaviour) as server,
+        loaded(OpenAIAdapter, server, api="completions") as adapter,
+    ):
+        abilities = adapter.abilities or {}
+        asked = len(server.requests)
+        adapter.answer(PROMPTS, GREEDY)
+    # Where both are refused together, the server is asked again without the one.
+    lost = {"echo": {"prompt_logprobs"}, "logprobs": {"logprobs", "prompt_logprobs"}}
+    if how == "refuses" and lacking == "logprobs":
+        lost["logprobs"] |= {"ignore_eos"}
+    expected = {"usage", "logprobs", "prompt_logprobs", "ignore_eos", "done"}
+    expected -= lost.get(lacking, {lacking})
+    assert {name for name, there in abilities.items() if there} == expected
+    assert asked <= 6
+    assert len(server.requests) == asked + len(PROMPTS)
+
+
+def test_a_server_whose_streams_end_without_done_is_known_as_such() -> None:
+    behaviour = Behaviour(fault="no_last_object")
+    with SimulatedServer(otherwise=behaviour) as server, loaded(OpenAIAdapter, server) as adapter:
+        assert adapter.abilities
+        assert not adapter.abilities["done"]
+        assert not adapter.abilities["ignore_eos"]  # no usage and no finish reason tell it
 
 
 def test_requests_are_answered_beside_each_other_up_to_the_limit() -> None:
@@ -78,7 +108,7 @@ def test_a_request_that_fails_for_a_moment_is_sent_again(trouble: Behaviour) -> 
         server.script = deque([trouble, trouble])
         (answer,) = adapter.answer(PROMPTS[:1], GREEDY)
     assert answer.text == "".join(answer_tokens(f"user: {PROMPTS[0].text}", 4))
-    assert len(server.requests) == 4  # one as it was loaded, and three
+    assert len(server.requests) == 2 + 3  # two as it was loaded
 
 
 @pytest.mark.parametrize(
@@ -90,6 +120,7 @@ def test_a_request_that_fails_for_a_moment_is_sent_again(trouble: Behaviour) -> 
         (Behaviour(status=429, code="insufficient_quota"), "rate_limited", 1),
         (Behaviour(status=429, retry_after="3600"), "rate_limited", 1),
         (Behaviour(status=400), "bad_request", 1),
+        (Behaviour(status=500, code="chat_template is not set"), "bad_request", 1),
     ],
 )
 def test_retries_are_bounded_and_the_failure_is_named(
@@ -123,6 +154,7 @@ def test_a_server_that_is_away_is_named_at_load() -> None:
     client.close()
     assert caught.value.kind == "server_unavailable"
     assert caught.value.is_retryable
+    assert "ssl:default" not in str(caught.value)
 
 
 def test_a_request_that_takes_too_long_is_a_timeout() -> None:

@@ -94,11 +94,24 @@ class Killer:
         self.engine = LocalEngine(self.events.put)
         self.attempts = 0
         self.recorded: list[int] = []  # lines that each attempt recorded
+        self._idle: tuple[SlotId, int] | None = None  # a slot whose attempt was done, and its pid
 
     def until(self, *kinds: type[EngineEvent]) -> Any:
         while not isinstance(event := self.events.get(timeout=_LONG), kinds):
             continue
         return event
+
+    def slot(self) -> tuple[SlotId, int]:
+        """A slot that is free, and its pid: the one that is left, or a new one."""
+        if self._idle is None:
+            slot = SlotId(uuid.uuid4().hex)  # what bears its mark is ended with it
+            cpu, log = (Device(kind="cpu", index=0),), str(self.folder / "slot.log")
+            self.engine.open(SlotSpec(slot=slot, devices=cpu, threads=1, log=log))
+            ready = self.until(SlotReady, SlotLost)
+            assert isinstance(ready, SlotReady), ready
+            return slot, ready.hello["pid"]
+        (free, self._idle) = (self._idle, None)
+        return free
 
     def attempt(self, cell: Cell, place: str, *, kill_after: int | None = None) -> Done | None:
         """One attempt; None where its slot was killed before it was done."""
@@ -108,13 +121,7 @@ class Killer:
         recorded = earlier_samples(layout.attempts_of(cell.fingerprint))
         self.attempt_folder = AttemptFolder(layout.attempt(lease))
         self.attempt_folder.record(recorded)
-        slot = SlotId(uuid.uuid4().hex)  # what bears its mark is ended with it
-        cpu = (Device(kind="cpu", index=0),)
-        log = str(self.folder / "slot.log")
-        self.engine.open(SlotSpec(slot=slot, devices=cpu, threads=1, log=log))
-        ready = self.until(SlotReady, SlotLost)
-        assert isinstance(ready, SlotReady), ready
-        pid = ready.hello["pid"]
+        slot, pid = self.slot()
         key = f"{cell.fingerprint}/{self.attempts}-1"
         request = AttemptRequest(
             attempt=key, cell=cell, log=str(self.attempt_folder.log), recorded=recorded
@@ -129,8 +136,7 @@ class Killer:
                 if self.recorded[-1] == kill_after:
                     os.kill(pid, signal.SIGKILL)
             elif isinstance(event, Done):
-                self.engine.kill(slot)
-                self.until(SlotLost)
+                self._idle = slot, pid
                 return event
             else:
                 assert isinstance(event, SlotLost), event

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.cell import Cell, Config, Limits, Model, Workload
+from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.gpu import GpuState
+from benchfleet.domain.limits import Limits
 from benchfleet.domain.resource import Device, GpuChecks
 from benchfleet.engines.base import (
     AttemptRequest,

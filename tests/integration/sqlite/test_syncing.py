@@ -74,6 +74,7 @@ def test_a_disk_that_does_not_keep_what_was_written_is_reported(tmp_path: Path) 
 
     with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
         ledger.enroll(CELLS[:1])
+        assert ledger._group_commit is not None
         ledger._group_commit._sync = fails
         (claim,) = claim_any(ledger, ME)
         with pytest.raises(LedgerUnreachable, match="may not be durable"):
@@ -95,6 +96,7 @@ def test_finishes_that_wait_for_the_disk_are_synced_together(tmp_path: Path) -> 
     with closing(open_ledger(tmp_path / "ledger.db")) as ledger:
         ledger.enroll(CELLS[:4])
         claims = claim_any(ledger, ME, 4)
+        assert ledger._group_commit is not None
         ledger._group_commit._sync = slow
         first, *others = [
             threading.Thread(target=ledger.finish, args=(claim.lease, SUCCESS)) for claim in claims

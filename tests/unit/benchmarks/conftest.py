@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from benchfleet.benchmarks.base import Record
+from benchfleet.domain.cell import Config
+from benchfleet.domain.part import Part
 from benchfleet.models.base import Answer, Prompt
 
 
@@ -48,14 +50,20 @@ class HeldSession:
 
     adapter: SaidAdapter
     subset: str | None = None
+    config: Config = Config(name="dense")  # noqa: RUF009 - frozen
     seed: int = 0
     limit: int | None = None
+    part: Part | None = None
     batch_size: int = 1
+    samples_per_question: int = 1
     generation: Mapping[str, Any] = field(default_factory=dict)
     recorded: Sequence[Record] = ()
     stop_after: int | None = None
     kept: list[Record] = field(default_factory=list)
     expected: int | None = None
+
+    def notice(self, message: str) -> None:
+        raise AssertionError(message)
 
     def record(self, record: Record) -> None:
         self.kept.append(record)

@@ -57,6 +57,11 @@ class Session:
         json.dumps(record.to_dict(), allow_nan=False)
         self.kept.append(record)
 
+    samples_per_question = 1
+
+    def notice(self, message: str) -> None:
+        """Notices change nothing."""
+
     def check_stop(self) -> None:
         self.checks += 1
         if self.checks == self.stop_after:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+import statistics
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import pytest
 
+from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.base import Record, Sample, SampleBenchmark, Score
+from benchfleet.benchmarks.bootstrap import HIGH, LOW, STDERR, bootstrap
+from benchfleet.domain.part import Split
 from benchfleet.models.base import Prompt
+from benchfleet.testing import sample_cell
 
 
 @dataclass
@@ -44,7 +50,8 @@ def test_every_sample_is_asked_once_in_order_and_recorded_with_its_cost(session)
     score = Letters().run(given)
     assert [p.context for p in given.adapter.asked] == list("abcdefg")
     assert given.adapter.generations[0] == {"temperature": 0}
-    assert given.kept[2] == Record(
+    assert re.fullmatch("[0-9a-f]{16}", given.kept[2].request)
+    assert replace(given.kept[2], request="") == Record(
         index=2,
         id="s2",
         columns={"letter": "c"},
@@ -53,6 +60,7 @@ def test_every_sample_is_asked_once_in_order_and_recorded_with_its_cost(session)
         completion_tokens=1,
         seconds=0.5,
         measures={"density": 0.25},
+        context=context_digest("c"),
     )
     assert score.per_sample == [1.0] * 7
     assert given.expected == 7
@@ -161,3 +169,45 @@ def test_a_wrong_subset_names_the_near_one_or_all():
         letters.check_subset("narrativqa") == "no subset 'narrativqa'; did you mean 'narrativeqa'?"
     )
     assert letters.check_subset("z") == "no subset 'z'; there are narrativeqa, qasper"
+
+
+@pytest.mark.parametrize("draws", [1, 2])
+def test_parts_take_from_earlier_samples_those_of_their_range(session, draws):
+    """All parts get all, and what two of them recorded is what one attempt would have."""
+    many = {"samples_per_question": draws}
+    whole = session(back, **many)
+    score = Letters().run(whole)
+    earlier = [record for record in whole.kept if record.index in (1, 2, 5, 9)]
+    cells = Split.evenly("f", 1, 1, 2).cells(sample_cell())
+    kept, asked = [], 0
+    for part in [cell.part for cell in cells]:
+        given = session(back, recorded=earlier, part=part, **many)
+        Letters().run(given)
+        standing = {r.index: r for r in (*earlier, *given.kept)}
+        kept += [record for record in standing.values() if not record.withdrawn]
+        asked += len(given.adapter.asked)
+    assert sorted(record.index for record in kept) == list(range(7 * draws))
+    assert asked == 7 * draws - len(earlier)
+    joined = session(back, recorded=kept, **many)
+    assert Letters().run(joined) == score
+    assert joined.adapter.asked == []
+
+
+class Median(Letters):
+    """A headline that is no mean of its samples' scores."""
+
+    def score(self, records):
+        scores = [float(len(record.id) + record.index) for record in records]
+        return Score(overall=statistics.median(scores), per_sample=scores)
+
+
+def test_a_headline_that_is_no_mean_has_the_error_of_the_bootstrap(session):
+    letters = "abcdefghijklmnopqx"
+    score = Median(letters).run(session(back))
+    expected = bootstrap(statistics.median, [*map(float, score.per_sample)])
+    assert expected.keys() == {STDERR, LOW, HIGH}
+    assert {name: score.summary[name] for name in expected} == pytest.approx(expected)
+
+
+def test_a_mean_has_no_error_of_the_bootstrap(session):
+    assert STDERR not in Letters().run(session(back)).summary

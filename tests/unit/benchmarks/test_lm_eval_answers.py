@@ -150,7 +150,13 @@ def test_an_answer_to_another_document_or_request_is_not_taken(changed: dict[str
 
 def test_an_answer_that_is_asked_again_and_the_same_is_not_recorded_twice() -> None:
     (first,) = run_red(Session(), -1.0).kept
-    assert run_red(Session(recorded=[replace(again(first), resume={})]), -1.0).kept == []
+    asked = [[digest] for digest, _ in first.resume["asked"]]  # its neighbours had it asked again
+    earlier = replace(again(first), resume={"asked": asked})
+    assert run_red(Session(recorded=[earlier]), -1.0).kept == []
+    # To other requests it is another answer: the next attempt has to know that.
+    other = replace(earlier, resume={"asked": [["of other requests"], ["x"]]})
+    (recorded,) = run_red(Session(recorded=[other]), -1.0).kept
+    assert recorded.resume == first.resume
 
 
 def test_the_answers_of_an_unfinished_document_are_kept_for_the_next_attempt_alone() -> None:

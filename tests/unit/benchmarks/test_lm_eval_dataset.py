@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchfleet.benchmarks.lm_eval.dataset import RemoteData, remote_data
+from benchfleet.prefetch import Missing, missing_here
 
 READERS = ("json", "csv")
 
@@ -66,3 +67,17 @@ def test_data_are_lacking_offline_alone_and_where_the_cache_has_nothing_of_them(
     elsewhere = data("Org/Others", cache_dir="/mnt")
     assert elsewhere is not None
     assert elsewhere.missing_message(alone) == ""
+
+
+def test_without_a_network_what_is_missing_is_named(tmp_path: Path) -> None:
+    rows = RemoteData(path="openai/gsm8k", config="main")
+    environ = {"HF_HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    output = rows.unreachable_message(environ)
+    assert output.startswith("the data set openai/gsm8k is not in this host's cache")
+    assert "127.0.0.1 cannot be reached: fetch it where there is a network" in output
+    assert missing_here([rows], environ) == [
+        Missing(kind="data set", name="openai/gsm8k", size=None)
+    ]
+    (tmp_path / "datasets" / "openai___gsm8k").mkdir(parents=True)
+    assert rows.unreachable_message(environ) == ""
+    assert missing_here([rows], environ) == []

@@ -11,6 +11,7 @@ from benchfleet.benchmarks.lm_eval.tasks import (
     TaskFile,
     built_in_file,
     check_built_in,
+    names_in,
     own_task,
     remote_data_of,
 )
@@ -167,6 +168,25 @@ def test_the_file_and_data_of_lm_evals_own_tasks_are_found() -> None:
     assert built_in_file("gsm8kk") is None
     assert str(remote_data_of("arc_easy", None)) == "allenai/ai2_arc (config ARC-Easy)"
     assert remote_data_of("mmlu", None) is None
+
+
+@pytest.mark.parametrize("name", ["gsm8k", "longbench_qasper", "mmlu_pro_biology", "ifeval"])
+def test_a_task_is_looked_for_in_its_own_folder_first(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """There are 14,000 files, and a plan asks for the tasks of many cells at once."""
+    pytest.importorskip("lm_eval")
+    read: list[Path] = []
+
+    def noted(file: Path) -> list[tuple[str, str]]:
+        read.append(file)
+        return names_in(file)
+
+    monkeypatch.setattr("benchfleet.benchmarks.lm_eval.tasks.names_in", noted)
+    file = built_in_file.__wrapped__(name)
+    assert file is not None
+    assert len({one.parent for one in read}) == 1
+    assert read[-1] == file
 
 
 def test_a_broken_file_that_only_mentions_a_task_does_not_block_it(tasks: Path) -> None:

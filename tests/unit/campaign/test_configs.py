@@ -6,8 +6,10 @@ import pytest
 
 from benchfleet.campaign.configs import read_configs
 from benchfleet.campaign.defaults import read_defaults
-from benchfleet.domain.cell import AttentionStep, Config
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config
 from benchfleet.domain.matrix import ConfigOverrides
+from benchfleet.models.attention.double_sparsity import DoubleSparsity
 
 from .reading import mistakes_of, mock_defaults, read
 
@@ -151,7 +153,9 @@ def test_a_wrong_quantization_is_named_with_the_near_one() -> None:
     }
 
 
-def test_a_file_that_a_step_reads_is_identified_by_its_content(tmp_path: Path) -> None:
+def test_a_step_is_identified_by_the_content_of_its_files_and_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "channels.json"
     text = "c: {attention: {double_sparsity: {heavy_size: 8, sorted_channel_file: channels.json}}}"
     identities = []
@@ -166,6 +170,10 @@ def test_a_file_that_a_step_reads_is_identified_by_its_content(tmp_path: Path) -
         assert AttentionStep.from_list(step.to_list()) == step
         identities.append(declared.config.identity())
     assert identities[0] != identities[1]
+    monkeypatch.setattr(DoubleSparsity, "version", DoubleSparsity.version + 1)
+    (declared,) = read_configs(read(text), mock_defaults(), tmp_path)
+    assert declared.config is not None
+    assert declared.config.identity() not in identities  # the same file, and keeps other keys
     file.unlink()
     entry = read(text)
     read_configs(entry, mock_defaults(), tmp_path)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from benchfleet.campaign.defaults import read_defaults
-from benchfleet.domain.cell import Limits
+from benchfleet.domain.limits import Limits
 
 from .reading import mistakes_of, read
 
@@ -55,7 +55,7 @@ def test_every_wrong_default_is_reported_at_its_key() -> None:
     assert mistakes_of(entry) == {
         "model_kwargs": "must be a mapping of names to values, not a list",
         "generation": "must be a mapping of names to values, not 3",
-        "batch_size": "must be a whole number, 1 or more, not 0",
+        "batch_size": "must be a whole number, 1 or more, or auto, not 0",
         "repeats": "must be at most 10000, not 20000",
         "limits.cell": "90 is not a time; write 90h, 90m or 90s",
         "limits.tries": "must be a whole number, 1 or more, not 0",

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.campaign.declared_model import DeclaredModel
 from benchfleet.campaign.defaults import read_defaults
-from benchfleet.campaign.models import DeclaredModel, read_models
-from benchfleet.domain.cell import Limits, Model
+from benchfleet.campaign.models import read_models
+from benchfleet.domain.cell import Model
+from benchfleet.domain.limits import Limits
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.domain.resource import Need
 

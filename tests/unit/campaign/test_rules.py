@@ -11,6 +11,7 @@ AXES = Axes(
     models=["tiny", "r1-32b"],
     configs=["dense", "top-10%", "a[1]"],
     workloads=[("recall", "512"), ("recall", "1024"), ("mock_benchmark", "")],
+    hardware=[],
     repeats=2,
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from benchfleet.campaign import benchmarks, load, models
+from benchfleet.campaign import benchmarks, judge, load, models
 from benchfleet.campaign.entry import Entry
 from benchfleet.campaign.load import read_campaign
 from benchfleet.campaign.matrices import MATRIX
@@ -54,6 +54,7 @@ matrix:
     - mock_benchmark
     - recall: [128, "256"]
     - recall: {subsets: 512, samples: 5, batch_size: 4, limit: 2, generation: {max_new_tokens: 1}}
+  hardware: [A100 80GB, {name: here, gpu: H100, gpus: 1, provider: local}]
   exclude: {models: "!plain", configs: [bare, both], benchmarks: recall, subsets: 128, repeats: 1}
   include:
     - {models: one, configs: dense, benchmarks: recall, subsets: [128], repeats: 5}
@@ -69,6 +70,8 @@ phases:
     critical: [{models: other}]
     requires: second
 runners: {lab-a: {phases: first, models: [one, "!t*"]}, "*": null}
+suites: {core: {benchmarks: {recall: 2, mock_benchmark: 1}, mean: weights}}
+notify: {to: [env:CHAT, "file:~/chat"], on: [budget, failures], failures: 5%, every: 1h}
 """
 
 
@@ -124,6 +127,7 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
         written.setdefault(place, set()).update(keys)
     benchmark = "matrix.benchmarks.*.*"  # has parameters of its own, so is read as any mapping
     assert written.pop(benchmark) == set(benchmarks.KEYS)
+    assert written.pop(f"{benchmark}.judge") == set(judge.KEYS)
     # Rules have names of their own, as configs have, beside this one key.
     assert written.pop("eligibility") == {"tiers"}
     read["eligibility.*"] = read.pop("eligibility.e0")
@@ -132,6 +136,7 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
     assert written.pop(f"{alone}.*") == written[alone]
     written["matrix.include.*"] = written.pop("matrix.include")
     read["runners.*"] = read.pop("runners.lab-a") | read.pop("runners.*")
+    read["suites.*"] = read.pop("suites.core")
     # The matrix of a phase, and its rules, are those of the campaign.
     for place in [place for place in written if place.startswith("phases.*.")]:
         found = written.pop(place)
@@ -143,7 +148,9 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
     one = PHASES["items"]["properties"]["matrix"]["anyOf"][0]
     assert one["properties"] == same["properties"]
     for one in ("dense", "bare"):
-        assert read.pop(f"matrix.configs.{one}") == written["matrix.configs.*"]
+        for part in ("", ".server", ".chat", ".thinking"):
+            config_keys = read.pop(f"matrix.configs.{one}{part}")
+            assert config_keys == written[f"matrix.configs.*{part}"]
     assert read == written
 
 

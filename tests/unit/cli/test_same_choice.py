@@ -19,7 +19,7 @@ from benchfleet.cli.verbs import work
         "study.yaml",
         "study.yaml --gpus 0,2 --slots-per-gpu auto --max-concurrent-runs 3 --share-gpus --forever",
         "study.yaml --cpu-slots 4",
-        "study.yaml --machines lab.yaml --rent --rent-budget '20 USD' --hosts lab1",
+        "study.yaml --machines lab.yaml --rent --deadline 6h --hosts lab1 --budget '20 USD'",
         "study.yaml --cpu-slots auto --forever",
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchfleet.cli.shared.foreground_run import _handle_signals
+from benchfleet.cli.shared.foreground_run import handle_signals
 from benchfleet.git import process as git_process
 from benchfleet.runner.events import EventQueue, Interrupted
 
@@ -19,15 +19,15 @@ def _git_is_not_interrupted_for_other_tests() -> Iterator[None]:
     git_process.interrupt(False)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_for_the_runner_once_it_serves_and_ends_what_waits_before(
     number: signal.Signals,
 ) -> None:
     inbox, serving = EventQueue(), threading.Event()
     before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), _handle_signals(inbox, serving):
+    with pytest.raises(KeyboardInterrupt), handle_signals(inbox, serving):
         signal.raise_signal(number)
-    with _handle_signals(inbox, serving):
+    with handle_signals(inbox, serving):
         signal.raise_signal(number)
     assert [inbox.take(0), inbox.take(0)] == [Interrupted(signal=number.name)] * 2
     assert signal.getsignal(number) is before

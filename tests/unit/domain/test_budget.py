@@ -1,13 +1,23 @@
 from __future__ import annotations
 
-from benchfleet.domain.budget import Budget
+from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.usage import Usage
 
 
 def test_a_budget_is_spent_by_costs_of_its_currency() -> None:
-    budget = Budget(amount=5, currency="USD", spent=3)
+    budget = Budget(amount=5, currency="USD", spending=Spending(attempts=3))
     assert budget.problem == ""
-    assert budget.after(Usage(seconds=1)) == budget
-    assert budget.after(Usage(seconds=1, cost=9, currency="EUR")) == budget
-    spent = budget.after(Usage(seconds=1, cost=2, currency="USD"))
-    assert spent.problem.startswith("the budget of 5 USD is spent (5.00 USD)")
+    budget.spend(Usage(seconds=1))
+    budget.spend(Usage(seconds=1, cost=9, currency="EUR"))
+    assert budget.spending.total == 3
+    budget.spend(Usage(seconds=1, cost=2, currency="USD"))
+    assert budget.problem.startswith("the budget of 5 USD is spent (5.00 USD)")
+
+
+def test_attempts_and_rentals_share_one_budget() -> None:
+    spending = Spending(attempts=3)
+    budget = Budget(amount=5, currency="USD", spending=spending)
+    spending.rentals = 1.9
+    assert budget.problem == ""
+    spending.rentals = 2.1
+    assert "(5.10 USD)" in budget.problem

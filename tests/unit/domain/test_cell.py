@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.domain.canonical import content_digest
-from benchfleet.domain.cell import AttentionStep, Cell, Config, Limits, Model, Workload
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.limits import Limits
 from benchfleet.domain.resource import Need
 
 CELL = Cell(
@@ -114,6 +116,7 @@ def _work(**changes: Any) -> Cell:
         _config(
             attention=(replace(CELL.config.attention[0], version=1), *CELL.config.attention[1:])
         ),
+        _config(attention=(replace(CELL.config.attention[0], digests={"weights": "other"}),)),
         _config(everywhere=True),
         _config(mode="fast"),
         _config(kv_cache="int8"),

@@ -55,6 +55,7 @@ def test_a_condition_holds_of_facts(text: str) -> None:
         ("colour == 3", "unknown fact 'colour'; there are ram, disk"),
         ("ram", "'ram' is not a condition; compare it"),
         ("ram >=", "cannot be read; write a condition such as"),
+        ("ram = 8GB", "; write == to compare"),
         ("ram >= 'big'", "compares text with a number"),
         ("ram == system", "compares text with a number"),
         ("system > 'a'", "orders text; compare it by == or !="),

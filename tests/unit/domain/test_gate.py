@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchfleet.domain.gate import CellReport, GateResult, check_gate, evaluate_gate
+from benchfleet.domain.sample_end import with_defaults
 
 
 def cell(
@@ -58,6 +60,27 @@ CELLS = [
 def test_a_condition_holds_or_not(text: str, holds: bool) -> None:
     assert check_gate(text) == ""
     assert evaluate_gate(text, CELLS).holds is holds
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("max(ended_length) <= 0.05", True),
+        ("max(ended_length) <= 0.01", False),
+        ("ended_unparsed == 0 and ended_refused == 0", True),
+        ("min(ended_stop) >= 0.96", True),
+        ("min(score_stop) > min(overall_score)", True),
+        ("max(same_answer) < 0.9", False),
+    ],
+)
+def test_how_answers_ended_can_open_a_gate(text: str, holds: bool) -> None:
+    """Shares that did not occur are 0, as in the ledger's gates."""
+    same = {"overall_score": 0.8, "same_answer": 0.95}
+    cut = {"overall_score": 0.7, "ended_length": 0.04, "score_stop": 0.72}
+    shares = map(with_defaults, (same, cut))
+    cells = [replace(one, values=v) for one, v in zip(CELLS[:2], shares, strict=True)]
+    assert check_gate(text) == ""
+    assert evaluate_gate(text, cells).holds is holds
 
 
 def test_the_numbers_behind_an_answer_are_reported() -> None:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchfleet.domain.cell import Cell, Config, Limits, Model, Workload
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.limits import Limits
 from benchfleet.domain.matrix import (
     Include,
     Matrix,

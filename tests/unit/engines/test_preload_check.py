@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
-from benchfleet.domain.resource import Device
+from benchfleet.domain.resource import Device, Need
 from benchfleet.engines.base import (
     AttemptRequest,
     Done,
@@ -58,6 +58,8 @@ class Inside:
 
     def slots(self) -> Sequence[SlotId]:
         return []
+
+    def expect(self, waiting: Mapping[Need, int]) -> None: ...
 
     def hosts(self) -> Sequence[str]:
         return []

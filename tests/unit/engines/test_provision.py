@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.engines.provision import mapped_path, relocated, short_digest
+from benchfleet.engines.bundles import relocated, short_digest
+from benchfleet.engines.provision import mapped_path
 from benchfleet.testing.sample_cells import sample_cell
 
 PATHS = {"/models": "/data/all", "/models/llama": "/fast/llama", "/models/llama/8b": "~/8b"}

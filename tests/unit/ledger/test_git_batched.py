@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -29,6 +31,9 @@ class NoOutbox:
     def fingerprints(self) -> set[str]:
         return set()
 
+    def waiting(self) -> list[object]:
+        return []
+
     def hold(self, ended: object) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -39,9 +44,12 @@ class Shared(MemoryLedger):
     def __init__(self, clock: FakeClock, pushes: dict[int, list[float]], number: int) -> None:
         super().__init__(clock=clock, lease=LEASE)
         self.pushes, self.number, self.now = pushes, number, clock
-        self.outbox = NoOutbox()
+        self.outbox, self.store = NoOutbox(), SimpleNamespace(closing=threading.Event())
 
-    def run(self, verbs: Sequence[Callable[[Any], Any]]) -> list[Any]:
+    def reap_expired(self) -> Sequence[Any]:
+        return self.reap()
+
+    def run(self, verbs: Sequence[Callable[[Any], Any]], **how: object) -> list[Any]:
         self.pushes.setdefault(self.number, []).append(self.now())
         answers: list[Any] = []
         for verb in verbs:
@@ -146,6 +154,23 @@ def test_what_comes_together_goes_together_with_cells_claimed_ahead() -> None:
     ledger.close()
     states = [record.state for record in first.cells()]
     assert (states.count("success"), states.count("running")) == (2, 2)  # none is held ahead
+
+
+def test_a_cell_that_was_cancelled_after_it_was_claimed_ahead_does_not_begin() -> None:
+    clock, first, ledger = alone()
+    first.enroll([sample_cell(number) for number in range(2)])
+    claim_any(ledger, RunnerId("me"))
+    push(clock, ledger)
+    (claim,) = claim_any(ledger, RunnerId("me"))
+    push(clock, ledger)  # the other one is claimed ahead
+    (ahead,) = (
+        one.fingerprint for one in first.cells() if one.fingerprint != claim.cell.fingerprint
+    )
+    ledger.record(Event(kind="cancel_asked", fingerprint=ahead))
+    assert [record.state for record in ledger.cells(fingerprints=[ahead])] == ["cancelled"]
+    assert ledger.claim(RunnerId("me"), [ahead]) == []
+    push(clock, ledger)
+    assert ledger.claim(RunnerId("me"), [ahead]) == []
 
 
 def test_who_lost_a_lease_hears_of_it_after_the_push() -> None:

@@ -6,11 +6,17 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.cell import AttentionStep, Config, field_values
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config, field_values
+from benchfleet.domain.hardware import Hardware
+from benchfleet.domain.resource import Need
 from benchfleet.ledger.serialization import CellSerializer, parse_cell, parse_record
 from benchfleet.testing import sample_cell
 
+A100 = Hardware(name="any", gpu="A100")
 CELL = sample_cell(gpus=1, priority=3, outside={"timeout": "1h"})
 ROW = ("f" * 64, "a/b/c", "a/b/c", "success", 2, 1, 4, "me", None, None)
 
@@ -51,9 +57,33 @@ def test_a_cell_comes_back_from_its_texts_as_it_was() -> None:
         CELL,
         replace(CELL, model=model, config=Config(name="c", attention=steps, mode="fast")),
         replace(CELL, config=Config(name="c", kv_cache="int4")),
+        replace(CELL, need=Need(hardware=(A100, Hardware(name="h", gpu="H100")))),
+        replace(
+            CELL,
+            need=replace(CELL.need, hardware=(A100,)),
+            workload=replace(CELL.workload, measures_speed=True),
+        ),
     ):
         back = parse_cell(texts.spec(cell), texts.terms(cell))
         assert back.to_dict() == cell.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("url", "stored", "endpoint"),
+    [
+        ("http://lab2:8000/v1", "true", "lab2:8000"),
+        ("", "true", "unknown"),
+        ("http://lab2:8000/v1", "false", ""),
+    ],
+)
+def test_an_earlier_ledger_has_no_name_of_a_server_but_whether_there_is_one(
+    url: str, stored: str, endpoint: str
+) -> None:
+    cell = replace(CELL, model=replace(CELL.model, outside={"url": url} if url else {}))
+    terms = CellSerializer().terms(cell).replace('"vram": 0', f'"vram": 0, "endpoint": {stored}')
+    back = parse_cell(CellSerializer().spec(cell), terms)
+    assert f'"endpoint": {stored}' in terms
+    assert back.need == replace(cell.need, endpoint=endpoint)
 
 
 def test_parts_that_cells_share_are_distinguished_from_equal_looking_ones() -> None:

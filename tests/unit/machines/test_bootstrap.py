@@ -101,21 +101,23 @@ def test_one_that_another_bootstrap_made_meanwhile_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "there", "enough"),
+    ("extras", "there", "enough"),
     [
-        ("hf", {}, False),
-        ("hf", {"torch": "2.6"}, False),
-        ("hf", {"torch": "2.6", "transformers": "5.0"}, True),
-        ("lm-eval", {"torch": "2.6", "transformers": "5.0"}, False),
-        ("lm-eval", {"torch": "2.6", "transformers": "5.0", "lm_eval": "0.4.13"}, True),
-        ("", {"torch": "2.6"}, True),
+        (("hf",), {}, False),
+        (("hf",), {"torch": "2.6"}, False),
+        (("hf",), {"torch": "2.6", "transformers": "5.0"}, True),
+        (("lm-eval",), {"torch": "2.6", "transformers": "5.0"}, False),
+        (("lm-eval",), {"torch": "2.6", "transformers": "5.0", "lm_eval": "0.4.13"}, True),
+        (("hf", "inspect"), {"torch": "2.6", "transformers": "5.0"}, False),
+        (("inspect",), {"inspect_ai": "0.3.285"}, True),
+        ((), {"torch": "2.6"}, True),
     ],
 )
 def test_an_environment_that_lacks_the_extra_is_made_again(
-    extra: str, there: dict[str, str], enough: bool
+    extras: tuple[str, ...], there: dict[str, str], enough: bool
 ) -> None:
     lab = Lab({"look for the environment": reported(replace(FACTS, packages=there))})
-    titles = lab.bootstrap(EnvironmentSpec(wheel=WANTED.wheel, extra=extra))
+    titles = lab.bootstrap(EnvironmentSpec(wheel=WANTED.wheel, extras=extras))
     assert ("put it in its place" in titles) != enough
     assert any("is already there" in line for line in lab.messages) == enough
 
@@ -145,12 +147,12 @@ def test_other_code_than_ours_is_not_put_in_its_place() -> None:
 def test_torch_is_installed_first_and_alone() -> None:
     lab = Lab()
     titles = lab.bootstrap(
-        EnvironmentSpec(wheel=WANTED.wheel, extra="hf", constraints="torch==2.6\n")
+        EnvironmentSpec(wheel=WANTED.wheel, extras=("hf", "inspect"), constraints="torch==2.6\n")
     )
     assert titles.index("install torch") + 1 == titles.index("install benchfleet")
     torch, ours = (step.words for step in lab.steps if step.title.startswith("install"))
     assert torch[-1] == "torch"
-    assert ours[-1].endswith("/sent/benchfleet-1-py3-none-any.whl[hf]")
+    assert ours[-1].endswith("/sent/benchfleet-1-py3-none-any.whl[hf,inspect]")
     assert all("--constraint" in words for words in (torch, ours))
 
 
@@ -221,18 +223,22 @@ def test_a_host_without_a_python_that_will_do_is_reported(found: str, says: str)
 
 
 def test_the_download_is_for_the_hosts_python_and_machine() -> None:
-    command = download_command(Python(path="", version=(3, 10)), "aarch64", "hf")
+    command = download_command(Python(path="", version=(3, 10)), "aarch64", ["hf", "inspect"])
     assert "--python-version 3.10" in command
     assert "manylinux2014_aarch64" in command
     assert "tomli" in command
     assert "torch" in command
-    assert "tomli" not in download_command(Python(path="", version=(3, 12)), "x86_64", "")
+    assert "inspect" not in command  # it needs Python 3.11
+    newer = download_command(Python(path="", version=(3, 12)), "x86_64", ["inspect", "benchmarks"])
+    assert "inspect-ai" in newer
+    assert "rouge" in newer
+    assert "tomli" not in download_command(Python(path="", version=(3, 12)), "x86_64", [])
 
 
 def test_a_rehearsal_holds_every_step_that_a_bootstrap_takes() -> None:
     lab = Lab()
     wanted = EnvironmentSpec(
-        wheel=WANTED.wheel, extra="hf", constraints="x", wheels=(Path(__file__),)
+        wheel=WANTED.wheel, extras=("hf", "inspect"), constraints="x", wheels=(Path(__file__),)
     )
     taken = set(lab.bootstrap(wanted))
     rehearsed = Plan(HOST, wanted).rehearsed()

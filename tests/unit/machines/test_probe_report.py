@@ -82,6 +82,8 @@ def test_a_place_without_a_report_is_an_error(tmp_path: Path, text: str | None) 
         (tmp_path / "capability_report_a.json").write_text(text)
     with pytest.raises(BenchfleetError, match="capability_report"):
         report.newest(report.read_files([tmp_path]))
+    with pytest.raises(BenchfleetError, match="gone not found; `benchfleet probe` makes reports"):
+        report.read_files([tmp_path / "gone"])
 
 
 def test_the_largest_model_that_fits_is_recommended_at_each_precision() -> None:

@@ -139,3 +139,27 @@ def test_a_stop_is_seen_in_the_last_tokens_even_across_them():
     assert stopped([*ids, ord("N"), ord("D")])
     assert stopped([*ids, ord("\n")])
     assert not Encoder(Letters(), max_length=None).stopper([])(ids)
+
+
+class Templated(Letters):
+    """Has a chat template that begins with the BOS, as real ones do."""
+
+    chat_template = "yes"
+
+    def apply_chat_template(self, messages, *, tokenize, add_generation_prompt):
+        assert not tokenize
+        assert add_generation_prompt
+        return "<s>" + "".join(f"[{one['role']}]{one['content']}" for one in messages) + "[a]"
+
+
+def test_messages_become_one_text_by_the_template_with_one_bos():
+    encoder = Encoder(Templated(), max_length=None)
+    encoded = encoder.encode(Prompt(messages=(("system", "be"), ("user", "q"))), max_new_tokens=1)
+    assert encoder.decode(encoded.context + encoded.question) == "[system]be[user]q[a]"
+    assert (encoded.context + encoded.question).count(BOS) == 1
+
+
+def test_messages_of_a_model_without_a_template_are_their_texts():
+    encoder = Encoder(Letters(), max_length=None)
+    encoded = encoder.encode(Prompt(messages=(("system", "be"), ("user", "q"))), max_new_tokens=1)
+    assert encoder.decode(encoded.context + encoded.question) == "be\nq"

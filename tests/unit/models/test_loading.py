@@ -8,7 +8,8 @@ from weakref import ReferenceType, ref
 import pytest
 import torch
 
-from benchfleet.domain.cell import AttentionStep, Config, Model
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.loading import check_kwargs, classify_load_errors, out_of_memory
 from benchfleet.models.transformers import TransformersAdapter
@@ -23,6 +24,8 @@ from benchfleet.models.transformers import TransformersAdapter
         ({"dtype": "float32", "torch_dtype": "float32"}, "are one setting; remove torch_dtype"),
         ({"revision": "main"}, "may not hold revision; write it with the model's name"),
         ({"local_files_only": False}, "may not hold local_files_only"),
+        ({"device_map": "balancedd"}, "device_map names 'balancedd', which is no device"),
+        ({"device_map": {"model": 0, "lm_head": -1}}, "device_map names -1"),
     ],
 )
 def test_wrong_kwargs_say_what_to_do(kwargs, wrong):

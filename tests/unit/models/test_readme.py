@@ -19,7 +19,8 @@ import yaml
 
 import benchfleet.models
 from benchfleet.campaign.load import load_campaign
-from benchfleet.domain.cell import AttentionStep, Cell, Config
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Cell, Config
 from benchfleet.models.base import Prompt, adapter_class
 from recipe import Recipe
 

@@ -237,3 +237,22 @@ def test_plans_for_boards_laptops_desktops_and_boxes_are_within_5_percent_of_the
     for machines in (MACHINES, SMALL):
         plan = Assigner(campaign, machines, []).plan(cells, effort=0.3, seconds=1000)
         assert plan.gap <= 0.05
+
+
+def test_cells_of_one_server_elsewhere_go_to_one_machine_and_take_none_of_its_slots(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        "campaign: s\nmatrix:\n  models:\n"
+        "    - {name: a, adapter: openai, url: 'http://lab:8000/v1'}\n"
+        "    - {name: b, adapter: openai, url: 'http://lab:8000/v1'}\n"
+        "    - {name: here, adapter: mock, size: 1GB}\n"
+        "  configs: {dense: null}\n  benchmarks: [{recall: {subsets: [128, 512], samples: 5}}]\n"
+    )
+    plan = _plan(load_campaign(file), MACHINES)
+    served = [one for one in plan.cells if one.cell.need.endpoint]
+    assert len(served) == 4
+    assert len({one.host for one in served}) == 1
+    assert {one.slots for one in served} == {()}
+    assert len(plan.cells) == 6

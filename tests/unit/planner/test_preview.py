@@ -9,7 +9,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device, Need
 from benchfleet.domain.state import State
 from benchfleet.planner.preview import Plan, planned, with_paths
-from benchfleet.runner.resources.shapes import Pool, endpoints
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.sample_cells import sample_cell
 from records import record_of
 
@@ -29,8 +29,17 @@ def _record(cell: Cell, state: State, path: str = "") -> CellRecord:
     return record_of(cell, path=path or cell.id, state=state, outcome=found)
 
 
-def _plan(cells: list[Cell], records: list[CellRecord], pool: Pool | None = GPU) -> Plan:
-    return planned(cells, records, pool, missing="no GPU 7 here", ram=0, cores=8)
+def _plan(
+    cells: list[Cell],
+    records: list[CellRecord],
+    pool: Pool | None = GPU,
+    *,
+    endpoint_slots: int = 1,
+) -> Plan:
+    missing = "no GPU 7 here"
+    return planned(
+        cells, records, pool, missing=missing, ram=0, cores=8, endpoint_slots=endpoint_slots
+    )
 
 
 def test_what_ended_well_is_reused_and_what_ended_otherwise_is_not_run() -> None:
@@ -61,9 +70,9 @@ def test_the_time_is_that_of_the_cells_left() -> None:
 
 def test_cells_on_endpoints_run_beside_those_in_slots() -> None:
     cells = [_cell(number) for number in range(3)]
-    served = [replace(_cell(10 + number), need=Need(endpoint=True)) for number in range(9)]
+    served = [replace(_cell(10 + number), need=Need(endpoint="lab:1")) for number in range(9)]
     done = [_record(cells[0], "success"), _record(served[0], "success")]
-    plan = _plan([*cells, *served], done, replace(GPU, endpoints=endpoints(2)))
+    plan = _plan([*cells, *served], done, endpoint_slots=2)
     assert plan.seconds == 4.0 * 8 / 2 + 1.0  # the cells in the slot end before, after 9 s
     assert plan.fit
     assert plan.fit.slots == 1

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet import registry
+from benchfleet.environment import child_environment
 from benchfleet.providers.secret import Secret, SecretError, read_secret
 
 
@@ -46,3 +48,10 @@ def test_a_key_neither_prints_nor_pickles() -> None:
     assert secret.redact("Bearer k3y") == "Bearer <secret>"
     with pytest.raises(TypeError):
         pickle.dumps(secret)
+
+
+def test_no_child_process_sees_the_usual_variable_of_a_provider() -> None:
+    plugins = [registry.load("providers", name) for name in registry.names("providers")]
+    variables = {plugin.key_variable for plugin in plugins if plugin.key_variable}
+    assert "VAST_API_KEY" in variables
+    assert child_environment(dict.fromkeys(variables, "k3y") | {"HOME": "/"}) == {"HOME": "/"}

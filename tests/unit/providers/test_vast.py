@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import httpx2
 import pytest
 
@@ -30,9 +32,9 @@ SPEC = InstanceSpec(label="bf-aaaaaaaaaa-bbbbbbbb", image="ubuntu", disk=10**10,
 class Vast:
     """A cloud, its API, and a provider over both without a network and without waiting."""
 
-    def __init__(self, key: str = KEY) -> None:
+    def __init__(self, key: str = KEY, clock: Callable[[], float] | None = None) -> None:
         self.cloud = Cloud(offers=[offer(11, 400_000), offer(12, 300_000), offer(13, 900_000)])
-        self.api = VastApi(self.cloud, {KEY: "me", "other": "other"})
+        self.api = VastApi(self.cloud, {KEY: "me", "other": "other"}, clock=clock)
         self.pauses: list[float] = []
         self.limiter = Limiter(INTERVALS, clock=lambda: self.cloud.now, sleep=self._sleep)
         client = ApiClient(
@@ -86,6 +88,19 @@ def test_an_instance_is_created_listed_and_destroyed() -> None:
     assert taken == int(vast.cloud.now)
     assert not vast.provider.list("bf-").instances
     assert vast.provider.destroy("999") is None  # gone already
+
+
+def test_the_times_that_the_provider_tells_give_its_bill() -> None:
+    now = 10.5
+    vast = Vast(clock=lambda: now)
+    instance = vast.provider.create(vast.cloud.offers[0], SPEC)
+    (listed,) = vast.provider.list("bf-").instances
+    now = 12.7
+    ended = vast.provider.destroy(instance)
+    assert ended is not None
+    assert listed.began is not None
+    assert listed.hourly is not None
+    assert vast.cloud.billing.cost(listed.hourly, ended - listed.began) == vast.cloud.bill() > 0
 
 
 @pytest.mark.parametrize(

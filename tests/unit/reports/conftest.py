@@ -7,10 +7,18 @@ from dataclasses import dataclass, field
 import pytest
 
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.cell import AttentionStep, Cell, Config, Model, Workload
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.failure import Failure
 from benchfleet.reports.tables import Comparison, compare
+from benchfleet.results.read import SampleScores
 from records import record_of
+
+
+def _model(name, step):
+    """A model, or a checkpoint of the series with that name."""
+    series, name = (name, f"{name}-{step}") if step else ("", name)
+    return Model(name=name, adapter="mock", source=name, digest=name, series=series, step=step)
 
 
 @dataclass
@@ -22,11 +30,19 @@ class Study:
     samples: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def cell(
-        self, config="dense", *, model="tiny", subset="512", repeat=0, mode="measure", **workload
+        self,
+        config="dense",
+        *,
+        model="tiny",
+        subset="512",
+        repeat=0,
+        mode="measure",
+        step=None,
+        **workload,
     ) -> Cell:
         steps = () if config == "dense" else (AttentionStep(name=config),)
         cell = Cell(
-            model=Model(name=model, adapter="mock", source=model, digest=model),
+            model=_model(model, step),
             config=Config(name=config, attention=steps, mode=mode),
             workload=Workload(benchmark="recall", version="1", subset=subset, **workload),
             repeat=repeat,
@@ -39,7 +55,17 @@ class Study:
         self.records.append(record_of(cell, state=state, outcome=outcome))
 
     def done(
-        self, config, values, *, headline=None, host="", device="", metrics=(), same=False, **place
+        self,
+        config,
+        values,
+        *,
+        headline=None,
+        host="",
+        device="",
+        metrics=(),
+        reported=(),
+        same=False,
+        **place,
     ):
         """A successful cell whose samples are named by repeat and position, or, where repeats ask
         the `same` again, by position; `headline` replaces them where it is given with no values."""
@@ -49,7 +75,14 @@ class Study:
         overall = sum(values) / len(values) if headline is None else headline
         found = {"overall_score": overall, "samples": len(values), **dict(metrics)}
         seconds = {"load": 1.0, "benchmark": 4.0}
-        outcome = Outcome(state="success", metrics=found, seconds=seconds, host=host, device=device)
+        outcome = Outcome(
+            state="success",
+            metrics=found,
+            reported=dict(reported),
+            seconds=seconds,
+            host=host,
+            device=device,
+        )
         self.record(cell, "success", outcome)
 
     def failed(self, config, *, state="failed", stage="load", kind="oom", message="", **place):
@@ -60,7 +93,10 @@ class Study:
 
     def compared(self, baseline=None) -> Comparison:
         return compare(
-            self.records, self.cells, lambda record: self.samples[record.fingerprint], baseline
+            self.records,
+            self.cells,
+            lambda record: SampleScores(scores=self.samples[record.fingerprint]),
+            baseline,
         )
 
 

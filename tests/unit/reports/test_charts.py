@@ -7,7 +7,7 @@ import re
 import pytest
 import vl_convert
 
-from benchfleet.reports import charts
+from benchfleet.reports.charts import base, heat_map
 from benchfleet.reports.figures import figures
 
 HOSTILE = '"] || 1 + datum.x </text><b>`${y}`'
@@ -15,13 +15,13 @@ HOSTILE = '"] || 1 + datum.x </text><b>`${y}`'
 
 def texts(figure, chart):
     """What the drawn chart says, in the order of drawing."""
-    svg = vl_convert.vegalite_to_svg({**chart, "datasets": {charts.DATA: list(figure.entries)}})
+    svg = vl_convert.vegalite_to_svg({**chart, "datasets": {base.DATA: list(figure.entries)}})
     return re.findall(r"<text [^>]*>([^<]*)</text>", svg)
 
 
 def fills(figure, chart):
     """The colours of the drawn cells, those drawn over others too."""
-    svg = vl_convert.vegalite_to_svg({**chart, "datasets": {charts.DATA: list(figure.entries)}})
+    svg = vl_convert.vegalite_to_svg({**chart, "datasets": {base.DATA: list(figure.entries)}})
     return re.findall(r'<path aria-label=[^>]*fill="([^"]*)"', svg)
 
 
@@ -32,7 +32,7 @@ def only(comparison):
 
 def test_the_scores_of_every_config_are_drawn(demo):
     figure = only(demo.compared())
-    output = texts(figure, charts.scores(figure))
+    output = texts(figure, heat_map.scores(figure))
     assert output.count("1.000") == 3
     assert output.count("0.150") == 3
     assert {"dense", "window_32", "top_k", "recall_128", "recall_1024"} <= set(output)
@@ -40,7 +40,7 @@ def test_the_scores_of_every_config_are_drawn(demo):
 
 def test_the_differences_leave_the_baseline_out(demo):
     figure = only(demo.compared())
-    output = texts(figure, charts.differences(figure))
+    output = texts(figure, heat_map.differences(figure))
     assert output.count("−0.850") == 3
     assert output.count("−0.010≈") == 3
     assert "dense" not in output
@@ -52,7 +52,7 @@ def test_colours_of_differences_are_centred_at_zero(study):
     study.done("alike", [0.5] * 8 + [0.6] * 8)
     study.done("better", [0.7] * 8 + [0.8] * 8)
     figure = only(study.compared())
-    chart = charts.differences(figure)
+    chart = heat_map.differences(figure)
     assert chart is not None
     (colour,) = [
         layer["encoding"]["color"]["scale"]
@@ -60,7 +60,7 @@ def test_colours_of_differences_are_centred_at_zero(study):
         if "scale" in layer["encoding"].get("color", {})
     ]
     assert colour["domain"] == pytest.approx([-0.4, 0, 0.4])
-    assert colour["range"] == [charts.LOWER, charts.SAME, charts.HIGHER]
+    assert colour["range"] == [base.LOWER, base.SAME, base.HIGHER]
     drawn = fills(figure, chart)
     assert drawn[0] == "rgb(179, 88, 6)"  # LOWER, at its full
     assert drawn[1] == "rgb(247, 247, 247)"  # SAME
@@ -68,7 +68,7 @@ def test_colours_of_differences_are_centred_at_zero(study):
 
 def test_an_unsure_difference_is_veiled_and_a_sure_one_is_not(demo):
     figure = only(demo.compared())
-    chart = charts.differences(figure)
+    chart = heat_map.differences(figure)
     assert fills(figure, chart).count("white") == 3  # top_k, at three lengths
 
 
@@ -77,8 +77,8 @@ def test_states_are_drawn_where_there_is_no_score(study):
     study.failed("window")
     study.done("sink", [1, 1])
     figure = only(study.compared())
-    assert "failed" in texts(figure, charts.scores(figure))
-    assert "failed" in texts(figure, charts.differences(figure))
+    assert "failed" in texts(figure, heat_map.scores(figure))
+    assert "failed" in texts(figure, heat_map.differences(figure))
 
 
 def test_the_baselines_own_state_is_no_difference(study):
@@ -87,23 +87,23 @@ def test_the_baselines_own_state_is_no_difference(study):
     study.failed("dense", subset="512")
     study.done("window", [1, 1], subset="512")
     figure = only(study.compared())
-    assert "failed" in texts(figure, charts.scores(figure))
-    assert "failed" not in texts(figure, charts.differences(figure))
-    assert fills(figure, charts.differences(figure)).count("#888888") == 1  # window, at 512
+    assert "failed" in texts(figure, heat_map.scores(figure))
+    assert "failed" not in texts(figure, heat_map.differences(figure))
+    assert fills(figure, heat_map.differences(figure)).count("#888888") == 1  # window, at 512
 
 
 def test_where_nothing_is_compared_there_is_no_second_map(study):
     study.done("dense", [1, 0])
     figure = only(study.compared())
-    assert set(texts(figure, charts.scores(figure))) == {"dense", "recall_512", "0.500"}
-    assert charts.differences(figure) is None
+    assert set(texts(figure, heat_map.scores(figure))) == {"dense", "recall_512", "0.500"}
+    assert heat_map.differences(figure) is None
 
 
 def test_hostile_names_are_drawn_and_never_in_an_expression(study):
     study.done("dense", [1, 0])
     study.done(HOSTILE, [1, 1])
     figure = only(study.compared())
-    for chart in (charts.scores(figure), charts.differences(figure)):
+    for chart in (heat_map.scores(figure), heat_map.differences(figure)):
         assert any("datum.x &lt;/" in output for output in texts(figure, chart))
         assert chart is not None
         for layer in chart["layer"]:
@@ -112,6 +112,6 @@ def test_hostile_names_are_drawn_and_never_in_an_expression(study):
 
 
 def test_the_script_holds_what_it_calls():
-    script = charts.script("vegaEmbed(document.body, {});")
+    script = heat_map.script("vegaEmbed(document.body, {});")
     assert len(script) > 500_000
     assert not re.search(r"""\bimport\s*[({"'*]|\bfrom\s*["']https?:""", script)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.rental import (
     CREATED,
@@ -71,14 +72,19 @@ def test_a_rental_that_failed_and_an_attempt_that_was_lost_have_rows() -> None:
     ledger = MemoryLedger(clock=clock)
     ledger.enroll([sample_cell(0)])
     (lost,) = claim_any(ledger, RunnerId("me"))
+    fields = {"attempt": 1, "token": lost.lease.token, "host": "r4090-bbbbbbbb"}
+    data = {**fields, "usage": {"seconds": 5.0}}
+    ledger.record(Event(kind="used", fingerprint=lost.lease.fingerprint, data=data))
     ledger.release([lost.lease], "no room")
+    rent(ledger, "bbbbbbbb", 7_000)
     clock.advance(1)
     (claim,) = claim_any(ledger, RunnerId("me"))
     ledger.finish(claim.lease, Outcome(state="failed", failure=OOM, host="here"))
     clock.advance(1)
     rent(ledger, "cccccccc", 5_000, stage="hardware", kind="wrong_hardware", message="RTX 3090")
     first, second, third = rows(ledger)
-    assert (first["status"], first["notes"]) == ("released", "no room")
+    assert (first["status"], first["notes"]) == ("released", "exact; no room")
+    assert (first["session_id"], first["total_cost"]) == ("i-bbbbbbbb", 0.007)
     assert (second["failure_stage"], second["failure_reason"]) == ("load", "oom")
     assert (third["failure_stage"], third["total_cost"]) == ("hardware", 0.005)
     assert third["started_at"] is None

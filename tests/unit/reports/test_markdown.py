@@ -45,7 +45,9 @@ def test_the_report_shows_scores_and_differences_by_model_and_config(demo):
 
 def test_the_report_says_what_won_and_how_it_was_computed(demo):
     text = markdown.render(demo.compared(), title="recall-demo")
-    assert text.startswith("# recall-demo\n\n30 cells: 30 success.\n\n## What won\n\n- recall_128,")
+    assert text.startswith(
+        "# recall-demo\n\n30 cells: 30 success.\n\n## What won\n\n- recall_128: "
+    )
     assert "## Differences to dense" in text
     assert "density 0.250, 50 tok/s" in text
     assert "s/√n" in text
@@ -148,7 +150,21 @@ def test_a_long_report_begins_with_means_over_all_benchmarks(study):
     text = markdown.render(study.compared(), title="t")
     assert "| tiny | dense | 0.500 | 10 |" in text
     assert "| tiny | window | 0.875 | 10 | 10 |" in text
-    assert text.index("## Overview") < text.index("## What won")
+    assert text.index("## What won") < text.index("## Overview") < text.index("## Scores")
+
+
+def test_what_won_comes_before_all_tables_and_the_rest_after_them(study):
+    for model in ("a", "b"):
+        study.done("dense", [1.0] * 30, model=model)
+        study.done("window", [0.0] * 30, model=model)
+    text = markdown.render(study.compared(), title="t")
+    parts = [
+        "- recall_512: a × dense and b × dense have the highest mean",
+        "2 more sentences: see “More on what won” below.\n\n## Scores",
+        "## More on what won\n\n- a on recall_512: dense is best",
+    ]
+    assert [text.count(part) for part in parts] == [1, 1, 1]
+    assert [*map(text.index, parts)] == sorted(map(text.index, parts))
 
 
 def test_the_mean_of_an_overview_leaves_out_benchmarks_of_another_scale(study):

@@ -47,6 +47,18 @@ def test_the_leader_is_found_on_the_samples_that_all_have(study):
     assert (winner.config, winner.better_than) == ("dense", ("window",))
 
 
+def test_a_headline_that_is_no_merit_is_shown_and_not_ranked(study):
+    """Such as the tokens per second of an open loop, which follow the rate that was asked for."""
+    study.done("dense", [], headline=400.0, reported={"ranked": False})
+    study.done("window", [], headline=900.0, reported={"ranked": False})
+    comparison = study.compared()
+    assert (comparison.winners, comparison.best, comparison.pairs) == ((), (), ())
+    assert [(entry.mean, entry.difference) for entry in comparison.entries] == [
+        (400.0, None),
+        (900.0, None),
+    ]
+
+
 def test_a_benchmark_without_any_result_has_no_winner(study):
     study.cell("dense", subset="128")
     study.done("dense", [1, 0], subset="512")

@@ -11,6 +11,7 @@ from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.reports import markdown, spending
 from benchfleet.reports.exports import to_csv
 from benchfleet.reports.tables import Comparison, compare
+from benchfleet.results.read import SampleScores
 
 
 def bill(*used: Usage | None) -> UsageTotal:
@@ -28,7 +29,7 @@ def compared(study, *bills: UsageTotal) -> Comparison:
     return compare(
         study.records,
         study.cells,
-        lambda record: study.samples[record.fingerprint],
+        lambda record: SampleScores(scores=study.samples[record.fingerprint]),
         bills=dict(zip(names, bills, strict=False)),
     )
 

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from benchfleet.reports.statistics import (
     Difference,
+    detectable,
     holm,
+    mcnemar_p,
     mean,
     paired_difference,
+    samples_to_detect,
     standard_error,
-    t_quantile,
-    two_sided_p,
 )
+from benchfleet.reports.students_t import t_quantile, two_sided_p
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 
@@ -159,7 +161,7 @@ def test_noise_of_the_arithmetic_is_no_difference():
 )
 def test_sure_is_an_interval_that_excludes_zero(pairs):
     found = paired_difference(named([a for a, _ in pairs]), named([b for _, b in pairs]))
-    assume(found.interval is not None)
+    assume(found.interval is not None and found.test == "t")
     assert found.interval is not None
     low, high = found.interval
     assume(min(abs(low), abs(high)) > 1e-9)
@@ -178,6 +180,100 @@ def test_the_interval_holds_the_truth_19_times_out_of_20():
         assert found.interval is not None
         held += found.interval[0] <= 1 <= found.interval[1]
     assert 935 <= held <= 965
+
+
+def test_clustered_standard_error_worked_by_hand():
+    # mean 3; residuals −2 −1 | 0 | 1 2: cluster sums −3, 0, 3; √(3/2 × 18)/5
+    values, contexts = [1.0, 2.0, 3.0, 4.0, 5.0], ["a", "a", "b", "c", "c"]
+    assert standard_error(values, contexts) == pytest.approx(math.sqrt(27) / 5)
+    assert standard_error(values, ["a"] * 5) is None
+
+
+def test_clusters_of_one_value_change_nothing():
+    values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
+    assert standard_error(values, range(8)) == pytest.approx(standard_error(values))
+    ours, theirs = named(values), named([1.0] * 8)
+    assert paired_difference(ours, theirs, named("abcdefgh")) == paired_difference(ours, theirs)
+
+
+def test_questions_over_one_context_count_as_one():
+    """Ten answers that all depend on their context alone are as good as one."""
+    contexts = [0.1, 0.5, 0.3, 0.9, 0.2, 0.7]
+    repeated = [value for value in contexts for _ in range(10)]
+    of = [index // 10 for index in range(60)]
+    assert standard_error(repeated, of) == pytest.approx(standard_error(contexts))
+    zero, found = named([0.0] * 60), paired_difference
+    clustered = found(named(repeated), zero, named(of))
+    alone = found(named(contexts), named([0.0] * 6))
+    assert (clustered.n, clustered.clusters) == (60, 6)
+    assert clustered.p_value == pytest.approx(alone.p_value)
+    assert clustered.interval == pytest.approx(alone.interval)
+
+
+def test_clustered_interval_holds_the_truth_19_times_out_of_20():
+    rng = random.Random(11)
+    held = naive = 0
+    for _ in range(400):
+        shifts = [rng.gauss(0, 1) for _ in range(12)]
+        ours = named([shift + rng.gauss(0, 0.3) for shift in shifts for _ in range(5)])
+        zero, of = named([0.0] * 60), named([index // 5 for index in range(60)])
+        for clusters in (of, None):
+            interval = paired_difference(ours, zero, clusters).interval
+            assert interval is not None
+            held += clusters is not None and interval[0] <= 0 <= interval[1]
+            naive += clusters is None and interval[0] <= 0 <= interval[1]
+    assert 364 <= held <= 396
+    assert naive < 300
+
+
+def test_equal_differences_of_clusters_are_judged_by_the_sign_test_over_clusters():
+    found = paired_difference(
+        named([1.0, 0.0, 0.0, 1.0]), named([0.0] * 4), named(["a", "a", "b", "b"])
+    )
+    assert (found.p_value, found.test) == (0.5, "sign")
+
+
+@pytest.mark.parametrize(
+    ("gains", "losses", "published"),
+    # statsmodels.stats.contingency_tables.mcnemar(exact=True) of [[a, b], [c, d]]
+    [(121, 59, 4.434e-06), (5, 10, 0.301758), (0, 5, 0.0625), (0, 0, 1.0), (7, 7, 1.0)],
+)
+def test_mcnemar_agrees_with_published_values(gains, losses, published):
+    assert mcnemar_p(gains, losses) == pytest.approx(published, rel=1e-3)
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_is_twice_the_binomial_tail(gains, losses):
+    discordant, fewer = gains + losses, min(gains, losses)
+    tail = sum(math.comb(discordant, count) for count in range(fewer + 1)) / 2**discordant
+    expected = min(1.0, 2 * tail)
+    assert mcnemar_p(gains, losses) == pytest.approx(expected, rel=1e-9)
+
+
+def test_right_and_wrong_answers_are_compared_by_mcnemar():
+    ours = named([1.0] * 8 + [0.0] * 12)
+    theirs = named([0.0] * 8 + [0.0] * 11 + [1.0])
+    found = paired_difference(ours, theirs)
+    assert found.test == "mcnemar"
+    assert found.p_value == mcnemar_p(8, 1)
+    assert paired_difference(named([0.5, 1, 0]), named([0, 0, 1])).test == "t"
+
+
+def test_a_detectable_difference_is_found_four_times_out_of_five():
+    rng = random.Random(5)
+    effect, deviation = 0.1, 0.5
+    n = samples_to_detect(effect, deviation)
+    assert n == 197  # (2.8016 × 5)², as R's power.t.test has it for a normal
+    assert detectable(deviation / math.sqrt(n)) == pytest.approx(effect, rel=0.01)
+    found = sum(
+        paired_difference(
+            named([rng.gauss(effect, deviation) for _ in range(n)]), named([0.0] * n)
+        ).sure
+        for _ in range(500)
+    )
+    assert 370 <= found <= 430
+    with pytest.raises(ValueError, match="above 0"):
+        samples_to_detect(0, 1)
 
 
 def test_holm_worked_by_hand():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
+from benchfleet.domain.attempt import Outcome
 from benchfleet.errors import UnknownName
+from benchfleet.reports.grids import ended
 
 
 def only(comparison):
@@ -134,6 +137,24 @@ def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study):
     ]
 
 
+def test_the_speed_of_a_server_has_no_answers_to_warn_of(study):
+    """Its requests are samples without scores, and are cut off by design."""
+    ends = {"samples": 9, "ended_length": 1.0, "same_answer": 1.0}
+    study.done("dense", [], headline=500.0, metrics=ends)
+    assert len(study.compared().warnings) == 2
+    study.records.clear()
+    (cell,) = study.cells
+    study.cells = [replace(cell, workload=replace(cell.workload, benchmark="serving"))]
+    study.samples[study.cells[0].fingerprint] = {}
+    outcome = Outcome(state="success", metrics={"overall_score": 500.0, **ends})
+    study.record(study.cells[0], "success", outcome)
+    found = study.compared()
+    assert only(found).mean == 500.0
+    assert found.warnings == ()
+    assert ended(found) is None
+    assert not any("are not here" in note for note in found.notes)
+
+
 def test_a_script_that_reports_no_samples_lacks_none(study):
     study.done("dense", [], headline=0.5)
     study.done("window", [], headline=0.25)
@@ -252,3 +273,12 @@ def test_notes_list_a_handful_of_names_and_no_empty_brackets(study):
         study.done("dense", [1.0, 0.0], subset=str(number), host=f"h{number}")
     [note] = study.compared().notes
     assert note.endswith("h0, h1, h2 and 7 more.")
+
+
+def test_a_single_headline_has_the_error_of_the_bootstrap(study):
+    metrics = {"bootstrap_stderr": 0.04, "bootstrap_low": 0.3, "bootstrap_high": 0.5}
+    study.done("dense", [], headline=0.4, metrics=metrics)
+    study.done("sink", [], headline=0.4)
+    dense, sink = study.compared().entries
+    assert (dense.mean, dense.stderr) == (0.4, 0.04)
+    assert sink.stderr is None

@@ -42,8 +42,8 @@ def test_the_demo_fits_80_columns_in_one_table(demo):
 def test_the_demo_says_what_won_and_where_the_time_went(demo):
     text = " ".join(printed(demo).split())
     assert text.startswith("recall-demo 30 cells: 30 success")
-    assert "dense has the highest mean, significantly higher than window_32" in text
-    assert "no significant difference from top_k." in text
+    assert "dense has the highest mean, 1.000 ± 0.000; significantly higher than window_32" in text
+    assert "no significant difference from top_k" in text
     assert "loading 30 s, computing 2 min 00 s" in text
 
 
@@ -70,19 +70,22 @@ def test_a_file_gets_whole_tables_and_whole_names(study):
         study.done("dense", [1, 0], subset=name)
     text = printed(study, width=WHOLE_WIDTH)
     assert text.count("\n config ") == 1
-    table, prose_text = text.split("What won")
+    won, rest = text.split("\ntiny ")
+    table, more = rest.split("Mean ±")
     assert all(table.split().count(f"recall_{name}") == 1 for name in names)
     assert f" {config} " in table
-    prose = prose_text.splitlines()
+    prose = [*won.split("Overview")[0].splitlines(), *more.splitlines()]
     assert not any(line.endswith(" ") for line in prose)
 
 
-def test_a_long_report_begins_with_means_over_all_benchmarks(study):
+def test_a_long_report_begins_with_what_won_and_means_over_all_benchmarks(study):
     for number in range(10):
         study.done("dense", [1.0, 0.0], subset=str(number))
         study.done("window", [1.0, 1.0 if number < 5 else 0.5], subset=str(number))
-    text = printed(study)
-    first = text[: text.index("recall_0")]
+    won, tables = printed(study).split("Overview")
+    assert all(f"\n  recall_{number}: window " in won for number in range(10))
+    assert won.rstrip().count("\n") < 24
+    first = tables[: tables.index("recall_0")]
     assert re.search(r"tiny +dense +0\.500 +10 +0", first)
     assert re.search(r"tiny +window +0\.875 +10 +10", first)
     assert first.count("\n") < 24
@@ -94,7 +97,7 @@ def test_long_names_of_benchmarks_and_their_numbers_stay_whole(study):
         study.done("dense", [1, 0], subset=name)
         study.done("streaming", [1, 0], subset=name)
     for width in (80, 100):
-        text = printed(study, width=width).split("Mean ±")[0]
+        text = printed(study, width=width).split("Mean ±")[0].split("\ntiny ", 1)[1]
         assert all(text.count(f" recall_{name} ") == 1 for name in names)
         assert text.count(" 0.500 ± ") == 2 * len(names)
 
@@ -102,9 +105,24 @@ def test_long_names_of_benchmarks_and_their_numbers_stay_whole(study):
 def test_a_model_is_left_out_of_benchmarks_that_it_does_not_have(study):
     study.done("dense", [1, 0], model="a", subset="128")
     study.done("dense", [1, 0], model="b", subset="512")
-    first, second = printed(study).split("\nb ")
+    _, first, second = re.split(r"\n[ab] ", printed(study))
     assert "recall_512" not in first
-    assert "recall_128" not in second.split("What won")[0]
+    assert "recall_128" not in second
+
+
+def test_what_won_comes_before_all_tables_and_the_rest_after_them(study):
+    for subset in range(12):
+        for model in ("a", "b"):
+            study.done("dense", [1.0] * 30, model=model, subset=str(subset))
+            study.done("window", [0.0] * 30, model=model, subset=str(subset))
+    won, rest = printed(study).split("Overview")
+    assert "recall_9: " in won
+    assert "recall_10: " not in won
+    assert "  4 more sentences: see “More on what won” below.\n" in won
+    tables, more = rest.split("\nMore on what won\n")
+    assert "recall_11" in tables
+    assert "\n  recall_11: a × dense and b × dense have the highest mean" in more
+    assert "\n  b on recall_0, " in more
 
 
 def test_sure_differences_are_coloured(demo):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.reports import wording
+from benchfleet.reports import verdicts, wording
 
 
 def plain(text):
@@ -16,7 +16,7 @@ def plain(text):
 
 
 def sentences(study):
-    return list(wording.verdicts(study.compared(), plain))
+    return verdicts.sentences(study.compared(), plain)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))
@@ -24,6 +24,13 @@ def test_one_line_holds_nothing_that_a_terminal_obeys(text):
     shown = wording.one_line(text)
     shown.encode("utf-8")
     assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in shown)
+
+
+def test_many_that_do_not_differ_are_the_others(study):
+    for config in ("dense", *"abcd"):
+        study.done(config, [1.0] * (5 + (config == "dense")) + [0.0] * 5)
+    (sentence,) = sentences(study)
+    assert "no significant difference from the 4 others (detectable" in sentence
 
 
 def test_one_line_shows_what_it_takes_out():
@@ -86,11 +93,15 @@ def test_one_state_needs_no_number(study):
     assert wording.score(entry, 3) == "failed"
 
 
-def test_benchmarks_with_one_verdict_share_a_sentence(demo):
-    assert sentences(demo) == [
-        "recall_128, recall_512 and recall_1024: dense has the highest mean, significantly "
-        "higher than window_32, window_128 and window_256; no significant difference from top_k."
-    ]
+def test_a_verdict_says_what_leads_by_how_much_and_how_surely(demo):
+    first, second, third = sentences(demo)
+    assert first == (
+        "recall_128: dense has the highest mean, 1.000 ± 0.000; significantly higher than "
+        "window_32, window_128 and window_256, of which window_256 is closest, 0.450 ± 0.035 lower "
+        "(p < 0.001); no significant difference from top_k (detectable from 0.020)."
+    )
+    assert second == first.replace("128:", "512:", 1)
+    assert third == first.replace("128:", "1024:", 1)
 
 
 def test_a_verdict_says_when_all_are_beaten(study):
@@ -98,7 +109,8 @@ def test_a_verdict_says_when_all_are_beaten(study):
     study.done("window", [0.0] * 20)
     study.failed("sink")
     assert sentences(study) == [
-        "recall_512: dense is significantly higher than window. No result: sink."
+        "recall_512: dense is best, 1.000 ± 0.000; significantly higher than window by "
+        "1.000 ± 0.000 (p < 0.001). No result: sink."
     ]
 
 
@@ -106,7 +118,8 @@ def test_a_verdict_says_when_nothing_is_sure(study):
     study.done("dense", [1.0, 0.0])
     study.done("window", [0.0, 0.0])
     assert sentences(study) == [
-        "recall_512: dense has the highest mean; no significant difference from window."
+        "recall_512: dense has the highest mean, 0.500 ± 0.500; no significant difference from "
+        "window (detectable from 1.401)."
     ]
 
 
@@ -117,29 +130,44 @@ def test_nobody_leads_where_all_have_the_same_mean(study):
     study.done("dense", [1.0, 0.0], subset="64")
     study.done("window", [0.0, 0.0], subset="64")
     tie, *_ = sentences(study)
-    assert tie == "recall_128 and recall_512: dense and window have the same mean."
-    assert wording.led(study.compared(), str) == "dense leads 1 of 3; 2 of 3 are ties."
+    assert tie == "recall_128: dense and window have the same mean, 0.500 ± 0.500."
+    assert verdicts.leads(study.compared(), str) == "dense leads 1 of 3; 2 of 3 are ties."
 
 
 def test_a_verdict_on_one_config_claims_nothing(study):
     study.done("dense", [1.0, 0.0])
-    assert sentences(study) == ["recall_512: dense is the only config with a result."]
+    assert sentences(study) == ["recall_512: dense is the only one with a result, 0.500 ± 0.500."]
 
 
 def test_a_verdict_says_when_there_is_nothing_to_compare(study):
     study.done("dense", [1.0, 1.0], repeat=0)
     study.done("window", [0.0, 0.0], repeat=1)
     assert sentences(study) == [
-        "recall_512: dense has the highest mean. Too few shared samples to compare with window."
+        "recall_512: dense has the highest mean, 1.000 ± 0.000. "
+        "Too few shared samples to compare with window."
     ]
 
 
-def test_several_models_are_named_in_their_verdicts(study):
-    study.done("dense", [1.0, 0.0], model="a")
-    study.done("dense", [1.0, 0.0], model="b")
-    assert [sentence.split(":")[0] for sentence in sentences(study)] == [
-        "a on recall_512",
-        "b on recall_512",
+def test_models_with_one_config_each_are_compared(study):
+    study.done("dense", [1.0] * 18 + [0.0] * 2, model="a")
+    study.done("dense", [0.0] * 18 + [1.0] * 2, model="b")
+    assert sentences(study) == [
+        "recall_512: a is best, 0.900 ± 0.069; significantly higher than b by "
+        "0.800 ± 0.138 (p < 0.001)."
+    ]
+
+
+def test_several_models_and_configs_are_compared_together_and_by_model(study):
+    for subset in ("128", "512"):
+        study.done("dense", [1.0] * 20, model="a", subset=subset)
+        study.done("window", [0.0] * 20, model="a", subset=subset)
+        study.done("dense", [0.5] * 20, model="b", subset=subset)
+        study.done("window", [0.5] * 20, model="b", subset=subset)
+    assert sentences(study)[1:] == [
+        "recall_512: a × dense is best, 1.000 ± 0.000; significantly higher than a × window, "
+        "b × dense and b × window, of which b × dense is closest, 0.500 ± 0.000 lower (p < 0.001).",
+        "a on recall_128 and recall_512: dense is best; significantly higher than window.",
+        "b on recall_128 and recall_512: dense and window have the same mean.",
     ]
 
 
@@ -184,7 +212,7 @@ def test_the_config_that_leads_most_comes_first_with_how_often_it_is_sure(study)
     for model, (dense, window) in enumerate([(0, 1), (0, 1), (1, 0)]):
         study.done("dense", [dense] * 30 + [0, 1], model=f"m{model}")
         study.done("window", [window] * 30 + [1, 0], model=f"m{model}")
-    assert wording.led(study.compared(), plain) == (
+    assert verdicts.leads(study.compared(), plain) == (
         "window leads 2 of 3, 2 significantly ahead of all others; "
         "dense leads 1 of 3, 1 significantly ahead of all others."
     )
@@ -193,7 +221,9 @@ def test_the_config_that_leads_most_comes_first_with_how_often_it_is_sure(study)
 def test_of_many_leaders_the_rest_is_counted(study):
     for model in range(10):
         study.done(f"c{model}", [1, 0], model=f"m{model}")
-    assert wording.led(study.compared(), plain).endswith("c4 leads 1 of 10; 5 more lead the rest.")
+    assert verdicts.leads(study.compared(), plain).endswith(
+        "c4 leads 1 of 10; 5 more lead the rest."
+    )
 
 
 def test_configs_that_share_the_highest_mean_are_named_together(study):
@@ -201,8 +231,8 @@ def test_configs_that_share_the_highest_mean_are_named_together(study):
     study.done("oracle", [1.0] * 20)
     study.done("window", [0.0] * 20)
     assert sentences(study) == [
-        "recall_512: dense and oracle have the highest mean; dense is significantly higher than "
-        "window."
+        "recall_512: dense and oracle have the highest mean, 1.000 ± 0.000; dense is significantly "
+        "higher than window by 1.000 ± 0.000 (p < 0.001)."
     ]
 
 

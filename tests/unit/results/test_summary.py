@@ -34,14 +34,21 @@ def test_tokens_add_up_and_measures_are_averaged() -> None:
     "bad", [float("nan"), float("inf"), "no number", None, [1.0], 10**400, -(10**400)]
 )
 def test_what_is_no_finite_number_is_refused_wherever_it_stands(bad: Any) -> None:
+    of_sample: list[Any] = [({"overall": 1.0, "per_sample": [bad]}, {})] if bad is not None else []
     for given, record in [
         ({"overall": bad, "per_sample": []}, {}),
-        ({"overall": 1.0, "per_sample": [bad]}, {}),
+        *of_sample,
         ({"overall": 1.0, "per_sample": []}, {"seconds": bad}),
         ({"overall": 1.0, "per_sample": []}, {"measures": {"density": bad}}),
     ]:
         with pytest.raises(ValueError, match="is not a finite number"):
             summarise(given, [record])
+
+
+def test_a_sample_without_a_score_is_counted_and_no_zero() -> None:
+    given = {"overall": 0.5, "per_sample": [1.0, None, 0.0]}
+    metrics = summarise(given, [{}, {}, {}])
+    assert (metrics["unscored"], metrics["samples"], metrics["stderr"]) == (1, 3, 0.5)
 
 
 @pytest.mark.parametrize("bad", [[1.0], "density", 0.5, None])

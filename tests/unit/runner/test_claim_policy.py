@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease
-from benchfleet.domain.cell import AttentionStep, Cell, Config, Workload
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Cell, Config, Workload
 from benchfleet.domain.resource import Need
 from benchfleet.runner.claim_policy import ClaimPolicy, with_local_definition
 from benchfleet.testing.sample_cells import sample_cell

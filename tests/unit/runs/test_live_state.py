@@ -16,8 +16,8 @@ from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.telemetry import GpuReading, Reading
 from benchfleet.errors import LedgerError
 from benchfleet.results.layout import Layout
-from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.progress import Eta, Notice, Progress, Running
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.runs import registry as records
 from benchfleet.runs.follow import FollowedProgress, follow
 from benchfleet.runs.live_state import DETACHED, LiveStateWriter, registered_run

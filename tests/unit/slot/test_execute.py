@@ -209,3 +209,18 @@ def test_a_scorer_that_raises_is_reported_as_such(
     assert executor.run(order(tmp_path))
     assert heard.failed["failure"]["stage"] == "collect"
     assert heard.failed["seconds"]["benchmark"] > 0
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_benchmark_that_needs_what_the_server_lacks_is_refused_before_it_runs(
+    tmp_path: Path, heard: Heard, executor: Executor, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    monkeypatch.setattr(MockBenchmark, "abilities", ("ignore_eos", "usage"))
+    monkeypatch.setattr(MockAdapter, "abilities", {"usage": True, "ignore_eos": there})
+    assert executor.run(order(tmp_path))
+    if there:
+        assert heard.frames[-1][0] == "done"
+        return
+    failure = heard.failed["failure"]
+    assert (failure["stage"], failure["kind"]) == ("load", "user_error")
+    assert "needs ignore_eos, which the server of" in failure["message"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchfleet.benchmarks.base import Record
-from benchfleet.domain.cell import Limits
+from benchfleet.domain.limits import Limits
 from benchfleet.slot.session import SlotSession
 from benchfleet.testing.sample_cells import sample_cell
 

@@ -9,9 +9,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.base import Record, Session, withdraw
 from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.humanize import counted
 
+DETAILS = ("finish", "error", "reasoning", "reasoning_tokens", "thought")  # fields of a record
 _Position = tuple[int, int]  # a document's number, and the request's among its own
 
 
@@ -32,13 +35,15 @@ class Answers:
         session: Session,
         tokens: Callable[..., int],  # of a text; add_special_tokens=False for an answer
         measures: Callable[[], Mapping[str, float]],
-        finish: Callable[[], str] = str,
+        details: Callable[[], Mapping[str, Any]] = dict,  # `DETAILS` of the last answer
+        context: Callable[[], str] = str,
+        takes_length: bool = False,  # see `SampleBenchmark`
         clock: Callable[[], float],
     ) -> None:
         self._task = task
         self._session = session
         self._tokens, self._measures, self._clock = tokens, measures, clock
-        self._why_ended = finish  # the last answer
+        self._details, self._context, self._takes_length = details, context, takes_length
         self._before = clock()
         self._waiting: dict[str, deque[_Position]] | None = None
         self._requests: dict[int, list[Any]] = defaultdict(list)
@@ -49,6 +54,8 @@ class Answers:
         # that of the next answer among all that are to come
         self._numbers: dict[_Position, int] = {}
         self._measured: Mapping[str, float] = {}
+        self._changed = 0  # earlier documents whose requests are others now
+        self._detail: dict[str, Any] = {}
         self._earlier = {record.index: record for record in session.recorded}
         self._parts: dict[str, list[Record]] = defaultdict(list)
         for record in sorted(session.recorded, key=lambda record: -record.index):
@@ -58,7 +65,9 @@ class Answers:
     def add_partial(self, attr: str, req: Sequence[Any], res: Any) -> None:
         """Take the answer to one request; lm-eval's name for it, and lm-eval's arguments."""
         waiting = self._expected()
-        self._measured = self._measures()
+        self._measured, self._detail = self._measures(), {**self._details()}
+        if self._takes_length and self._detail.get("finish") == "length":
+            self._detail |= {"finish": "stop"}
         if positions := waiting.get(_key(attr, req)):
             position = positions.popleft()
             self._answers[position].append(res)
@@ -136,6 +145,12 @@ class Answers:
                     count += repeats
                     key = _key(request.request_type, request.args)
                     self._waiting[key].extend([position] * (repeats - answered))
+            if self._changed:
+                questions = counted(self._changed, "question")
+                self._session.notice(
+                    f"{questions} asked again: the earlier answer has "
+                    "another prompt, such as by another draw of few-shot examples"
+                )
             others = {n for n in self._earlier if n >= 0} - self._requests.keys()
             withdraw(self._session, [self._earlier[number] for number in sorted(others)])
         return self._waiting
@@ -149,10 +164,11 @@ class Answers:
         """Take an earlier attempt's answers to a document; False where they are not there, or are
         those of another."""
         record = self._earlier.get(number)
-        if record is None or record.id != _id(number, requests[0].doc):
+        if record is None or record.id != document_id(number, requests[0].doc):
             return False
         entries = record.resume.get("asked", [])
         if [entry[0] for entry in entries] != [_digest(request) for request in requests]:
+            self._changed += 1
             return False
         answers = [
             [_answer(request.request_type, one) for one in entry[1:]]
@@ -180,7 +196,7 @@ class Answers:
         else:  # one text, which the model would have said or not
             greedy = isinstance(answers[0], tuple) and answers[0][1]
             predicted = first.args[-1].strip() if greedy else ""
-        columns = _columns(doc)
+        columns = columns_of(doc)
         columns["target"] = _target(self._task, doc, choices)
         if not generated:
             columns["loglikelihoods"] = [plain(value) for value in likelihoods]
@@ -188,14 +204,15 @@ class Answers:
         now = self._clock()
         record = Record(
             index=number,
-            id=_id(number, doc),
+            id=document_id(number, doc),
             columns=columns,
             predicted_answer=predicted,
             prompt_tokens=self._tokens(first.args[0]),
             completion_tokens=self._tokens(predicted, add_special_tokens=False) if generated else 0,
             seconds=now - self._before,
             measures=self._measured,
-            finish=self._why_ended(),
+            **self._detail,
+            context=context_digest(self._context()),
             resume={
                 "asked": entries,
                 **({"chance": self.random_state} if self.random_state else {}),
@@ -221,21 +238,23 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def _columns(doc: Any) -> dict[str, Any]:
+def columns_of(doc: Any) -> dict[str, Any]:
+    """The columns of a document, as a record has them."""
     return {str(name): plain(value) for name, value in dict(doc).items()}
 
 
-def _id(number: int, doc: Any) -> str:
-    return f"{number}-{content_digest(_columns(doc))[:8]}"
+def document_id(number: int, doc: Any) -> str:
+    """The id of a document's sample: its number, and a digest of its columns."""
+    return f"{number}-{content_digest(columns_of(doc))[:8]}"
 
 
 def _same(record: Record, earlier: Record | None) -> bool:
-    """Whether an earlier attempt recorded this very answer."""
-    return earlier is not None and (record.id, record.predicted_answer, record.columns) == (
-        earlier.id,
-        earlier.predicted_answer,
-        earlier.columns,
-    )
+    """Whether an earlier attempt recorded this very answer to these very requests."""
+    return earlier is not None and _content(record) == _content(earlier)
+
+
+def _content(one: Record) -> Any:
+    return one.id, one.predicted_answer, one.columns, [e[0] for e in one.resume.get("asked", ())]
 
 
 def _key(kind: str, arguments: Sequence[Any]) -> str:
@@ -244,7 +263,7 @@ def _key(kind: str, arguments: Sequence[Any]) -> str:
 
 def _part(request: Any) -> str:
     """The id of one request of a document."""
-    return f"{_id(request.doc_id, request.doc)}-{request.idx}-{_digest(request)}"
+    return f"{document_id(request.doc_id, request.doc)}-{request.idx}-{_digest(request)}"
 
 
 def _digest(request: Any) -> str:

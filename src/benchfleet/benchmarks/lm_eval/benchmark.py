@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Benchmark, Score, Session, withdraw
-from benchfleet.benchmarks.parameters import whole_number, with_defaults
+from benchfleet.benchmarks.parameters import with_defaults
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Workload
 from benchfleet.environment import offline
 
 from .dataset import RemoteData
+from .failures import failure
 from .groups import tasks_of
 from .harness import (
     build_task,
@@ -23,12 +24,24 @@ from .harness import (
     evaluate_prompted,
     evaluate_served,
     evaluate_task,
+    seed_shots,
+    warn_of_equal_answers,
     without_local_rank,
 )
 from .local_data import LocalData, redirected
 from .needs import Need
 from .nltk_data import nltk_from
-from .parts import Part, after_column, combined, part_session, scaled
+from .parameters import DEFAULTS, check_parameter
+from .parts import (
+    Part,
+    after_column,
+    combined,
+    interleaved,
+    part_session,
+    scaled,
+    whole_text,
+)
+from .ranges import boundaries
 from .score import scored
 from .tasks import (
     TaskFile,
@@ -39,33 +52,6 @@ from .tasks import (
     own_task,
     remote_data_of,
 )
-
-_DEFAULTS: dict[str, Any] = {
-    "include_path": None,
-    "data": None,
-    "context": None,
-    "num_fewshot": None,
-    "metric": None,
-    "metadata": None,
-    "apply_chat_template": False,
-    "fewshot_as_multiturn": True,
-    "system_instruction": None,
-    "add_bos_token": None,
-    "max_length": None,
-}
-_KINDS: dict[str, tuple[type, str]] = {
-    "include_path": (str, "a folder, such as ./tasks"),
-    "data": (str, "a folder, such as ./data"),
-    "tokenizer": (str, "a folder, such as ./tokenizer"),
-    "context": (str, "the name of a column, such as passage"),
-    "metric": (str, "the name of a metric, such as acc"),
-    "metadata": (dict, "a mapping, such as {max_seq_lengths: [4096]}"),
-    "apply_chat_template": (bool, "true or false"),
-    "fewshot_as_multiturn": (bool, "true or false"),
-    "system_instruction": (str, "a text"),
-    "add_bos_token": (bool, "true or false"),
-}
-_LEAST = {"num_fewshot": 0, "max_length": 1}
 
 
 class LmEval(Benchmark):
@@ -82,10 +68,11 @@ class LmEval(Benchmark):
     example: ClassVar[str] = "- lm_eval: {tasks: [arc_easy, hellaswag]}"
     takes_folder: ClassVar[bool] = True
     borrows: ClassVar[bool] = True
+    splits: ClassVar[bool] = True
     borrows_served: ClassVar[bool] = True
     reports: ClassVar[frozenset[str] | None] = frozenset({"num_fewshot", "task_version"})
     subsets_key: ClassVar[str] = "tasks"
-    defaults: ClassVar[Mapping[str, Any]] = _DEFAULTS
+    defaults: ClassVar[Mapping[str, Any]] = DEFAULTS
     # Their content enters the identity, not their names.
     path_params: ClassVar[tuple[str, ...]] = ("include_path", "data")
     scale: ClassVar[float] = 1.0  # of its scores, where lm-eval has 0 to 1
@@ -98,11 +85,7 @@ class LmEval(Benchmark):
         self._folder = str(params.get("folder", ""))
         self._params = with_defaults(values, self.defaults)
         for name, value in self._params.items():
-            kind, expected = _KINDS.get(name, (object, ""))
-            if value != self.defaults[name] and not isinstance(value, kind):
-                raise ValueError(f"{name} must be {expected}, not {value!r}")
-            if name in _LEAST and value is not None:
-                whole_number(name, value, least=_LEAST[name])
+            check_parameter(name, value, self.defaults[name])
         self._clock = clock
 
     @classmethod
@@ -167,6 +150,9 @@ class LmEval(Benchmark):
         messages = (need.missing_message(os.environ) for need in self._needs(self.parts(subset)))
         return next((message for message in messages if message), "")
 
+    def downloads(self, subset: str | None) -> Sequence[Need]:
+        return [] if self.folder_of("data") else self._needs(self.parts(subset))
+
     def missing_data(self, subset: str | None) -> str:
         """Whether its data set is neither in the cache nor in reach of the network."""
         if self.folder_of("data"):
@@ -199,7 +185,8 @@ class LmEval(Benchmark):
     def run(self, session: Session) -> Score:
         """Ask what was not recorded yet, record and score."""
         parts, local = self.parts(session.subset), self.local()
-        borrows = not all(part.context_end for part in parts)
+        asks = session.config.chat is not None or session.config.thinking is not None
+        borrows = not asks and not all(part.context_end for part in parts)
         if borrows and not (session.adapter.lends or session.adapter.serves):
             session.adapter.lend()  # raises with what to do
         with (
@@ -209,17 +196,50 @@ class LmEval(Benchmark):
         ):
             tasks = [self.build(part, session) for part in parts]
             counts = [document_count(task, session.limit) for task in tasks]
-            session.expect(sum(counts))
-            withdraw(session, [r for r in session.recorded if r.index >= sum(counts)])
+            warn_of_equal_answers(tasks, session)
+            draws, questions = session.samples_per_question, range(sum(counts))
+            starts = [sum(counts[:number]) for number in range(len(counts))]
+            if session.part:
+                cuts = [
+                    start + cut
+                    for part, task, start, count in zip(parts, tasks, starts, counts, strict=True)
+                    for cut in boundaries(task, count, part.context_end)
+                ]
+                questions = session.part.positions(cuts, len(questions))
+            outside = (
+                r for r in session.recorded if r.index >= 0 and r.index // draws not in questions
+            )
+            withdraw(session, outside)
+            session.expect(len(questions) * draws)
             scores = []
-            for number, (part, task) in enumerate(zip(parts, tasks, strict=True)):
-                own = part_session(session, sum(counts[:number]), counts[number])
-                results = self._evaluated(part, task, own)
-                score = scored(results, task.task_name, metric=self._params["metric"])
-                scores.append(self.refined(part, results["samples"][task.task_name], score))
+            for part, task, start, count in zip(parts, tasks, starts, counts, strict=True):
+                own = range(max(questions.start - start, 0), min(questions.stop - start, count))
+                sessions = [part_session(session, start, own, draw) for draw in range(draws)]
+                if own or not session.part:
+                    scores.append(interleaved([self._score(part, task, one) for one in sessions]))
+        if session.part:  # the whole cell is scored once its parts are joined
+            return Score(overall=0.0, per_sample=[])
         weights = counts if self.weighted else [1] * len(parts)
         score = scaled(combined(parts, scores, weights), self.scale)
         return replace(score, summary={**score.summary, "attention": self._attention(session)})
+
+    def _score(self, part: Part, task: Any, session: Session) -> Score:
+        """The score of one answer to each question of a task."""
+        if session.samples_per_question > 1:
+            if task.get_config("output_type") != "generate_until":
+                message = f"{part.task} compares likelihoods, which are the same in each draw"
+                raise failure("user_error", f"{message}; remove samples_per_question")
+            seed_shots(task, session)
+        results = self._evaluated(part, task, session)
+        if session.part:
+            return Score(overall=0.0, per_sample=[])
+        score = scored(
+            results,
+            task.task_name,
+            metric=self._params["metric"],
+            aggregations=task.aggregation(),
+        )
+        return self.refined(part, results["samples"][task.task_name], score)
 
     def build(self, part: Part, session: Session) -> Any:
         """One task with its data."""
@@ -234,8 +254,12 @@ class LmEval(Benchmark):
         return score
 
     def _evaluated(self, part: Part, task: Any, session: Session) -> Mapping[str, Any]:
-        if part.context_end:
-            end = part.context_end
+        chats = session.config.chat is not None or session.config.thinking is not None
+        if chats and task.get_config("output_type") != "generate_until":
+            message = f"{part.task} compares likelihoods, so a config's chat or thinking has no use"
+            raise failure("user_error", f"{message}; exclude the pair")
+        if part.context_end or chats:
+            end = part.context_end or whole_text
             return evaluate_prompted(task, session, end, self._params, clock=self._clock)
         if session.adapter.serves:
             served = session.adapter.served()

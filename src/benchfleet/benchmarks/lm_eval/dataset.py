@@ -6,23 +6,26 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from benchfleet.domain.canonical import content_digest
+from benchfleet.download import Download
 from benchfleet.environment import datasets_cache, hub_cache, offline
 from benchfleet.host_lock import lock_file, locked
+from benchfleet.hub_files import file_sizes, repository_bytes
+from benchfleet.reachability import unreachable_hub
 
 _SECRET = ("token", "use_auth_token")
-_CONNECT_TIMEOUT_S = 1.5
 _WHICH = ("revision", "data_dir", "data_files")  # what may name other data of the same repository
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemoteData:
+class RemoteData(Download):
     """What `datasets` is asked for: a repository of the hub, or files of another place."""
+
+    kind: ClassVar[str] = "data set"
 
     path: str  # the repository, or the reader of the files, such as json
     config: str | None = None
@@ -36,6 +39,10 @@ class RemoteData:
         details = {"config": self.config, "revision": self.kwargs.get("revision")}
         more = ", ".join(f"{name} {value}" for name, value in details.items() if value)
         return f"{self.path} ({more})" if more else self.path
+
+    @property
+    def title(self) -> str:
+        return str(replace(self, config=None))
 
     def command(self) -> str:
         """What fetches it into the cache of a host that can reach it."""
@@ -75,6 +82,24 @@ class RemoteData:
         except OSError:
             return False
 
+    def size(self, environ: Mapping[str, str]) -> int | None:
+        if self.reader:
+            return None
+        revision = str(self.kwargs.get("revision") or "main")
+        return sum(file_sizes("datasets", self.path, revision, environ=environ).values()) or None
+
+    def received(self, environ: Mapping[str, str]) -> int:
+        return repository_bytes("datasets", self.path, environ)
+
+    def fetch(self, environ: Mapping[str, str]) -> None:
+        if reason := self.missing_message(environ) or self.unreachable_message(environ):
+            raise ValueError(reason)
+        import datasets
+
+        datasets.disable_progress_bars()
+        with alone_on_this_host(self):
+            datasets.load_dataset(self.path, self.config, **self.kwargs)
+
     def way_out(self, why: str) -> str:
         """The sentence that says what is missing, why, and what to do."""
         return (
@@ -112,41 +137,6 @@ def remote_data(
         reader=reader,
         splits=tuple(dict.fromkeys(filter(None, splits))) or ("test",),
     )
-
-
-def unreachable_hub(environ: Mapping[str, str]) -> str:
-    """The hub's host where no connection to it can be made; ``""`` where one can, or behind a
-    proxy."""
-    from urllib.parse import urlsplit  # takes longer than reading a campaign
-
-    address = urlsplit(environ.get("HF_ENDPOINT") or "https://huggingface.co")
-    if not address.hostname:
-        return ""
-    port = address.port or (80 if address.scheme == "http" else 443)
-    return address.hostname if unreachable(address.hostname, port) else ""
-
-
-@cache
-def unreachable(host: str, port: int) -> bool:
-    """Whether the host accepts no connection; asked once in a process. Never behind a proxy."""
-    import socket
-    import threading
-    from urllib.request import getproxies
-
-    if getproxies():
-        return False
-    accepted = threading.Event()
-
-    def connect() -> None:
-        with suppress(OSError):
-            socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
-            accepted.set()
-
-    # In a thread, since looking up a name may take longer than any timeout of a connection.
-    thread = threading.Thread(target=connect, daemon=True)
-    thread.start()
-    thread.join(_CONNECT_TIMEOUT_S)
-    return not accepted.is_set()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +18,7 @@ from .dataset import RemoteData, alone_on_this_host
 from .failures import failure, named_failures
 from .needs import Need
 from .parts import ContextEnd
+from .ranges import only
 from .tasks import TaskFile, built_in_file
 
 _GENERATION = {
@@ -88,8 +89,37 @@ def build_task(
     own_shots, shots = task.get_config("num_fewshot"), settings["num_fewshot"]
     if own_shots is None or (own_shots and shots is not None):  # a task that says 0 means it
         task.set_config(key="num_fewshot", value=shots or 0)
-    task.set_fewshot_seed(seed=_SEED + session.repeat)
+    seed_shots(task, session)
     return task
+
+
+def seed_shots(task: Any, session: Session) -> None:
+    """Let the task draw its few-shot examples from the beginning: the same for each draw."""
+    task.set_fewshot_seed(seed=_SEED + session.repeat)
+
+
+def warn_of_equal_answers(tasks: Sequence[Any], session: Session) -> None:
+    """Say so if several answers to each question are the same, since no task draws its texts. Of a
+    temperature that the campaign sets, ``plan`` and ``run`` warn."""
+    count = session.samples_per_question
+    if count > 1 and "temperature" not in session.generation and all(map(_is_greedy, tasks)):
+        session.notice(
+            f"{count} answers to each question are the same: the task is asked at temperature 0; "
+            "set generation: {temperature: 0.7}"
+        )
+
+
+def _is_greedy(task: Any) -> bool:
+    settings = task.get_config("generation_kwargs") or {}
+    samples = settings.get("do_sample")
+    drawn = samples or (samples is None and settings.get("temperature"))
+    return task.get_config("output_type") == "generate_until" and not drawn
+
+
+def takes_one_token(task: Any, session: Session) -> bool:
+    """Whether answers of one token are whole: the task itself asks for no more."""
+    settings = task.get_config("generation_kwargs") or {}
+    return settings.get("max_gen_toks") == 1 and "max_new_tokens" not in session.generation
 
 
 def evaluate_task(
@@ -100,7 +130,8 @@ def evaluate_task(
     *,
     clock: Callable[[], float],
 ) -> Mapping[str, Any]:
-    """What lm-eval's `evaluate` says of the task, with every answer recorded as it came.
+    """What lm-eval's `evaluate` says of the task, with every answer recorded as it came; nothing
+    of a part of a cell.
 
     Raises CellFailure, and what the session or the model does.
     """
@@ -126,9 +157,11 @@ def evaluate_task(
     )
     answers = Answers(
         task=task,
+        takes_length=takes_one_token(task, session),
         session=session,
         tokens=lambda text, **kwargs: len(lm.tok_encode(text, **kwargs)),
         measures=loan.measures,
+        details=lm.details,
         clock=clock,
     )
     return _evaluate(task, session, lm, answers, settings)
@@ -152,12 +185,21 @@ def evaluate_served(
         raise failure("user_error", message)
     generates = task.get_config("output_type") == "generate_until"
     lm = served_lm(session, served, generates=generates, max_length=settings["max_length"])
+    lm._seed += getattr(session, "draw", 0)
     counts = lm.tokenizer is not None
 
     def tokens(text: str, **kwargs: Any) -> int:
         return len(lm.tok_encode(text, **kwargs)) if counts else 0
 
-    answers = Answers(task=task, session=session, tokens=tokens, measures=dict, clock=clock)
+    answers = Answers(
+        task=task,
+        takes_length=takes_one_token(task, session),
+        session=session,
+        tokens=tokens,
+        measures=dict,
+        details=lm.details,
+        clock=clock,
+    )
     return _evaluate(task, session, lm, answers, settings)
 
 
@@ -173,7 +215,7 @@ def evaluate_prompted(
     from .prompted_model import PromptedLM
 
     tokenizer = None
-    if settings["apply_chat_template"]:
+    if settings["apply_chat_template"] and session.config.chat is None:
         from transformers import AutoTokenizer
 
         kwargs = session.model.tokenizer_kwargs
@@ -185,10 +227,12 @@ def evaluate_prompted(
     lm = PromptedLM(session=session, context_end=context_end, tokenizer=tokenizer)
     answers = Answers(
         task=task,
+        takes_length=takes_one_token(task, session),
         session=session,
         tokens=lm.tokens,
         measures=lm.measures,
-        finish=lm.finish,
+        details=lm.details,
+        context=lm.context,
         clock=clock,
     )
     return _evaluate(task, session, lm, answers, settings)
@@ -205,19 +249,26 @@ def _evaluate(
 ) -> Mapping[str, Any]:
     from lm_eval import evaluate
 
+    from .preview import show_requests
+    from .prompted_model import PromptedLM
+
     lm.set_cache_hook(answers)
+    if session.show and not isinstance(lm, PromptedLM):  # which asks the session's adapter
+        show_requests(lm, session.show)
     seed_chance(session)
-    # Not simple_evaluate, which beyond this asks the machine about itself for 1.3 s each time.
-    results: Mapping[str, Any] = evaluate(
-        lm,
-        {"tasks": {task.task_name: task}},
-        limit=session.limit,
-        bootstrap_iters=0,
-        log_samples=True,
-        system_instruction=settings["system_instruction"],
-        apply_chat_template=settings["apply_chat_template"],
-        fewshot_as_multiturn=settings["fewshot_as_multiturn"],
-    )
+    results: Mapping[str, Any] = {}
+    with only(task, session.documents) if session.part else nullcontext():  # type: ignore[attr-defined]
+        # Not simple_evaluate, which beyond this asks the machine about itself for 1.3 s each time.
+        results = evaluate(
+            lm,
+            {"tasks": {task.task_name: task}},
+            limit=session.limit,
+            bootstrap_iters=0,
+            log_samples=True,
+            system_instruction=settings["system_instruction"],
+            apply_chat_template=settings["apply_chat_template"],
+            fewshot_as_multiturn=settings["fewshot_as_multiturn"],
+        )
     answers.finish()
     return results
 
@@ -244,4 +295,5 @@ def seed_chance(session: Session) -> None:
     random.seed(session.repeat)
     numpy.random.seed(_SEED + session.repeat)
     named = session.generation.get("seed", session.seed)
-    torch.manual_seed(_SEED + session.repeat if named == session.seed else named)
+    draw = getattr(session, "draw", 0)
+    torch.manual_seed((_SEED + session.repeat if named == session.seed else named) + draw)

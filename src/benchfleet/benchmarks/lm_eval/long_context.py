@@ -131,10 +131,6 @@ class Babilong(LongContext):
         lengths = [subset] if subset else self._lengths
         return [self._part(f"qa{n}_{length}") for length in lengths for n in self._of_a_length]
 
-    def data_sources(self) -> Mapping[str, bool]:
-        """The one repository of all lengths."""
-        return self._sources(self.parts("0k")[:1])
-
     def remotes(self, part: Part) -> Sequence[RemoteData]:
         question, _, length = part.label.partition("_")
         path = "RMT-team/babilong-1k-samples"

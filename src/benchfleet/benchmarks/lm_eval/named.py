@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from benchfleet.benchmarks.base import Benchmark, Score
 from benchfleet.domain.cell import Workload
 
 from .benchmark import LmEval
-from .needs import Need, source_name
+from .needs import Need
 from .nltk_data import NltkData
 from .parts import ContextEnd, Part
 from .tasks import TaskFile, own_task
@@ -67,14 +66,6 @@ class Named(LmEval):
         names = self.tasks if subset is None else [subset]
         end = type(self).context_end
         return [Part(task=self.tasks[name], label=name, context_end=end) for name in names]
-
-    def data_sources(self) -> Mapping[str, bool]:
-        """Those of the first task, since all tasks read one repository."""
-        return self._sources(self.parts(next(iter(self.tasks)) or None)[:1])
-
-    def _sources(self, parts: Sequence[Part]) -> Mapping[str, bool]:
-        needs = [need for part in parts for need in self.needs(part)]
-        return {source_name(need): need.is_here(os.environ) for need in needs}
 
     def own(self, name: str) -> TaskFile | None:
         """The file of a task that benchfleet brings along."""

@@ -8,21 +8,39 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from .dataset import unreachable
+from benchfleet.download import Download
+from benchfleet.host_lock import lock_file, locked
+from benchfleet.reachability import unreachable
 
 _HOST = "raw.githubusercontent.com"
 _SYSTEM_FOLDERS = ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")
 
 
 @dataclass(frozen=True)
-class NltkData:
+class NltkData(Download):
     """A resource of NLTK, such as ``tokenizers/punkt_tab``."""
+
+    kind: ClassVar[str] = "file"
 
     resource: str
 
     def __str__(self) -> str:
         return f"NLTK's {self.resource}"
+
+    def fetch(self, environ: Mapping[str, str]) -> None:
+        """Into the first of NLTK's folders. Raises OSError if it cannot be had."""
+        if self.is_here(environ):
+            return
+        if reason := self.unreachable_message(environ):
+            raise OSError(reason)
+        import nltk
+
+        name = Path(self.resource).name
+        with locked(lock_file(f"nltk-{name}", environ)):
+            if not self.is_here(environ) and not nltk.download(name, quiet=True):
+                raise OSError(f"{self} cannot be fetched; {self.command()} says why")
 
     def command(self) -> str:
         """What fetches it on a host with a network."""

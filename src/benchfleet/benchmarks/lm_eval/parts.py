@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from benchfleet.benchmarks import bootstrap
 from benchfleet.benchmarks.base import Record, Score, Session
+from benchfleet.domain.question_draws import draw_id
 
 ContextEnd = Callable[[Mapping[str, Any], str], int]
 """Where the context of a document ends in its prompt; raises ValueError where it is not there."""
@@ -37,6 +39,11 @@ def after_column(name: str) -> ContextEnd:
     return end
 
 
+def whole_text(doc: Mapping[str, Any], text: str) -> int:
+    """All of the prompt is the context."""
+    return len(text)
+
+
 def before_last(*marks: str) -> ContextEnd:
     """The context ends before the last of these marks."""
 
@@ -50,28 +57,77 @@ def before_last(*marks: str) -> ContextEnd:
 
 
 class _PartSession:
-    """A session whose samples from `first` on are those of one task."""
+    """A session whose samples from `first` on are those of one task, in one of its draws; of its
+    documents it asks some."""
 
-    def __init__(self, session: Session, first: int, count: int) -> None:
-        self._session, self._first = session, first
+    def __init__(self, session: Session, first: int, documents: range, draw: int) -> None:
+        self._session, self._first, self.draw = session, first, draw
+        self.documents = documents
+        self._draws = session.samples_per_question
         self.recorded = [
             # Answers of unfinished documents are matched by content.
-            record if record.index < 0 else replace(record, index=record.index - first)
+            record if record.index < 0 else self._own(record)
             for record in session.recorded
-            if record.index < 0 or first <= record.index < first + count
+            if (record.index < 0 and self._draws == 1)
+            or (
+                record.index // self._draws - first in documents
+                and record.index % self._draws == draw
+            )
         ]
+
+    @property
+    def prompt_seed(self) -> int:
+        """The seed of the adapter's answers."""
+        return int(self._session.generation.get("seed", self._session.seed)) + self.draw
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
     def record(self, record: Record) -> None:
-        shifted = record.index if record.index < 0 else record.index + self._first
-        self._session.record(replace(record, index=shifted))
+        if self._draws > 1 and record.index >= 0:
+            question = f"{self._first}.{record.id}" if self._first else record.id
+            id = draw_id(record.id, self.draw)
+            record = replace(record, id=id, question=question, draw=self.draw)
+        index = record.index
+        if index >= 0:
+            index = (index + self._first) * self._draws + self.draw
+        self._session.record(replace(record, index=index))
+
+    def _own(self, record: Record) -> Record:
+        index = record.index // self._draws - self._first
+        id = record.id.rpartition("~")[0] if self.draw else record.id
+        return replace(record, index=index, id=id)
 
 
-def part_session(session: Session, first: int, count: int) -> Session:
-    """The session of one task: of the cell's samples it has `count` from `first` on."""
-    return cast(Session, _PartSession(session, first, count))
+def part_session(session: Session, first: int, documents: range, draw: int = 0) -> Session:
+    """The session of one task, whose documents are the cell's questions from `first` on. It asks
+    for one answer to each of `documents`."""
+    return cast(Session, _PartSession(session, first, documents, draw))
+
+
+def interleaved(draws: Sequence[Score]) -> Score:
+    """The score of all draws of a task, question by question."""
+    if len(draws) == 1:
+        return draws[0]
+    whole = all(draw.per_sample for draw in draws)
+    tasks = {
+        name: math.fsum(draw.tasks[name] for draw in draws) / len(draws)
+        for name in draws[0].tasks
+        if all(name in draw.tasks for draw in draws)
+    }
+    parsed = all(draw.parsed for draw in draws)
+    return replace(
+        draws[0],
+        overall=math.fsum(draw.overall for draw in draws) / len(draws),
+        per_sample=[v for some in zip(*(d.per_sample for d in draws), strict=True) for v in some]
+        if whole
+        else (),
+        parsed=[v for some in zip(*(d.parsed for d in draws), strict=True) for v in some]
+        if parsed
+        else (),
+        tasks=tasks,
+        unparsed=sorted(n * len(draws) + k for k, d in enumerate(draws) for n in d.unparsed),
+    )
 
 
 def combined(parts: Sequence[Part], scores: Sequence[Score], weights: Sequence[int]) -> Score:
@@ -83,7 +139,13 @@ def combined(parts: Sequence[Part], scores: Sequence[Score], weights: Sequence[i
     for part, score in zip(parts, scores, strict=True):
         tasks |= {f"{part.label} {name}": value for name, value in score.tasks.items()}
     whole = all(score.per_sample for score in scores)
+    starts = [sum(len(one.per_sample) for one in scores[:n]) for n in range(len(scores))]
+    parsed = [text for one in scores for text in one.parsed] if whole else []
     return Score(
+        parsed=parsed if len(parsed) == sum(len(one.per_sample) for one in scores) else (),
+        unparsed=[n + s for s, one in zip(starts, scores, strict=True) for n in one.unparsed]
+        if whole
+        else (),
         overall=math.fsum(weighted) / sum(weights),
         per_sample=[value for score in scores for value in score.per_sample] if whole else (),
         tasks=tasks,
@@ -104,4 +166,5 @@ def scaled(score: Score, factor: float) -> Score:
         overall=score.overall * factor,
         per_sample=[value * factor for value in score.per_sample],
         tasks={name: value * factor for name, value in score.tasks.items()},
+        summary={**score.summary, **bootstrap.scaled(score.summary, factor)},
     )

@@ -8,16 +8,19 @@ Imports lm-eval, and so torch: for slots alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from lm_eval.api.model import LM
+from lm_eval.models.api_models import JsonChatStr
 
-from benchfleet.benchmarks.asking import ask
+from benchfleet.benchmarks.asking import answer_fields, ask
 from benchfleet.benchmarks.base import Session
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Answer, Prompt
 
+from .answers import DETAILS
 from .parts import ContextEnd
 
 _MAX_NEW_TOKENS = 256  # lm-eval's own where a task names none
@@ -31,6 +34,7 @@ class PromptedLM(LM):  # type: ignore[misc]
         self._session, self._context_end = session, context_end
         self._tokenizer = tokenizer  # for chat templates alone
         self.last = Answer(text="")  # the answer that the cache hook records
+        self._last_context = ""
 
     def tokens(self, text: str, *, add_special_tokens: bool = True) -> int:
         """The tokens of the last prompt, or of the answer to it."""
@@ -40,9 +44,14 @@ class PromptedLM(LM):  # type: ignore[misc]
         """Those of the last answer."""
         return self.last.measures
 
-    def finish(self) -> str:
-        """Why the last answer ended."""
-        return self.last.finish
+    def details(self) -> Mapping[str, Any]:
+        """What else a record has of the last answer."""
+        fields = answer_fields(self.last)
+        return {name: fields[name] for name in DETAILS}
+
+    def context(self) -> str:
+        """The context of the last prompt."""
+        return self._last_context
 
     def generate_until(self, requests: Any, disable_tqdm: bool = False) -> list[str]:
         answers = self.cache_hook.recorded_answers(requests)
@@ -52,16 +61,16 @@ class PromptedLM(LM):  # type: ignore[misc]
                 continue
             # Whole, as it would have been asked at first: numbers depend on a prompt's neighbours.
             coming = ask(
-                self._session.adapter,
+                self._session,
                 [prompts[index] for index in batch],
                 self._generation(requests[batch[0]].args[1]),
-                asking=self._session.asking,
                 sample=requests[batch[0]].doc_id,
             )
             for position, answer in coming:
                 index = batch[position]
                 if answers[index] is None:
                     answers[index], self.last = answer.text, answer
+                    self._last_context = prompts[index].context
                     self.cache_hook.add_partial("generate_until", requests[index].args, answer.text)
         return cast(list[str], answers)
 
@@ -86,8 +95,11 @@ class PromptedLM(LM):  # type: ignore[misc]
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
-    ) -> str:
-        """The messages as one text, whose special tokens the adapter does not add again."""
+    ) -> Any:
+        """The messages as one text, whose special tokens the adapter does not add again; as they
+        are, for a config with a chat of its own."""
+        if self._session.config.chat is not None:
+            return JsonChatStr(json.dumps(chat_history))
         text: str = self._tokenizer.apply_chat_template(
             chat_history,
             tokenize=False,
@@ -98,6 +110,9 @@ class PromptedLM(LM):  # type: ignore[misc]
 
     def _prompt(self, request: Any) -> Prompt:
         text = request.args[0]
+        if isinstance(text, JsonChatStr):
+            messages = json.loads(text.prompt)
+            return Prompt(messages=tuple((one["role"], str(one["content"])) for one in messages))
         try:
             end = self._context_end(request.doc, text)
         except ValueError as error:
@@ -128,5 +143,5 @@ class PromptedLM(LM):  # type: ignore[misc]
             "max_new_tokens": max_new_tokens,
             "temperature": 0 if greedy else temperature,
             "stop": [stop for stop in ([until] if isinstance(until, str) else until) if stop],
-            "seed": self._session.generation.get("seed", self._session.seed),
+            "seed": getattr(self._session, "prompt_seed", self._session.seed),
         }

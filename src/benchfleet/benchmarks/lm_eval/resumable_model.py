@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +32,7 @@ class ResumedLM(HFLM):  # type: ignore[misc]
         super().__init__(**settings)
         self._session = session
         self._recorded: Sequence[Any] = ()  # of the log-likelihoods that are being asked
+        self._finishes: deque[str] = deque()  # of the last batch's answers, which come in its order
 
     def loglikelihood(self, requests: Any, disable_tqdm: bool = False) -> Any:
         self._recorded = self.cache_hook.recorded_answers(requests)
@@ -100,9 +101,22 @@ class ResumedLM(HFLM):  # type: ignore[misc]
         self.cache_hook.keep_unfinished()
         with self._session.asking(len(context)):
             generated = super()._model_generate(context, *args, **kwargs)
+        rows = generated[:, context.shape[1] :].tolist()
+        limit, stops = kwargs["max_length"] - context.shape[1], kwargs.get("stop") or ()
+        self._finishes = deque(self._why_ended(row, limit, stops) for row in rows)
         drawn = kwargs.get("do_sample") or kwargs.get("temperature")
         self.cache_hook.random_state = self._random_state() if drawn else ""
         return generated
+
+    def details(self) -> dict[str, str]:
+        """Why the next answer of the last batch ended, if it was generated."""
+        return {"finish": self._finishes.popleft()} if self._finishes else {}
+
+    def _why_ended(self, row: Sequence[int], limit: int, stops: Sequence[str]) -> str:
+        if len(row) < limit or {self.eot_token_id, self.tokenizer.pad_token_id} & {*row}:
+            return "stop"
+        text = self.tok_decode(list(row), skip_special_tokens=False)
+        return "stop" if any(stop in text for stop in stops) else "length"
 
     def _windows(self, text: str) -> int:
         """How many pieces a text is cut into that is longer than the model takes."""

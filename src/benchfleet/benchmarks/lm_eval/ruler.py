@@ -117,10 +117,6 @@ class Ruler(LongContext):
             return [_ESSAYS, NltkData("tokenizers/punkt_tab")]
         return [_QUESTIONS[task] for task in _QUESTIONS if task == _task(part)]
 
-    def data_sources(self) -> Mapping[str, bool]:
-        """Those of all tasks, of which six read none."""
-        return self._sources(self.parts("4096"))
-
     def data_digest(self, subset: str | None) -> str:
         digest = super().data_digest(subset)
         folder = self.folder_of("tokenizer")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from numbers import Real
 from typing import Any
 
 from benchfleet.benchmarks.base import Score
+from benchfleet.benchmarks.bootstrap import bootstrap, scaled
 from benchfleet.benchmarks.scoring import mean_by
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.failure import Kind
@@ -19,16 +20,25 @@ from .answers import plain
 
 _PREFERRED_METRIC = "acc_norm"  # where a task has it, beside acc, papers report it
 _NOT_MEASURED_SCORE = -1  # how RULER's tasks say that a length was not asked
+_NOTHING_FOUND = "[invalid]"  # lm-eval's regex filters, where none is named
 _HOST_KEYS = ("metadata", "dataset_path", "dataset_kwargs", "custom_dataset")
 
 
-def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) -> Score:
+def scored(
+    results: Mapping[str, Any],
+    task: str,
+    *,
+    metric: str | None = None,
+    aggregations: Mapping[str, Callable[[Sequence[Any]], float]] = {},
+) -> Score:
     """The score of one task in what lm-eval's `evaluate` gave back.
 
     The headline is `metric`, written ``name`` or ``name,filter``, or else ``acc_norm``, or else
     the task's first metric of which more is better. Where less is better of all, it is the
-    negative of the first. A metric keeps lm-eval's own scale, 0 to 1 for nearly all. Raises
-    CellFailure where there is no such metric, or where it is not a number.
+    negative of the first. A metric keeps lm-eval's own scale, 0 to 1 for nearly all. If the
+    headline is not the mean of its documents' values, its error is the bootstrap's, made with the
+    task's `aggregations` by metric. Raises CellFailure where there is no such metric, or where it
+    is not a number.
     """
     metrics = {key: float(v) for key, v in results["results"][task].items() if _is_metric(key, v)}
     better = results["higher_is_better"].get(task, {})
@@ -40,11 +50,18 @@ def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) 
     if not math.isfinite(metrics[chosen]):
         raise _failure("bad_result", f"{_display_name(chosen)} of {task} is {metrics[chosen]}")
     config = results["configs"][task]
+    samples, overall = results["samples"][task], sign * metrics[chosen]
+    per_sample = _per_sample(samples, chosen, sign)
+    error: dict[str, float] = {}
+    aggregate = aggregations.get(_name(chosen))
+    if aggregate and not _is_mean(per_sample, overall):
+        error = scaled(bootstrap(aggregate, _values(samples, chosen)), sign)
     return Score(
-        overall=sign * metrics[chosen],
-        per_sample=_per_sample(results["samples"][task], chosen, sign),
+        overall=overall,
+        per_sample=per_sample,
         tasks={_display_name(key): value for key, value in metrics.items() if math.isfinite(value)},
         summary={
+            **error,
             "metric": _display_name(chosen),
             "lm_eval": version("lm_eval"),
             "task_version": plain(results["versions"].get(task)),
@@ -53,6 +70,8 @@ def scored(results: Mapping[str, Any], task: str, *, metric: str | None = None) 
                 {key: _named(value) for key, value in config.items() if key not in _HOST_KEYS}
             ),
         },
+        unparsed=_unparsed(results["samples"][task], chosen, config),
+        parsed=_parsed(results["samples"][task], chosen, config),
     )
 
 
@@ -90,12 +109,58 @@ def headline_key(
 
 def _per_sample(samples: Sequence[Mapping[str, Any]], key: str, sign: float) -> list[float]:
     """The headline of each document in their order; empty where it is not one number for each."""
-    name, _, chosen_filter = key.partition(",")
-    ours = [sample for sample in samples if sample["filter"] == chosen_filter]
-    values = [sample.get(name) for sample in sorted(ours, key=lambda one: int(one["doc_id"]))]
+    values = _values(samples, key)
     numbers = [sign * float(v) for v in values if isinstance(v, Real) and v != _NOT_MEASURED_SCORE]
     whole = len(numbers) == len(values) and all(map(math.isfinite, numbers))
     return numbers if whole else []
+
+
+def _values(samples: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
+    """What each document has of a metric, in their order."""
+    name, _, chosen_filter = key.partition(",")
+    ours = [sample for sample in samples if sample["filter"] == chosen_filter]
+    return [sample.get(name) for sample in sorted(ours, key=lambda one: int(one["doc_id"]))]
+
+
+def _is_mean(per_sample: Sequence[float], overall: float) -> bool:
+    if not per_sample:
+        return False
+    middle = math.fsum(per_sample) / len(per_sample)
+    return math.isclose(middle, overall, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def _unparsed(
+    samples: Sequence[Mapping[str, Any]], key: str, config: Mapping[str, Any]
+) -> list[int]:
+    """The positions of the documents in whose answer the headline's filter found nothing."""
+    chosen = key.partition(",")[2]
+    steps = [
+        step
+        for one in config.get("filter_list") or ()
+        if one.get("name") == chosen
+        for step in one.get("filter") or ()
+    ]
+    extracts = [one for one in steps if "regex" in str(one.get("function"))]
+    if not extracts:
+        return []
+    fallback = extracts[-1].get("fallback", _NOTHING_FOUND)
+    ours = sorted((s for s in samples if s["filter"] == chosen), key=lambda s: int(s["doc_id"]))
+    return [n for n, one in enumerate(ours) if _flat(one["filtered_resps"]) == {fallback}]
+
+
+def _parsed(samples: Sequence[Mapping[str, Any]], key: str, config: Mapping[str, Any]) -> list[str]:
+    """What the headline's filter took from each document's answer, if it generates texts."""
+    if config.get("output_type") != "generate_until":
+        return []
+    chosen = key.partition(",")[2]
+    ours = sorted((s for s in samples if s["filter"] == chosen), key=lambda s: int(s["doc_id"]))
+    return [" ".join(sorted(_flat(one["filtered_resps"]))) for one in ours]
+
+
+def _flat(value: Any) -> set[str]:
+    if isinstance(value, (list, tuple)):
+        return {text for one in value for text in _flat(one)}
+    return {str(value)}
 
 
 def _name(key: str) -> str:

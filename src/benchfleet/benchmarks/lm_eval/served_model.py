@@ -29,6 +29,7 @@ class _Served:
     _seed: int
     _served: ServedModel
     _session: Session
+    _last: tuple[str, str] = ("", "")  # of the last answer: why it ended, or why there is none
 
     async def get_batched_requests(
         self,
@@ -40,7 +41,8 @@ class _Served:
         gen_kwargs: Any = None,
         **_: Any,
     ) -> list[list[Any]]:
-        """One answer for each request, each recorded once its group is answered."""
+        """One answer for each request. Each is recorded once its group has ended, also where
+        another of the group failed."""
         answers: list[list[Any]] = []
         size = self._served.requests_at_once
         for start in range(0, len(requests), size):
@@ -54,10 +56,22 @@ class _Served:
                 )
                 for message in requests[some]
             ]
-            with self._session.asking(len(bodies)):
-                outputs = await asyncio.to_thread(self._served.ask, bodies)
-            for number, output in enumerate(outputs, start=start):
-                if generate:
+            outputs: dict[int, Any] = {}
+            failure: CellFailure | None = None
+            try:
+                with self._session.asking(len(bodies)):
+                    await asyncio.to_thread(lambda: outputs.update(self._served.ask(bodies)))  # noqa: B023 - awaited here
+            except CellFailure as error:
+                failure = error
+            for number, output in ((start + at, outputs[at]) for at in sorted(outputs)):
+                self._last = ("", "")
+                if isinstance(output, CellFailure):
+                    if not generate:
+                        raise output  # a likelihood cannot be wrong
+                    filtered = getattr(output, "filtered", False)
+                    self._last, answer = ("refused" if filtered else "error", str(output)), ""
+                elif generate:
+                    self._last = (_finish_of(output), "")
                     (answer,) = self.parse_generations(outputs=output)
                     answer = "" if answer is None else answer
                 else:
@@ -66,7 +80,13 @@ class _Served:
                 if cache_keys[number] is not None:
                     method = "generate_until" if generate else "loglikelihood"
                     self.cache_hook.add_partial(method, cache_keys[number], answer)
+            if failure:
+                raise failure
         return answers
+
+    def details(self) -> dict[str, str]:
+        """Why the last answer ended, or why there is none."""
+        return {"finish": self._last[0], "error": self._last[1]}
 
     def _likelihood(self, output: Any, context_tokens: int) -> Any:
         try:
@@ -97,6 +117,13 @@ class _Served:
         return [next(fresh) if answer is None else answer for answer in recorded]
 
 
+def _finish_of(output: Any) -> str:
+    try:
+        return str(output["choices"][0].get("finish_reason") or "")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return ""
+
+
 class ServedCompletions(_Served, LocalCompletionsAPI):  # type: ignore[misc]
     """The prompt as it is."""
 
@@ -118,6 +145,13 @@ def served_lm(
             stage="benchmark",
             kind="user_error",
             message=f"this task compares likelihoods; give the model {session.model.name} {need}",
+        )
+    if not generates and not served.abilities.get("prompt_logprobs"):
+        raise CellFailure(
+            stage="benchmark",
+            kind="user_error",
+            message=f"the server of {session.model.name} gives no log-probabilities of prompts "
+            "(echo with logprobs), which this task needs; exclude the pair",
         )
     kind = ServedChat if served.api == "chat" else ServedCompletions
     lm = kind(

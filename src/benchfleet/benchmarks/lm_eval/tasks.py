@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,7 +94,7 @@ def check_built_in(name: str, own: Sequence[Path] = ()) -> str | None:
     """What is wrong with the name of a task that lm-eval is to bring along, or None; `own` are the
     files of the user's tasks, whose names are suggested too."""
     names = [task for file in own for _, task in names_in(file)]
-    for kind, task in _built_in(first=name):
+    for _, kind, task in _built_in(first=name):
         if task == name and kind == "task":
             return None
         names.append(task)
@@ -107,18 +107,20 @@ def check_built_in(name: str, own: Sequence[Path] = ()) -> str | None:
 def built_in_file(name: str) -> Path | None:
     """The file of a task that lm-eval brings along: its index of them all takes it 5 s to make.
 
-    The first by path, as in that index; None for a name that no file says by itself.
+    None for a name that no file says by itself; no two files define the same.
     """
-    for file in built_in_files():
-        if ("task", name) in names_in(file):
-            return file
-    return None
+    return next(
+        (file for file, kind, one in _built_in(first=name) if (kind, one) == ("task", name)), None
+    )
 
 
 def remote_data_of(name: str, own: TaskFile | None) -> RemoteData | None:
     """What a task reads over the network: one of the user's own, or one that lm-eval brings."""
-    if own is not None:
-        return own.remote
+    return _built_in_remote(name) if own is None else own.remote
+
+
+@cache
+def _built_in_remote(name: str) -> RemoteData | None:
     file = built_in_file(name)
     with suppress(ValueError):  # lm-eval reads its own files by rules of its own
         return _remote(read_settings(file)[0]) if file else None
@@ -130,14 +132,21 @@ def built_in_digest() -> str:
     return content_digest(["lm_eval", version("lm_eval")])
 
 
-def _built_in(*, first: str) -> Iterator[tuple[str, str]]:
-    """The kind and name of everything that lm-eval defines, `first` where `first` should be."""
+def _built_in(*, first: str) -> Iterator[tuple[Path, str, str]]:
+    """The file, kind and name of everything that lm-eval defines, `first` where `first` should
+    be."""
     for home in _homes():
         folders = (entry for entry in home.iterdir() if entry.is_dir())
         # A task mostly lies in a folder that its name begins with, and there are 14,000 files.
-        for folder in sorted(folders, key=lambda one: (not first.startswith(one.name), one.name)):
+        for folder in sorted(folders, key=partial(_distance, first)):
             for file in sorted(folder.rglob("*.yaml")):
-                yield from names_in(file)
+                for kind, name in names_in(file):
+                    yield file, kind, name
+
+
+def _distance(task: str, folder: Path) -> tuple[bool, int, str]:
+    """How unlikely a folder is to hold a task; the least is the likeliest."""
+    return not task.startswith(folder.name), -len(folder.name), folder.name
 
 
 def names_in(file: Path) -> list[tuple[str, str]]:
@@ -221,7 +230,7 @@ def read_settings(
 def _yaml(file: Path) -> dict[str, Any]:
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         """Takes lm-eval's functions for the text that names them."""
 
     Loader.add_constructor(_FUNCTION, lambda loader, node: str(node.value))

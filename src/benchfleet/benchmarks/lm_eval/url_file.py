@@ -6,21 +6,27 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import urlretrieve
+from typing import ClassVar
+from urllib.request import Request, urlopen, urlretrieve
 
+from benchfleet.download import Download
 from benchfleet.environment import own_cache
+from benchfleet.host_lock import lock_file, locked
+from benchfleet.reachability import unreachable
 
-from .dataset import unreachable
+_SIZE_TIMEOUT_S = 1.5
 
 
 @dataclass(frozen=True)
-class UrlFile:
+class UrlFile(Download):
     """A file at an address."""
+
+    kind: ClassVar[str] = "file"
 
     url: str
 
     def __str__(self) -> str:
-        return self.url
+        return self.name
 
     @property
     def name(self) -> str:
@@ -33,6 +39,22 @@ class UrlFile:
     def is_here(self, environ: Mapping[str, str]) -> bool:
         """Whether this host has it."""
         return self.cached(environ).is_file()
+
+    def size(self, environ: Mapping[str, str]) -> int | None:
+        request = Request(self.url, method="HEAD")  # noqa: S310 - addresses of this package
+        try:
+            with urlopen(request, timeout=_SIZE_TIMEOUT_S) as answer:  # noqa: S310 - as above
+                return int(answer.headers["Content-Length"])
+        except (OSError, TypeError, ValueError):
+            return None
+
+    def fetch(self, environ: Mapping[str, str]) -> None:
+        if reason := self.unreachable_message(environ):
+            raise OSError(reason)
+        file = self.cached(environ)
+        with locked(lock_file(f"file-{self.name}", environ)):
+            if not file.is_file():
+                fetch(self.url, file)
 
     def command(self) -> str:
         """What fetches it on a host with a network."""

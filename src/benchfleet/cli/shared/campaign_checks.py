@@ -111,7 +111,7 @@ def _host(one: HostCheck, machines: Path) -> Iterator[Check]:
 
 def _plugins(cells: Sequence[Cell]) -> Iterator[Check]:
     """The packages behind what the campaign names; reading it refused what lacks some."""
-    adapters = sorted({cell.model.adapter for cell in cells})
+    adapters = sorted({cell.model.adapter for cell in cells if not cell.model.python})
     benchmarks = sorted({cell.workload.benchmark for cell in cells})
     for kind, name in [
         *(("adapter", name) for name in adapters),

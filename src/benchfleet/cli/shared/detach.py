@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchfleet.cli.shared import next_command
-from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.local_runs import command_text
 from benchfleet.cli.shared.options import RequestedDevices
+from benchfleet.cli.shared.run_fleet import run_fleet
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
+from benchfleet.domain.cell import Cell
 from benchfleet.errors import BenchfleetError
 from benchfleet.results.disk import make_folder
 from benchfleet.runs import registry as records
@@ -27,9 +29,12 @@ _START_TIMEOUT_S = 60.0  # seconds in which it should have; large campaigns take
 _SHELL_ONLY_OPTIONS = {"--detach", "--another", "--json"}
 
 
-def detach(arguments: argparse.Namespace, study: Study, devices: RequestedDevices) -> int:
+def detach(
+    arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], devices: RequestedDevices
+) -> int:
     """Start the run in a new session, and print how to reach it."""
-    machines(arguments, devices, study.campaign.engine)  # raises for wrong machines
+    if run_fleet(arguments, study, cells, devices) is None:
+        return 1
     make_folder(study.layout.root)
     with records.one_at_a_time(study.layout):
         going = [run for run in records.runs_of(study.layout) if run.is_running]
@@ -70,6 +75,8 @@ def own_command() -> list[str]:
 
 def _begin(arguments: argparse.Namespace, log: Path) -> subprocess.Popen[bytes]:
     again = [word for word in arguments.words if word not in _SHELL_ONLY_OPTIONS]
+    if arguments.rent and not arguments.yes:
+        again.append("--yes")  # it was asked here
     # Ignored, it stays so in what is started: a shell that closes takes nothing along.
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

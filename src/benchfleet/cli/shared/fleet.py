@@ -25,6 +25,7 @@ from benchfleet.domain.host import Host
 from benchfleet.domain.resource import GpuChecks
 from benchfleet.errors import CampaignError, Mistake, wrong_option
 from benchfleet.fleet import Fleet, choose_pool
+from benchfleet.rentals.accounts import hide_keys
 
 T = TypeVar("T")
 _MAX_PARALLEL_HOSTS = 32  # hosts; each takes a thread and an ssh
@@ -82,6 +83,7 @@ def machines(
     if arguments.machines is not None:
         inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
         known_hosts = known_hosts_of(arguments.machines)
+        hide_keys(inventory.providers)  # cells need none of them
     local = inventory.local
     if local is not None:
         price = devices.price if local.price is None else local.price

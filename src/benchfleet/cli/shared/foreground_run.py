@@ -8,22 +8,28 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import FrameType
 
+from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import next_command, rent
-from benchfleet.cli.shared.fleet import machines
+from benchfleet.cli.shared.benchmark_report import write_benchmark_report
+from benchfleet.cli.shared.checkpoint_watch import watching
 from benchfleet.cli.shared.local_runs import command_of
 from benchfleet.cli.shared.options import RequestedDevices
+from benchfleet.cli.shared.ray_job import refuse_job_folder
+from benchfleet.cli.shared.run_fleet import run_fleet
 from benchfleet.cli.text.notices import LEVELS
 from benchfleet.cli.text.output import say
-from benchfleet.cli.text.run_summary import comparison_of, conclude, show_counts, write_report
+from benchfleet.cli.text.run_summary import conclude, show_counts, write_report
 from benchfleet.cli.text.watch import watch
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway, LedgerError, LedgerTooNew
 from benchfleet.git import process as git_process
 from benchfleet.metrics.collect import Collector
-from benchfleet.runner.events import EventQueue, Interrupted
-from benchfleet.runner.loop import RunEnd
+from benchfleet.notifications.notifier import Notifier, notifying
+from benchfleet.runner.events import EventQueue, Interrupted, ThreadWarning
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.runs.live_state import combine, registered_run
 from benchfleet.study import Study
@@ -51,18 +57,28 @@ def _run(
     collector: Collector | None,
     worker_options: WorkerOptions,
 ) -> int:
-    fleet = machines(arguments, devices, study.campaign.engine, study.campaign.budget)
-    if fleet.rent is not None and not rent.agree(arguments, fleet.rent):
-        print("nothing was rented, and nothing was run")
+    refuse_job_folder(study)
+    if arguments.split is not None:
+        cells = [replace(cell, split=arguments.split) for cell in cells]
+    chosen = run_fleet(arguments, study, cells, devices)
+    if chosen is None:
         return 1
+    study, fleet = chosen
     inbox, serving = EventQueue(), threading.Event()
     stream = sys.stderr if arguments.json else sys.stdout
     metrics = collector.address if collector else ""
     with (
-        _handle_signals(inbox, serving),
+        handle_signals(inbox, serving),
         registered_run(
             study, ends_on="SIGTERM", command=command_of(arguments, study), metrics=metrics
         ) as feed,
+        _notifying(arguments, study, inbox, serving) as notifier,
+        watching(
+            arguments,
+            study,
+            cells,
+            lambda message: inbox.post(ThreadWarning(message=message)),
+        ) as checkpoints,
     ):
         with watch(
             study.campaign.name,
@@ -73,6 +89,8 @@ def _run(
             log_file=arguments.log_file,
         ) as observer:
             combined = combine(observer, feed)
+            if notifier is not None:
+                combined = combine(combined, notifier)
             if collector is not None:
                 combined = combine(combined, collector)
             end = run_cells(
@@ -81,11 +99,17 @@ def _run(
                 fleet,
                 inbox=inbox,
                 observer=combined,
-                options=worker_options,
+                options=checkpoints.worker_options(worker_options)
+                if checkpoints
+                else worker_options,
                 serving=serving,
             )
             serving.clear()
+        if checkpoints:
+            study, cells = checkpoints.study, checkpoints.cells
         try:
+            if end.ledger_away:  # writing there would wait again
+                raise LedgerAway(end.broken)
             _write_files(study, arguments, end)
         except (LedgerAway, LedgerTooNew) as error:  # reported again at the end
             why, then = "the ledger does not answer", "once it answers"
@@ -99,6 +123,8 @@ def _run(
             print(f"benchfleet: summary and report could not be written: {error}", file=sys.stderr)
         feed.ended(end)
     try:
+        if end.ledger_away:
+            raise LedgerAway(end.broken)
         return conclude(arguments, study, cells, end) or rent.show_remaining(fleet.rent)
     except (LedgerAway, LedgerTooNew):
         show_counts(arguments, study, end)
@@ -118,6 +144,25 @@ def _metered(arguments: argparse.Namespace, study: Study) -> Iterator[Collector 
         yield collector
 
 
+def _notifying(
+    arguments: argparse.Namespace, study: Study, inbox: EventQueue, serving: threading.Event
+) -> contextlib.AbstractContextManager[Notifier | None]:
+    """What sends the messages of a campaign; a worker sends none, or several would send each."""
+
+    def warn(message: str) -> None:
+        if serving.is_set():
+            inbox.post(ThreadWarning(message=message))
+        else:  # nobody reads the inbox any more
+            say(f"warning: {message}", to=sys.stderr, flush=True)
+
+    return notifying(
+        study.campaign.notify if arguments.verb == "run" else None,
+        study.campaign.name,
+        study.campaign.folder,
+        warn,
+    )
+
+
 def _write_files(study: Study, arguments: argparse.Namespace, end: RunEnd) -> None:
     """Write summary and report of the whole campaign, whatever part ran. A trial with --limit is
     not part of it."""
@@ -129,13 +174,15 @@ def _write_files(study: Study, arguments: argparse.Namespace, end: RunEnd) -> No
     cells = study.cells()
     records = study.records(cells)
     write_report(study, comparison_of(study, cells, records))
+    write_benchmark_report(study, cells)
     write_summary(study, {**summarised(study, cells, records, end), "last_event": combined})
 
 
 @contextlib.contextmanager
-def _handle_signals(inbox: EventQueue, serving: threading.Event) -> Iterator[None]:
-    """Send Ctrl-C, SIGTERM and a closed terminal to the runner; an ignored signal (nohup) stays
-    ignored. Without `serving` nothing runs, and waiting for a ledger's server ends."""
+def handle_signals(inbox: EventQueue, serving: threading.Event) -> Iterator[None]:
+    """Send Ctrl-C, SIGTERM, a closed terminal, and a batch system's SIGUSR1 to the runner; an
+    ignored signal (nohup) stays ignored. Without `serving` nothing runs, and waiting for a ledger's
+    server ends."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         git_process.interrupt()
@@ -146,7 +193,7 @@ def _handle_signals(inbox: EventQueue, serving: threading.Event) -> Iterator[Non
 
     git_process.interrupt(False)
     before = {}
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         if signal.getsignal(number) is not signal.SIG_IGN:
             before[number] = signal.signal(number, on_signal)
     try:

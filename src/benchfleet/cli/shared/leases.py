@@ -28,7 +28,7 @@ def holder_text(one: Holder) -> str:
 
 def ledger_of(study: Study) -> Ledger:
     """The campaign's ledger. Raises LedgerAbsent where there is none yet."""
-    ledger = study.open_existing_ledger()
+    ledger = study.open_existing_ledger(writes=True)
     if ledger is None:
         raise LedgerAbsent(missing_ledger.message(study))
     return ledger
@@ -57,17 +57,6 @@ def choose(arguments: argparse.Namespace, holders: Sequence[Holder]) -> list[Hol
         and (not arguments.runner or one.record.runner.startswith(tuple(arguments.runner)))
         and selection.matches_name(arguments, one.record)
     ]
-
-
-def release(ledger: Ledger, holders: Sequence[Holder], reason: str) -> list[Holder]:
-    """Release the leases without using up a try, and return those that were still held. Their
-    tokens grow, so a former holder can finish nothing."""
-    if not holders:
-        return []
-    ledger.release([one.lease for one in holders], reason)
-    among = {str(one.record.fingerprint) for one in holders}
-    now = {record.fingerprint: record for record in ledger.cells(fingerprints=among)}
-    return [one for one in holders if now[one.record.fingerprint].token != one.record.token]
 
 
 def confirmed(arguments: argparse.Namespace, holders: Sequence[Holder], what: str) -> bool:

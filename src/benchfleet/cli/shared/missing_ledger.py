@@ -20,17 +20,18 @@ def message(study: Study) -> str:
     )
 
 
-def warn(arguments: argparse.Namespace, study: Study) -> None:
-    """Print the message to stderr if an option named the ledger or the results folder."""
-    if arguments.ledger or arguments.results is not None:
+def warn(arguments: argparse.Namespace, study: Study, *, always: bool = False) -> None:
+    """Print the message to stderr, `always` or if an option named the ledger or the results
+    folder."""
+    if always or arguments.ledger or arguments.results is not None:
         say(f"note: {message(study)}", to=sys.stderr, flush=True)
 
 
 def records_of(
-    arguments: argparse.Namespace, study: Study, cells: Iterable[Cell]
+    arguments: argparse.Namespace, study: Study, cells: Iterable[Cell], *, always: bool = False
 ) -> list[CellRecord]:
-    """The cells' records; without a ledger there are none, and a warning is printed."""
+    """The cells' records; without a ledger there are none, and `warn` is called."""
     records = study.records(cells)
     if not records and not study.has_ledger():
-        warn(arguments, study)
+        warn(arguments, study, always=always)
     return records

@@ -29,7 +29,8 @@ def same_choice(
     if verb == "run":
         words += _repeated(arguments, "placement", "engine", "ray_address", "machines", "rent")
         if getattr(arguments, "machines", None) is not None:
-            words += _repeated(arguments, "rent_budget", "hosts")
+            words += _repeated(arguments, "deadline", "hosts")
+        words += _repeated(arguments, "budget")
         words += _repeated(arguments, *DEVICES)
         words += _repeated(arguments, "forever") if works else []
     if verb in _CARING:

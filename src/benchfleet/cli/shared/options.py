@@ -10,11 +10,12 @@ from benchfleet import registry
 from benchfleet.campaign.base import Campaign, Machine
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.selection import choose_cells
-from benchfleet.cli.shared.ledger_campaign import campaign_of
 from benchfleet.cli.shared.option_types import count
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
 from benchfleet.errors import wrong_option
+from benchfleet.judgements import with_judgements
+from benchfleet.ledger_campaign import campaign_of
 from benchfleet.study import Study, open_study
 
 
@@ -122,6 +123,13 @@ def placement(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="which waiting cells go first: warm-first, longest-first, shortest-first, fifo or a "
         "plugin's, over the campaign's",
+    )
+    parser.add_argument(
+        "--split",
+        metavar="N|auto",
+        type=_slots,
+        help="split each cell that can be into N parts that run at once, over the campaign's; "
+        "auto: when slots are out of work",
     )
 
 
@@ -251,4 +259,5 @@ def opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
     if (policy := getattr(arguments, "placement", None)) is not None:
         registry.load("policies", policy)
         campaign = replace(campaign, placement=policy)
-    return open_study(campaign, ledger=arguments.ledger), cells
+    study = open_study(campaign, ledger=arguments.ledger)
+    return study, with_judgements(study, cells)

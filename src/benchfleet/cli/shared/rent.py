@@ -1,21 +1,21 @@
-"""``--rent``: which machines a run may rent, and the question before it does."""
+"""``--rent``: which machines a run may rent, and what may still cost money after it."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 from collections.abc import Sequence
 
 from benchfleet.campaign.inventory import Inventory, known_hosts_of
-from benchfleet.cli.text.output import confirm, say
+from benchfleet.cli.text.output import say
 from benchfleet.domain import units
 from benchfleet.domain.budget import Budget
-from benchfleet.domain.humanize import counted
-from benchfleet.domain.rent import RentEntry
 from benchfleet.domain.rental import Rental
-from benchfleet.errors import CampaignError, Mistake, wrong_option
-from benchfleet.rentals.market import Market
+from benchfleet.environment import return_seconds
+from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
+from benchfleet.rentals.accounts import hide_keys
 from benchfleet.rentals.request import RentRequest
 from benchfleet.runs.process import Process
 
@@ -28,10 +28,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--rent", action="store_true", help="rent the machines under 'rent' of --machines"
     )
     parser.add_argument(
-        "--rent-budget",
+        "--budget",
         metavar="MONEY",
         default="",
-        help="for all rentals of this ledger, such as '20 USD' (the campaign's budget)",
+        help="for all that this campaign costs, such as '20 USD' (the campaign's budget)",
+    )
+    parser.add_argument(
+        "--deadline",
+        metavar="TIME",
+        type=_deadline,
+        help="rent the cheapest machines that end the run in this time, such as 6h",
     )
     parser.add_argument(
         "--yes",
@@ -40,20 +46,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _deadline(text: str) -> str:
+    try:
+        units.duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def budget_of(arguments: argparse.Namespace, declared: Budget | None) -> Budget | None:
+    """The budget of a run: of the command line, else the campaign's. Raises CampaignError."""
+    if arguments.deadline and not arguments.rent:
+        raise wrong_option("--deadline", "chooses what --rent rents; add --rent")
+    if not arguments.budget:
+        return declared
+    try:
+        amount, currency = units.money(arguments.budget)
+    except ValueError as error:
+        raise wrong_option("--budget", str(error)) from None
+    return Budget(amount=amount, currency=currency)
+
+
 def rent_request(
     arguments: argparse.Namespace, inventory: Inventory, budget: Budget | None
 ) -> RentRequest | None:
     """What the run may rent; None if nothing. Raises CampaignError."""
-    if not arguments.rent:
-        if arguments.rent_budget:
-            raise wrong_option("--rent-budget", "limits what --rent rents; add --rent")
-        return None
+    return request_of(arguments, inventory, budget) if arguments.rent else None
+
+
+def request_of(
+    arguments: argparse.Namespace, inventory: Inventory, budget: Budget | None
+) -> RentRequest:
+    """What may be rented of an inventory. Raises CampaignError."""
     if arguments.machines is None:
         raise wrong_option("--rent", "needs an inventory with 'rent'; name it with --machines")
     if not inventory.rent:
         message = "names no machine to rent; write {name: …, gpu: …} under 'rent:'"
         raise CampaignError(str(arguments.machines), [Mistake(key="rent", message=message)])
-    amount, currency = _budget(arguments, budget)
+    hide_keys(inventory.providers)  # first: git may be started before they are read
     process = Process.own()
     return RentRequest(
         entries=inventory.rent,
@@ -61,59 +91,30 @@ def rent_request(
         folder=known_hosts_of(arguments.machines).parent,
         owner=f"{platform.node()}, pid {process.pid}",
         process=vars(process),
-        is_owner_dead=_is_owner_dead,
-        budget=amount,
-        currency=currency,
+        is_owner_dead=is_dead_here,
+        budget=None if budget is None else round(budget.amount * _MILLION),
+        currency=budget.currency if budget else "USD",
         tell=lambda text: say(text, to=sys.stderr, flush=True),
+        return_limit=return_limit(),
     )
 
 
-def _budget(arguments: argparse.Namespace, budget: Budget | None) -> tuple[int | None, str]:
-    if not arguments.rent_budget:
-        if budget is None:
-            return None, "USD"
-        return round((budget.amount - budget.spent) * _MILLION), budget.currency
+def return_limit() -> float:
+    """How many seconds to wait for the proof that machines are gone. Raises BenchfleetError for an
+    invalid setting."""
     try:
-        amount, currency = units.money(arguments.rent_budget)
+        return return_seconds(os.environ)
     except ValueError as error:
-        raise wrong_option("--rent-budget", str(error)) from None
-    return round(amount * _MILLION), currency
+        raise BenchfleetError(str(error)) from None
 
 
-def _is_owner_dead(rental: Rental) -> bool:
+def is_dead_here(rental: Rental) -> bool | None:
+    """Whether the run that has a rental died; None if this machine cannot tell."""
     try:
-        return Process.read(rental.process).lives() is False
+        lives = Process.read(rental.process).lives()
     except (LookupError, TypeError, ValueError):
-        return False
-
-
-def agree(arguments: argparse.Namespace, request: RentRequest) -> bool:
-    """Show what would be rented and ask, unless --yes is there. Raises ProviderError."""
-    if arguments.yes:
-        return True
-    from benchfleet.rentals.accounts import open_accounts
-
-    market = Market(accounts=open_accounts(request.providers), public_key=request.folder)
-    stream = sys.stderr if arguments.json else sys.stdout
-    for entry in request.entries:
-        say(f"  {entry.name}: {_terms(entry, market)}", to=stream)
-    limit = (
-        "no budget limits it"
-        if request.budget is None
-        else f"at most {request.budget / _MILLION:.2f} {request.currency} in all"
-    )
-    most = sum(entry.count for entry in request.entries)
-    what = f"rent up to {counted(most, 'machine')} ({limit})"
-    return confirm(f"{what}?", otherwise=f"this would {what}; add --yes")
-
-
-def _terms(entry: RentEntry, market: Market) -> str:
-    cheapest = market.best(entry)
-    if cheapest is None:
-        return market.why_none(entry)
-    offer = cheapest.offer
-    price = f"{offer.hourly / _MILLION:.3f} {offer.currency}/h"
-    return f"up to {entry.count} × {offer.gpu}, now {price} at {offer.provider} ({offer.region})"
+        return None
+    return None if lives is None else not lives
 
 
 def show_remaining(request: RentRequest | None) -> int:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from benchfleet.cli.shared.running_campaigns import RunningRunner, only_campaign
+from benchfleet.cli.shared.running_campaigns import only_campaign
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.slots import ACTIONS, Action, SlotsCommand, device_name, looks_like_device
 from benchfleet.errors import BenchfleetError
+from benchfleet.orders.slots import RunningRunner
 from benchfleet.runs.registry import active_runs
 
 

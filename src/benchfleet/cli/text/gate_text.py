@@ -41,7 +41,8 @@ def advice(phase_statuses: Sequence[PhaseStatus], words: Callable[[str], str]) -
         if closed(one):
             begun = f"; not started: {_cells(waiting)}" if waiting else ""
             yield f"the gate of phase {name} is closed{begun}"
-            yield f"evaluate it again after fixing its cells: {words('gate check')} --again"
+            again = f"{words('gate check')} --again"
+            yield f"evaluate it again after fixing its cells or its condition: {again}"
             yield f"open it anyway: {words('gate override')} {name} --reason TEXT"
         elif one.decision is None and waiting and not one.blocking_phases:
             counts = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"

@@ -37,7 +37,7 @@ _GAP_COLUMNS = 2  # columns between two
 _NAME_INDEX = 1  # index of the cell's name in a row
 _MIN_NAME_COLUMNS = 20  # columns that the name has before others are left out
 _DISPENSABLE = (6, 5, 2)  # memory, speed and the bar, in this order
-_TRANSIENT_KINDS = {"cell_done", "cell_resumed", "host_ready"}  # gone with the view
+_TRANSIENT_KINDS = {"cell_done", "cell_resumed", "cell_split", "host_ready"}  # gone with the view
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from benchfleet.cli.text.terminal import moment
 from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.part import is_part_id
 from benchfleet.runner.progress import Notice, Progress
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40  # as in `logging`
@@ -13,7 +14,10 @@ LEVELS = {"debug": DEBUG, "info": INFO, "warning": WARNING, "error": ERROR}
 _LEVEL_OF_KIND: Mapping[str, int] = {
     **dict.fromkeys(("cell_progress", "run_started", "run_ended"), 0),  # no sentence
     **dict.fromkeys(("cell_started", "slot_opening", "slot_ready"), DEBUG),
-    **dict.fromkeys(("warning", "host_lost", "slot_lost", "claim_lost", "kept_off"), WARNING),
+    **dict.fromkeys(
+        ("warning", "host_lost", "slot_lost", "claim_lost", "kept_off", "blocked", "budget_used"),
+        WARNING,
+    ),
     **dict.fromkeys(("cell_released", "cell_cancelled", "interrupted"), WARNING),
 }
 
@@ -71,9 +75,12 @@ def sentence(notice: Notice) -> str:
 
 def _done(notice: Notice) -> str:
     metrics = notice.data["metrics"]
+    took = duration(notice.data["took"])
+    if is_part_id(notice.cell):  # its whole cell is scored once all parts are joined
+        return f"✓ {notice.cell}  {counted(metrics['samples'], 'sample')}  {took}"
     error = f" ± {metrics['stderr']:.3f}" if "stderr" in metrics else ""
     score = f"{metrics['overall_score']:.3f}{error}"
-    return f"✓ {notice.cell}  {score}  {duration(notice.data['took'])}"
+    return f"✓ {notice.cell}  {score}  {took}"
 
 
 def _failed(notice: Notice) -> str:
@@ -114,6 +121,7 @@ _SENTENCES: Mapping[str, Callable[[Notice], str]] = {
     "cell_failed": _failed,
     "cell_released": lambda n: f"↩ {n.cell}  given back with {_samples(n)} ({n.message})",
     "cell_resumed": lambda n: f"↻ {n.cell}  resumes after {_samples(n)} of an earlier attempt",
+    "cell_split": lambda n: f"⑂ {n.cell}  split into {n.data['parts']} parts",
     "cell_cancelled": lambda n: f"↩ {n.cell}  cancelled; {_samples(n, 'are')} kept",
     "cell_started": lambda n: f"▸ {n.cell}  attempt {n.data['attempt']} on slot {n.slot}",
     "slot_opening": lambda n: f"+ slot {n.slot} starts on {n.data['devices']}",
@@ -127,5 +135,6 @@ _SENTENCES: Mapping[str, Callable[[Notice], str]] = {
     "waiting": lambda n: f"… waiting for {': '.join(filter(None, (n.cell, n.message)))}",
     "gate_decided": lambda n: f"▪ phase {n.message}",
     "kept_off": lambda n: f"⊘ {n.message}",
+    "blocked": lambda n: f"⊘ {n.message}",
     "interrupted": _interrupted,
 }

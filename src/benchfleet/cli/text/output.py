@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 from benchfleet.cli.text.terminal import printable
@@ -19,6 +20,16 @@ def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON, for programs."""
     print(json.dumps(value, indent=2), flush=True)
+
+
+def write_output(file: Path, content: bytes) -> None:
+    """Write what ``--output`` names. Raises BenchfleetError if that fails."""
+    try:
+        file.write_bytes(content)
+    except OSError as error:
+        raise BenchfleetError(
+            f"{file} cannot be written ({error.strerror}); name another with --output"
+        ) from None
 
 
 def confirm(question: str, *, otherwise: str, ask: bool = True) -> bool:

@@ -14,6 +14,8 @@ from benchfleet.domain.humanize import counted, duration, gigabytes
 from benchfleet.planner.explain import ABSENT, Difference, Named, subject
 from benchfleet.planner.preview import ENDED_OTHERWISE, Plan, Row
 from benchfleet.planner.server_commands import server_commands
+from benchfleet.planner.token_costs import TokenCosts
+from benchfleet.reports.spending import amount
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.study import Study
 
@@ -63,18 +65,20 @@ def _machine(plan: Plan, pool: Pool) -> str:
         for (kind, name, memory), many in kinds.items()
     ]
     most = "up to " if pool.begin else ""
-    at_once = _at_once(plan.rows, pool, f"{most}{pool.slots} at a time")
+    at_once = _at_once(plan, plan.rows, f"{most}{pool.slots} at a time")
     return f"{', '.join(named)}; {at_once}"
 
 
-def _at_once(rows: Sequence[Row], pool: Pool | None, in_slots: str) -> str:
-    """What of these runs at the same time: cells in slots, as `in_slots` says it, and others on
-    endpoints."""
-    endpoints = counted(len(pool.endpoints), "endpoint") if pool else ""
-    spoken = {
-        row.cell.need.endpoint: endpoints if row.cell.need.endpoint else in_slots for row in rows
-    }
-    return ", and ".join(spoken[kind] for kind in sorted(spoken))
+def _at_once(plan: Plan, rows: Sequence[Row], in_slots: str) -> str:
+    """What of these runs at the same time: cells in slots, as `in_slots` says it, and cells that
+    ask servers elsewhere."""
+    servers = {row.cell.need.endpoint for row in rows}
+    parts = [in_slots] if "" in servers else []
+    if elsewhere := len(servers - {""}):
+        parts.append(f"{plan.endpoint_slots} at a time on {counted(elsewhere, 'endpoint')}")
+    if elsewhere > 1:
+        parts[-1] += " each"
+    return ", and ".join(parts)
 
 
 def _cells(rows: Sequence[Row]) -> Iterator[str]:
@@ -188,9 +192,10 @@ def _forecast(study: Study, plan: Plan) -> Iterator[str]:
     if plan.seconds is None:
         yield "time     unknown: no cell like these has ended yet"
     else:
-        at_once = _at_once(plan.to_run, plan.pool, f"{slots} at a time")
+        at_once = _at_once(plan, plan.to_run, f"{slots} at a time")
         rest = f"; of {plan.unknown} more nothing is known" if plan.unknown else ""
         yield f"time     {duration(plan.seconds)} with {at_once}{rest}"
+    yield from _token_costs(plan.token_costs)
     unknown = Counter(row.memory for row in in_slots if isinstance(row.memory, str))
     for why, many in unknown.most_common(_MAX_NAMES):
         yield f"memory   unknown for {many} of the cells: {why}"
@@ -199,6 +204,26 @@ def _forecast(study: Study, plan: Plan) -> Iterator[str]:
         yield f"suggest  max_concurrent_runs: {slots} ({plan.fit.why})"
     for warning in plan.fit.warnings:
         yield f"warning  {warning}"
+
+
+def _token_costs(costs: TokenCosts) -> Iterator[str]:
+    """What the tokens of served models cost."""
+    if not costs.cells:
+        return
+    parts = []
+    for one in costs.ranges:
+        most = amount(one.high, one.currency)
+        if one.low == one.high:
+            parts.append(f"about {most}")
+        elif one.low:
+            parts.append(f"{amount(one.low, one.currency)} to {most}")
+        else:
+            parts.append(f"at most {most}")
+    text = f"{' and '.join(parts)} for tokens" if parts else ""
+    if costs.unknown:
+        of_more = f"of {counted(costs.unknown, 'cell')} nothing is known"
+        text = f"{text}; {of_more}" if text else f"unknown: {of_more}"
+    yield f"cost     {text}"
 
 
 def explained(

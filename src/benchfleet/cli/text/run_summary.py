@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TextIO
 
+from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import next_command
 from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.notices import as_of, counts_text
@@ -22,36 +23,11 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.ledger.gates import PhaseStatus
 from benchfleet.reports import markdown
-from benchfleet.reports.tables import Comparison, compare
+from benchfleet.reports.tables import Comparison
 from benchfleet.result_locations import ResultLocator
-from benchfleet.results.read import is_published, sample_scores
-from benchfleet.runner.loop import RunEnd
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.study import Study
 from benchfleet.summary import summarised
-
-
-def comparison_of(
-    study: Study,
-    cells: Sequence[Cell],
-    records: Sequence[CellRecord],
-    baseline: str | None = None,
-) -> Comparison:
-    """The comparison of a campaign's cells, with the samples of its results folder."""
-    return compare(
-        records,
-        cells,
-        lambda record: _sample_scores(study, record),
-        baseline,
-        study.bills(),
-    )
-
-
-def _sample_scores(study: Study, record: CellRecord) -> dict[str, float]:
-    """The samples' scores of a published result; none where another thing lies at its path."""
-    digest = record.outcome.digest if record.outcome else ""
-    if not is_published(study.layout, record.path, digest):
-        return {}
-    return sample_scores(study.layout.published(record.path))
 
 
 def show(study: Study, comparison: Comparison, stream: TextIO | None = None) -> None:

@@ -79,7 +79,7 @@ def _ended(arguments: argparse.Namespace, run: Record) -> int:
 
 def _concluded(command: argparse.Namespace, run: Record, end_record: Mapping[str, Any]) -> int:
     from benchfleet.cli.text.run_summary import conclude  # the reports
-    from benchfleet.runner.loop import RunEnd
+    from benchfleet.runner.run_end import RunEnd
 
     study, cells = opened(command)
     study = replace(study, layout=Layout(run.results))

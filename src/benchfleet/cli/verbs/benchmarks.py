@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from benchfleet import registry
 from benchfleet.cli.shared.plugin_list import Entry, entry_of, print_entries
@@ -26,6 +27,8 @@ def _entry(info: registry.PluginInfo) -> Entry:
     if info.plugin.example:  # its parameters are required
         return entry_of(info)
     benchmark = info.plugin({})
+    first = next(iter(benchmark.subsets()), None)  # all subsets read the same repositories
+    data = {one.title: one.is_here(os.environ) for one in benchmark.downloads(first)}
     subsets = ", ".join(benchmark.subsets()[:2])
     example = f"{info.name}: [{subsets}]" if subsets else info.name
-    return entry_of(info, example=f"- {example}", data=benchmark.data_sources() or None)
+    return entry_of(info, example=f"- {example}", data=data or None)

@@ -7,8 +7,9 @@ from contextlib import closing
 
 from benchfleet.cli.shared import next_command, options, selection
 from benchfleet.cli.text.output import confirm, print_json, say
-from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
+from benchfleet.orders import cells as orders
+from benchfleet.orders.base import Origin, who
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
         if chosen and not arguments.yes and not _agreed(len(chosen), len(running)):
             print("nothing was cancelled")
             return 1
-        for record in chosen:
-            ledger.record(Event(kind="cancel_asked", fingerprint=record.fingerprint))
-        names = [record.fingerprint for record in chosen]
-        ended = ledger.cells(states=["cancelled"], fingerprints=names)
-        cancelled = [record.path for record in ended]
+        cancelled = orders.cancel(ledger, chosen, Origin(by=who(study)))
     if arguments.json:
         payload = {"campaign": study.campaign.name, "cancelled": cancelled, "running": running}
         print_json(payload)

@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import asdict
 
+from benchfleet.campaign.inventory import load_inventory
 from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.humanize import counted
+from benchfleet.errors import CampaignError
 from benchfleet.machines.checkup import Check, machine_checks
 
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
@@ -65,6 +67,19 @@ def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
             yield from campaign_checks(arguments)
         if arguments.machines is not None:
             yield from host_checks(arguments)
+            yield from _rent_checks(arguments)
+
+
+def _rent_checks(arguments: argparse.Namespace) -> Iterable[Check]:
+    """Of the providers, if the inventory can be read and names some."""
+    try:
+        named = bool(load_inventory(arguments.machines).providers)
+    except CampaignError:
+        return  # reported before
+    if named:
+        from benchfleet.cli.shared.rent_checks import rent_checks
+
+        yield from rent_checks(arguments.machines)
 
 
 def _line(one: Check) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 
-from benchfleet.cli.shared import options
+from benchfleet.cli.shared import missing_ledger, options
 from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.domain.phase import GATE_EVENTS, GateDecision, gate_reset, may_run, newest_decisions
+from benchfleet.domain.phase import GATE_EVENTS, gate_reset, may_run, newest_decisions
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.hints import hint
 from benchfleet.ledger.gates import PhaseStatus, cells_by_phase, decide_phase
+from benchfleet.orders.base import Origin, who
+from benchfleet.orders.gates import override
 from benchfleet.study import Study
 
 _ACTS = """\
@@ -59,6 +60,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace, study: Study) -> int:
+    if not study.has_ledger():
+        missing_ledger.warn(arguments, study)
     standings = [one for one in _standings(study) if arguments.phase in ("", one.phase.name)]
     if arguments.json:
         data = {"campaign": study.campaign.name, "phases": [one.to_dict() for one in standings]}
@@ -87,7 +90,7 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
     left is undecided from now on, and a run weighs it when they have ended."""
     if study.campaign.file is None:
         raise wrong_option("CAMPAIGN", "is missing; evaluating a gate needs the campaign's file")
-    ledger = study.open_existing_ledger()
+    ledger = study.open_existing_ledger(writes=True)
     if ledger is None:
         raise BenchfleetError(f"{study.campaign.name} has not run yet")
     messages = []
@@ -103,11 +106,11 @@ def _check(arguments: argparse.Namespace, study: Study) -> int:
             others = {name: gate for name, gate in decided.items() if name != phase.name}
             if not may_run(phase.name, study.campaign.phases, others):
                 continue
-            decision = decide_phase(phase, cells[phase.name], ledger, by=_who(study))
+            decision = decide_phase(phase, cells[phase.name], ledger, by=who(study))
             if decision is not None:
                 ledger.record(decision.event())
             elif phase.name in decided:
-                ledger.record(gate_reset(phase.name, _who(study)))
+                ledger.record(gate_reset(phase.name, who(study)))
                 messages.append(f"{phase.name}: undecided again, until its cells have ended")
             else:
                 messages.append(f"{phase.name}: not all of its cells have ended")
@@ -122,19 +125,8 @@ def _override(arguments: argparse.Namespace, study: Study) -> int:
     if not arguments.reason.strip():
         raise wrong_option("--reason", "give a reason; the ledger records it with your name")
     with closing(study.open_ledger()) as ledger:
-        study.record_campaign(ledger)
-        before = newest_decisions(ledger.events(kinds=GATE_EVENTS)).get(arguments.phase)
-        phase = next(one for one in study.campaign.phases if one.name == arguments.phase)
-        decision = GateDecision(
-            phase=phase.name,
-            state="opened",
-            expression=phase.gate or (before.expression if before else ""),
-            why=arguments.reason.strip(),
-            numbers=before.numbers if before else (),
-            by=_who(study),
-            override=True,
-        )
-        ledger.record(decision.event())
+        why = arguments.reason.strip()
+        override(study, ledger, arguments.phase, why, Origin(by=who(study)))
     arguments.phase = ""
     _show(arguments, study)
     return 0
@@ -143,14 +135,6 @@ def _override(arguments: argparse.Namespace, study: Study) -> int:
 def _standings(study: Study) -> list[PhaseStatus]:
     cells = study.cells()
     return study.phases(cells, study.records(cells))
-
-
-def _who(study: Study) -> str:
-    """Who decides here: a person at a host."""
-    try:
-        return f"{getpass.getuser()}@{study.host}"
-    except (OSError, KeyError, ImportError):  # a user that the system has no name for
-        return study.host
 
 
 _DO: Mapping[str, Callable[[argparse.Namespace, Study], int]] = {

@@ -14,21 +14,25 @@ from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli.shared.fleet import on_all
 from benchfleet.cli.text.output import say
 from benchfleet.cli.verbs.hosts_check import check
-from benchfleet.domain.host import Host
+from benchfleet.domain.host import EXTRAS, Host
 from benchfleet.engines.diagnosis import diagnosis
 from benchfleet.engines.openssh import LOST, OpenSsh, connections, quoted
 from benchfleet.engines.ssh_command import Answer, ask
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
 from benchfleet.machines.bootstrap import BootstrapFailed, bootstrap
 from benchfleet.machines.bootstrap_plan import EnvironmentSpec, Plan, Step
-from benchfleet.machines.requirements import HOST_EXTRAS, constraints
+from benchfleet.machines.requirements import constraints
 from benchfleet.machines.wheel import environment_name, environment_of, running_wheel
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the action takes."""
     parser.add_argument(
-        "--extra", choices=HOST_EXTRAS, default="", help="install what models or lm-eval need, too"
+        "--extra",
+        choices=EXTRAS,
+        action="append",
+        default=[],
+        help="install this extra of benchfleet too, such as hf for models; may be given again",
     )
     parser.add_argument(
         "--wheels",
@@ -83,7 +87,7 @@ def _installation(arguments: argparse.Namespace) -> EnvironmentSpec:
     if mistakes:
         raise CampaignError("command line", mistakes)
     return EnvironmentSpec(
-        wheel=running_wheel(), constraints=pins, extra=arguments.extra, wheels=wheels
+        wheel=running_wheel(), constraints=pins, extras=tuple(arguments.extra), wheels=wheels
     )
 
 

@@ -73,7 +73,7 @@ def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
 
 def _init(arguments: argparse.Namespace, study: Study) -> int:
     """Make the ledger where there is none."""
-    existing = study.open_existing_ledger()
+    existing = study.open_existing_ledger(writes=True)
     is_new = existing is None
     with closing(existing or study.open_ledger()) as ledger:
         study.record_campaign(ledger)

@@ -8,9 +8,9 @@ import sys
 from contextlib import closing
 
 from benchfleet.cli.shared import options
+from benchfleet.cli.shared.benchmark_report import read_manifest
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.domain.rental import KINDS, SUBJECT, RentalHistory
-from benchfleet.reports.manifest import COLUMNS, EVENTS, Row, manifest
+from benchfleet.reports.manifest import COLUMNS, Row
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +28,7 @@ def main(arguments: argparse.Namespace) -> int:
     rows: list[Row] = []
     if ledger is not None:
         with closing(ledger):
-            rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
-            rows = manifest(ledger.events(kinds=EVENTS), ledger.cells(with_cell=True), rentals)
+            rows = read_manifest(ledger)
     if arguments.json or arguments.format == "json":
         print_json({"manifest": rows})
     elif arguments.format == "csv":

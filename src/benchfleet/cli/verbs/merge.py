@@ -11,11 +11,12 @@ from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 
+from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import next_command, options
 from benchfleet.cli.shared.leases import ledger_of
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.progress_line import progress_line
-from benchfleet.cli.text.run_summary import comparison_of, write_report
+from benchfleet.cli.text.run_summary import write_report
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted

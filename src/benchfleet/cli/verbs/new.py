@@ -20,6 +20,8 @@ _FAMILIES = {
     "attention": "attention",
     "policy": "policies",
     "store": "stores",
+    "provider": "providers",
+    "exporter": "exporters",
 }
 _USES = {
     "benchmark": "benchmarks: [{name}]",
@@ -27,7 +29,10 @@ _USES = {
     "attention": "configs: {{sparse: {{attention: {{{name}: 8}}}}}}",
     "policy": "placement: {name}",
     "store": "results: {name}:///srv/results",
+    "provider": "providers: {{{name}: {{key: env:{key}}}}}",
+    "exporter": "benchfleet export study.yaml --to {name}",
 }
+_USED_IN = {"provider": ", in an inventory", "exporter": ""}
 _NAME = re.compile("[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 
 
@@ -37,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "kind", metavar="KIND", choices=tuple(_FAMILIES), help=" or ".join(_FAMILIES)
     )
-    parser.add_argument("name", metavar="NAME", help="its name in campaign files")
+    parser.add_argument("name", metavar="NAME", help="its name in campaign files and options")
     parser.add_argument("--into", type=Path, metavar="DIR", help="the folder to write (NAME)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -51,6 +56,7 @@ def main(arguments: argparse.Namespace) -> int:
         "name": name,
         "module": module,
         "family": _FAMILIES[kind],
+        "KEY": f"{module.upper()}_KEY",
         "Class": "".join(map(str.capitalize, module.split("_"))),
     }
     folder: Path = arguments.into or Path(name)
@@ -67,13 +73,13 @@ def main(arguments: argparse.Namespace) -> int:
     for file, template in written.items():
         text = (templates / template).read_text("utf-8")
         file.write_text(re.sub(r"{{(\w+)}}", lambda match: words[match[1]], text), "utf-8")
-    use, path = _USES[kind].format(name=name), shlex.quote(str(folder))
+    use, path = _USES[kind].format(name=name, key=words["KEY"]), shlex.quote(str(folder))
     if arguments.json:
         print_json({"written": [str(file) for file in written], "use": use})
         return 0
     say(*(f"wrote {file}" for file in written))
     say(f"next: pip install -e {path} && pytest {path}")
-    say(f"then, in a campaign file: {use}")
+    say(f"then{_USED_IN.get(kind, ', in a campaign file')}: {use}")
     return 0
 
 

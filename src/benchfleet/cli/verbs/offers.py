@@ -64,7 +64,9 @@ def main(arguments: argparse.Namespace) -> int:
     if offers:
         Console(highlight=False).print(_table(offers))
     else:
-        print(f"nobody offers {arguments.gpu} on these terms now; try a higher --max-price")
+        dearer = "try a higher --max-price, or " if arguments.max_price else ""
+        advice = f"{dearer}correct the name of the GPU"
+        print(f"nobody offers {arguments.gpu} on these terms now; {advice}")
     return 0 if offers else 1
 
 

@@ -17,6 +17,10 @@ from benchfleet.compat.phase_lists import by_result_name, lists
 from benchfleet.domain.humanize import counted
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.git.branch import Branch, Read, find_repository
+from benchfleet.git.objects import Objects
+from benchfleet.git.process import Git
+from benchfleet.git.shared_files import SharedFiles
+from benchfleet.results.stores.phase_lists import seen_ref, update_lists
 from benchfleet.study import Study
 
 BRANCH = "benchfleet/phases"
@@ -73,8 +77,11 @@ def _generate(arguments: argparse.Namespace) -> int:
     folder = Path(os.path.abspath(arguments.repo or "."))
     if not folder.is_dir():
         raise wrong_option("--repo", f"no folder {folder}")
+    repository = find_repository(folder)
+    if repository is not None and not arguments.dry_run:
+        _follow_edits(arguments, study, repository)
     records = study.records(cells)
-    done = {str(record.fingerprint) for record in records if record.state == "success"}
+    done = {str(one.fingerprint) for one in records if one.state in ("success", "cancelled")}
     try:
         cells_by_name = by_result_name(study.cells())
         unknown = _UnknownLines(cells_by_name)
@@ -87,7 +94,6 @@ def _generate(arguments: argparse.Namespace) -> int:
         listed = lists(cells, done, rest=study.campaign.name)
     except ValueError as error:
         raise BenchfleetError(str(error)) from error
-    repository = find_repository(folder)
     if arguments.dry_run:
         where, commit = "nothing is written (--dry-run)", ""
     elif repository is None:
@@ -109,6 +115,26 @@ def _generate(arguments: argparse.Namespace) -> int:
         say(f"  phase/{name}.txt  unknown, kept as comments: {', '.join(lines)}")
     say(where)
     return 0
+
+
+def _follow_edits(arguments: argparse.Namespace, study: Study, repository: Path) -> None:
+    """Take in what people changed in the lists of a remote, before these are written again."""
+    branch = Branch(repository, arguments.branch)
+    ledger = study.open_existing_ledger(writes=True)
+    if ledger is None:
+        return
+    with closing(ledger), closing(Objects(Git(repository))) as objects:
+        if branch.remote is None:
+            return
+        files = SharedFiles(
+            remote=branch.remote,
+            objects=objects,
+            every=lambda: 0.0,
+            wait_to_push=lambda: None,
+            shallow=False,
+        )
+        for update in update_lists(files, study.campaign.name, ledger, branches=[branch.name]):
+            say(*(f"benchfleet: {message}" for message in update.messages), to=sys.stderr)
 
 
 class _UnknownLines:
@@ -173,7 +199,11 @@ def _committed(
         return {path: unknown.text(name, listed[name], read(path)) for name, path in paths.items()}
 
     counts = ", ".join(f"{name} {len(entries)} to do" for name, entries in listed.items())
-    commit = branch.put(files, f"phase {study.campaign.name}: {counts}", by=study.host)
+    text, beside = (
+        f"phase {study.campaign.name}: {counts}",
+        seen_ref(study.campaign.name, branch.name),
+    )
+    commit = branch.put(files, text, by=study.host, beside=beside)
     if not commit:
         return f"nothing changed on {branch.name}", ""
     pushed = "pushed to origin as" if branch.remote else "committed to"

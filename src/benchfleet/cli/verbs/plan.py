@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import os
+import sys
 from collections.abc import Sequence
 
-from benchfleet.cli.shared import options
+from benchfleet.campaign_results import comparison_of
+from benchfleet.cli.shared import option_types, options
 from benchfleet.cli.text import gate_text, placement_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.plan_text import explained, overview
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import DeviceError
 from benchfleet.fleet import choose_pool
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.placement_loader import missing_data_of
+from benchfleet.planner.equal_draws import equal_draws
 from benchfleet.planner.explain import differences, earlier, find
+from benchfleet.planner.power import Power, power
 from benchfleet.planner.preview import as_json, known_records, planned, with_paths
 from benchfleet.planner.reruns import find_reruns
+from benchfleet.prefetch import downloads_of, missing_here
 from benchfleet.study import Study
 
 
@@ -29,9 +38,29 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.placement(parser)
     parser.add_argument("--cells", action="store_true", help="list every cell, however many")
     parser.add_argument(
+        "--effect",
+        metavar="D",
+        type=option_types.number(1e9, "effect {}: use a number above 0, such as 0.02"),
+        help="say how many samples of each benchmark would show a difference of D, such as 0.02",
+    )
+    parser.add_argument(
         "--explain",
         metavar="CELL",
         help="what makes this cell (path, id or fingerprint) another than an earlier one",
+    )
+    parser.add_argument(
+        "--prompts",
+        metavar="CELL",
+        help="the prompts of this cell (path, id or fingerprint) as text and as tokens, as its "
+        "model will get them; no weights are loaded",
+    )
+    parser.add_argument(
+        "-n",
+        dest="count",
+        metavar="N",
+        type=option_types.count,
+        default=3,
+        help="with --prompts: those of the first N samples (3)",
     )
 
 
@@ -40,6 +69,8 @@ def main(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
     if arguments.explain is not None:
         return _explain(arguments, study, cells)
+    if arguments.prompts is not None:
+        return _prompts(arguments, study, cells)
     pool, missing = None, ""
     try:
         pool = choose_pool(options.requested_devices(arguments, study.campaign))
@@ -59,25 +90,50 @@ def main(arguments: argparse.Namespace) -> int:
         missing=missing,
         ram=available_memory(),
         cores=cores(),
+        endpoint_slots=study.campaign.machine.endpoint_slots,
         placement=placement_rules,
+    )
+    missing_downloads = missing_here(
+        downloads_of([cell for cell in cells if cell.fingerprint not in done]), os.environ
     )
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept_off = [one for one in placement_rules.kept_off(open_) if one.host not in ("", study.host)]
     reruns = find_reruns(study, cells)
+    warnings = list(equal_draws(cells))
+    effects = _effects(arguments, study, cells, records)
     if arguments.json:
         plan_text = {
             **as_json(study, plan),
             "reruns": [one.to_dict() for one in reruns],
+            "warnings": warnings,
             "phases": [one.to_dict() for one in phases],
+            "missing": [vars(one) for one in missing_downloads],
             "kept_off": [one.to_dict() for one in kept_off],
+            "effects": [one.to_dict() for one in effects],
         }
         print_json(plan_text)
     else:
         notes = (*placement_rules.notes, *placement_rules.unreported(open_, [""] if pool else []))
         extra_lines = (*gate_text.lines(phases), *placement_text.lines(kept_off, notes))
+        if missing_downloads:
+            extra_lines += (f"missing here: {', '.join(map(str, missing_downloads))}",)
+            extra_lines += (f"benchfleet fetch {arguments.campaign} brings them",)
         lines = overview(study, plan, extra_lines, every_cell=arguments.cells)
-        _print([*map(str, reruns), *lines])
+        lines += [f"effect   {one.effect:g}: {one}" for one in effects]
+        _print([*map(str, reruns), *warnings, *lines])
     return 0
+
+
+def _effects(
+    arguments: argparse.Namespace,
+    study: Study,
+    cells: Sequence[Cell],
+    records: Sequence[CellRecord],
+) -> list[Power]:
+    """What shows the effect that is asked about; nothing is read without the option."""
+    if arguments.effect is None:
+        return []
+    return power(comparison_of(study, cells, records), arguments.effect)
 
 
 def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> int:
@@ -109,6 +165,28 @@ def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
         ],
     }
     print_json(payload)
+    return 0
+
+
+def _prompts(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> int:
+    # Seldom needed, and slow to import.
+    from benchfleet.cli.text.prompt_text import prompt_json, prompt_lines
+    from benchfleet.slot.preview import preview
+
+    records = known_records(study, cells)
+    within = list(with_paths(cells, records))
+    named = find(arguments.prompts, within, records, key="--prompts")
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            seen = preview(named.cell, arguments.count)  # harnesses print as they go
+    except BaseException:
+        print(printed.getvalue(), end="", file=sys.stderr)
+        raise
+    if arguments.json:
+        print_json(prompt_json(named.path, named.cell.fingerprint, seen))
+    else:
+        _print(prompt_lines(named.path, seen))
     return 0
 
 

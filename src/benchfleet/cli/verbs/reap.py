@@ -9,6 +9,7 @@ from benchfleet.cli.shared import leases, options
 from benchfleet.domain.humanize import counted
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.lease_holders import holders
+from benchfleet.orders.cells import release
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +41,7 @@ def main(arguments: argparse.Namespace) -> int:
                 print("nothing more was reaped")
                 return 1
             hosts = ", ".join(arguments.host)
-            reaped += leases.release(ledger, chosen, f"a user says that {hosts} is dead")
+            reaped += release(ledger, chosen, f"a user says that {hosts} is dead")
     why = f"{counted(len(before), 'cell')} held with valid leases" if before else "no cell is held"
     leases.print_pending(arguments, study, "reaped", reaped, f"nothing to reap: {why}")
     return 0

@@ -24,6 +24,7 @@ from benchfleet.hints import hint
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.machines.probe import report
+from benchfleet.orders.cells import release
 from benchfleet.planner.assignment import Assignment
 from benchfleet.study import Study
 
@@ -119,7 +120,7 @@ def _release(study: Study, ledger: Ledger, host: str, chosen: Sequence[Holder]) 
     names = [str(one.record.fingerprint) for one in own]
     data = {"host": host, "cells": names, "by": study.host}
     ledger.record(Event(kind=assignment_plan.FAILED, data=data))
-    return leases.release(ledger, own, f"its machine {host} failed")
+    return release(ledger, own, f"its machine {host} failed")
 
 
 def _check_names(

@@ -8,6 +8,9 @@ from contextlib import closing
 from benchfleet.cli.shared import leases, options
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.lease_holders import holders
+from benchfleet.ledger.parts import parts_of
+from benchfleet.orders.base import Origin, who
+from benchfleet.orders.cells import release
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,14 +45,14 @@ def main(arguments: argparse.Namespace) -> int:
         )
     study, cells = options.opened(arguments)
     with closing(leases.ledger_of(study)) as ledger:
-        records = ledger.cells(
-            states=["running"], fingerprints={cell.fingerprint for cell in cells}
-        )
+        among = {str(cell.fingerprint) for cell in cells}
+        among.update(*parts_of(ledger, among).values())
+        records = ledger.cells(states=["running"], fingerprints=among)
         chosen = leases.choose(arguments, holders(ledger, records))
         if not leases.confirmed(arguments, chosen, "release"):
             print("nothing was released")
             return 1
-        released = leases.release(ledger, chosen, "released by a user")
+        released = release(ledger, chosen, Origin(by=who(study)).reason)
     none = "nothing to release: no runner holds such a cell"
     leases.print_pending(arguments, study, "released", released, none)
     return 0

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import missing_ledger, options
-from benchfleet.cli.text.output import say
-from benchfleet.cli.text.run_summary import comparison_of, show
+from benchfleet.cli.text.output import say, write_output
+from benchfleet.cli.text.run_summary import show
 from benchfleet.cli.text.terminal import display_path
+from benchfleet.domain.cell import Cell
 from benchfleet.errors import BenchfleetError, ResultsError, wrong_option
-from benchfleet.reports import exports, html, markdown
+from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
+from benchfleet.reports import exports, html, latex, markdown
+from benchfleet.reports.charts import images
+from benchfleet.reports.charts.collection import KINDS, REASONS, charts_of_kind
+from benchfleet.reports.charts.timeline import Span, spans
 from benchfleet.reports.tables import Comparison
 from benchfleet.study import Study
 
-FORMATS = ("terminal", "markdown", "html", "csv", "json")
+FORMATS = (
+    "terminal",
+    "markdown",
+    "html",
+    "csv",
+    "json",
+    "parquet",
+    "latex",
+    *images.FORMATS,
+)
 _SUFFIXES = {
     "": "terminal",
     ".txt": "terminal",
@@ -24,6 +42,11 @@ _SUFFIXES = {
     ".html": "html",
     ".csv": "csv",
     ".json": "json",
+    ".parquet": "parquet",
+    ".tex": "latex",
+    ".png": "png",
+    ".svg": "svg",
+    ".pdf": "pdf",
 }
 _STDOUT = Path("-")
 
@@ -44,24 +67,50 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="write it there, - for stdout; html goes to report.html among the results",
     )
+    parser.add_argument(
+        "--chart",
+        choices=KINDS,
+        help="what an image shows; the default is the heat map of scores",
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Show model × config for each benchmark, with standard errors and differences."""
+    with _no_collection():
+        return _main(arguments)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A large report makes millions of values that stay until its end. To look through them for
+    garbage again and again would take a tenth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _main(arguments: argparse.Namespace) -> int:
     drawn = _format(arguments)
+    if arguments.chart and drawn not in images.FORMATS:
+        message = "is for images; add --output FILE.png, or --format png, svg or pdf"
+        raise wrong_option(f"--chart {arguments.chart}", message)
     study, cells = options.opened(arguments)
     output = arguments.output or (_page(study) if drawn == "html" else _STDOUT)
-    records = missing_ledger.records_of(arguments, study, cells)
+    records = missing_ledger.records_of(arguments, study, cells, always=True)
     comparison = comparison_of(study, cells, records, arguments.baseline)
     if drawn == "terminal" and output == _STDOUT:
         show(study, comparison)
         return 0
-    text = _drawn(study, comparison, drawn)
+    content = _drawn(arguments, study, cells, comparison, drawn)
     if output == _STDOUT:
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
+        sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     else:
-        _write(output, text)
+        write_output(output, content)
         say(f"report   {display_path(output)}")
     return 0
 
@@ -92,25 +141,45 @@ def _page(study: Study) -> Path:
     return study.layout.report_page
 
 
-def _drawn(study: Study, comparison: Comparison, drawn: str) -> str:
+def _drawn(
+    arguments: argparse.Namespace,
+    study: Study,
+    cells: Sequence[Cell],
+    comparison: Comparison,
+    drawn: str,
+) -> bytes:
     title = study.campaign.name
-    if drawn == "html":
-        return html.render(comparison, title=title)
-    if drawn == "markdown":
-        return markdown.render(comparison, title=title)
-    if drawn == "csv":
-        return exports.to_csv(comparison)
-    if drawn == "json":
-        return exports.to_json(comparison, title=title)
+    if drawn in images.FORMATS:
+        kind = arguments.chart or "scores"
+        drawings = charts_of_kind(kind, comparison, _spans(study, cells, kind == "timeline"))
+        if not drawings:
+            raise ResultsError(f"no chart {kind!r} yet: {REASONS[kind]}")
+        return images.image(drawings, drawn)
+    if drawn == "parquet":
+        return exports.to_parquet(comparison)
+    text = {
+        "html": lambda: html.render(comparison, title=title, spans=_spans(study, cells)),
+        "markdown": lambda: markdown.render(comparison, title=title),
+        "csv": lambda: exports.to_csv(comparison),
+        "json": lambda: exports.to_json(comparison, title=title),
+        "latex": lambda: latex.render(comparison, title=title),
+        "terminal": lambda: _terminal(study, comparison),
+    }[drawn]()
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _terminal(study: Study, comparison: Comparison) -> str:
     text = io.StringIO()
     show(study, comparison, text)
     return text.getvalue()
 
 
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
-    except OSError as error:
-        raise ResultsError(
-            f"{file} cannot be written ({error.strerror}); name another with --output"
-        ) from None
+def _spans(study: Study, cells: Sequence[Cell], needed: bool = True) -> list[Span]:
+    """The attempts of these cells, for a time line."""
+    if not needed:
+        return []
+    nothing: dict[str, list[Attempt]] = {}
+    attempts = study.query(
+        lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing
+    )
+    return spans({cell.fingerprint: cell.id for cell in cells}, attempts)

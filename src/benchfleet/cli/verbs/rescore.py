@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import closing
 
 from benchfleet.cli.shared import next_command, options, selection
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.maintenance.rescore import Rescored
+from benchfleet.results.reuse import ReusableAnswers
 from benchfleet.study import Study
 from benchfleet.wiring import rescore
 
@@ -27,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Score the cells whose scoring failed; 1 where one cannot be scored or differs."""
     study, cells = options.opened(arguments)
+    _enroll_reusable(study, cells)
     records = study.records(cells)
     selection.check(arguments, study, records)
     chosen = [
@@ -49,9 +53,23 @@ def main(arguments: argparse.Namespace) -> int:
     return 1 if any(one.failure or one.differs for one in rescored) else 0
 
 
+def _enroll_reusable(study: Study, cells: Sequence[Cell]) -> None:
+    """Enroll the cells whose answers another cell has, such as one with other tags of reasoning."""
+    known_cells = {record.fingerprint for record in study.records(cells)}
+    reusable = ReusableAnswers(study.layout)
+    new = [one for one in cells if one.fingerprint not in known_cells and reusable.of(one)]
+    ledger = study.open_existing_ledger(writes=True) if new else None
+    if ledger is not None:
+        with closing(ledger):
+            ledger.enroll(new)
+
+
 def _can_be_scored(study: Study, record: CellRecord, *, everything: bool, named: bool) -> bool:
     if record.state == "success":
         return everything and study.layout.published(record.path).is_dir()
+    if record.state == "pending" and not record.outcome:
+        cell = {one.fingerprint: one for one in study.cells()}.get(record.fingerprint)
+        return cell is not None and bool(ReusableAnswers(study.layout).of(cell))
     outcome = record.outcome
     failures = [outcome.failure, outcome.first] if outcome else []
     in_scoring = any(failure and failure.stage == "collect" for failure in failures)

@@ -6,14 +6,22 @@ import argparse
 from collections.abc import Sequence
 from contextlib import closing
 
-from benchfleet.cli.shared import missing_ledger, next_command, options, selection
+from benchfleet.cli.shared import (
+    missing_ledger,
+    next_command,
+    options,
+    sample_retries,
+    selection,
+)
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.orders import cells as orders
+from benchfleet.orders.base import Origin, who
 from benchfleet.result_locations import ResultLocator
+from benchfleet.study import Study
 
 _MAX_LISTED_CELLS = 5
 
@@ -27,26 +35,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--gone", action="store_true", help="only done cells whose published results are gone"
     )
+    which.add_argument(
+        "--samples",
+        action="store_true",
+        help="only done cells with failed samples (limits.sample_errors): ask these samples again",
+    )
     parser.add_argument("--yes", action="store_true", help="with --gone: do not ask")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Put failed, partial and cancelled cells back to pending; the next run takes them."""
     study, cells = options.opened(arguments)
-    again = []
+    again: list[str] = []
     records = missing_ledger.records_of(arguments, study, cells)
     selection.check(arguments, study, records)
-    ended = [record for record in records if record.state in _states(arguments)]
-    ledger = study.open_existing_ledger()
+    ledger = study.open_existing_ledger(writes=True)
     if ledger is not None:
-        candidates = ResultLocator(study).missing(records) if arguments.gone else ended
+        candidates = _candidates(arguments, study, records)
         with closing(ledger):
             chosen = list(selection.selected(arguments, candidates))
             if arguments.gone and chosen and not _agreed(arguments, chosen):
                 return 1
-            for record in chosen:
-                ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
-                again.append(record.path)
+            if arguments.samples:
+                for record in chosen:
+                    sample_retries.unpublish(study.layout, record)
+            again = orders.retry(ledger, chosen, Origin(by=who(study)))
     if arguments.json:
         print_json({"campaign": study.campaign.name, "pending_again": again})
         return 0
@@ -57,6 +70,16 @@ def main(arguments: argparse.Namespace) -> int:
     waiting = len(cells) - sum(record.state in FINAL_STATES for record in records)
     print(printable(go) if again else _nothing(arguments, waiting))
     return 0
+
+
+def _candidates(
+    arguments: argparse.Namespace, study: Study, records: Sequence[CellRecord]
+) -> Sequence[CellRecord]:
+    if arguments.gone:
+        return ResultLocator(study).missing(records)
+    if arguments.samples:
+        return list(sample_retries.with_failed_samples(study.layout, records))
+    return [record for record in records if record.state in _states(arguments)]
 
 
 def _nothing(arguments: argparse.Namespace, waiting: int) -> str:

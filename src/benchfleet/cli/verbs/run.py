@@ -9,13 +9,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from benchfleet.cli.shared import next_command, option_types, options, rent
+from benchfleet.cli.shared import (
+    checkpoint_watch,
+    next_command,
+    option_types,
+    options,
+    rent,
+    worker_hours,
+)
 from benchfleet.cli.text.notices import LEVELS
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
+from benchfleet.judgements import with_judgements
 from benchfleet.result_locations import ResultLocator, deleted_notice, rerun_deleted
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
@@ -25,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     options.campaign(parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4")
     add_run_options(parser)
+    worker_hours.configure_idle_exit(parser)
     options.detaching(parser)
 
 
@@ -36,6 +45,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     options.gpu_checks(parser)
     options.machines(parser)
     rent.configure(parser)
+    checkpoint_watch.configure(parser)
     parser.add_argument("--log-json", action="store_true", help="show progress as JSON lines")
     parser.add_argument(
         "--log-level",
@@ -77,19 +87,24 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+_ENDED = (0, 1)  # codes of runs that nobody stopped
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Run the campaign's cells that are not done yet."""
-    study, cells = options.opened(arguments)
+    checkpoint_watch.check(arguments)
+    study, cells = checkpoint_watch.opened(arguments)
     cells = allowed_here(arguments, study, cells)
     devices = options.requested_devices(arguments, study.campaign)
-    quiet = arguments.json or arguments.log_json
+    quiet = arguments.json or arguments.log_json or arguments.watch
     if deleted := rerun_deleted(study, study.records(cells)):
         say(deleted_notice(deleted), to=beside(arguments))
     if not quiet and study.is_summary_current() and not ResultLocator(study).has_unsent():
         records = study.finished_records(cells)
         if records is not None and _passed_all_gates(study):
             return _nothing_was_run(arguments, study, records)
-    return begin(arguments, study, cells, devices)
+    code = begin(arguments, study, cells, devices)
+    return run_judges(code, arguments, study, cells, devices)
 
 
 def begin(
@@ -101,18 +116,34 @@ def begin(
 ) -> int:
     """Run these cells, here or in the background."""
     if arguments.campaign is not None:
+        from benchfleet.planner.equal_draws import equal_draws
         from benchfleet.planner.reruns import find_reruns  # not of a run with nothing to do
 
-        say(*map(str, find_reruns(study, cells)), to=beside(arguments))
+        say(*map(str, find_reruns(study, cells)), *equal_draws(cells), to=beside(arguments))
     if arguments.detach:
         from benchfleet.cli.shared.detach import detach
 
-        return detach(arguments, study, devices)
+        return detach(arguments, study, cells, devices)
     if arguments.resume_from is not None:
         _resume_from(arguments, study, cells)
     from benchfleet.cli.shared.foreground_run import run  # the runner, its slots and the reports
 
     return run(arguments, study, cells, devices, worker_options)
+
+
+def run_judges(
+    code: int,
+    arguments: argparse.Namespace,
+    study: Study,
+    cells: Sequence[Cell],
+    devices: options.RequestedDevices,
+    worker_options: WorkerOptions = WorkerOptions(),  # noqa: B008 - frozen
+) -> int:
+    """Run the judges of the answers that a run of these cells published; `code` is its exit code.
+    Returns that of all."""
+    if code in _ENDED and len(judged := with_judgements(study, cells)) > len(cells):
+        return begin(arguments, study, judged, devices, worker_options)
+    return code
 
 
 def allowed_here(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> list[Cell]:

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -37,6 +38,7 @@ _PASSED_VARIABLES = (
     "RSYNC_RSH",
     "AWS_ENDPOINT_URL",
 )
+_STOP_S, _RENTED_STOP_S = 120, 900  # to end; rented machines need a proof that they are gone
 _UNIT = """\
 {mark}; how to use it: docs/background.md
 [Unit]
@@ -55,7 +57,7 @@ EnvironmentFile=-%h/.config/benchfleet/environment
 # receives it, which ends its slots. What takes longer is killed and resumes after its last sample.
 KillMode=mixed
 KillSignal=SIGTERM
-TimeoutStopSec=120
+TimeoutStopSec={stop_limit}
 # Not again: after 1 (some cells did not succeed), 2 (the campaign is wrong), 130 (it was stopped).
 # Again: after a ledger that could not be reached (3), and where it was killed.
 Restart=on-failure
@@ -69,6 +71,12 @@ WantedBy=default.target
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
+    parser.add_argument(
+        "sweep",
+        type=Path,  # a campaign file, where it is not that word
+        nargs="?",
+        help="the word `sweep`: the service returns machines of runs that died, by `sweep-orphans`",
+    )
     example = "benchfleet service study.yaml --gpus 0,1 --install"
     options.optional_campaign(parser, example=f"{example}\n(takes the options of run and work)")
     work.add_worker_options(parser)
@@ -84,6 +92,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Check the campaign, and print or install the unit."""
+    sweep = _is_sweep(arguments)
     if arguments.campaign is None and not arguments.worker:
         message = "is missing; only --worker (`work`) runs without it, from --ledger"
         raise wrong_option("CAMPAIGN", message)
@@ -92,13 +101,25 @@ def main(arguments: argparse.Namespace) -> int:
     if display_url(arguments.ledger) != arguments.ledger:
         message = "contains a password, which the unit would show; use ~/.pgpass or PGPASSWORD"
         raise wrong_option("--ledger", message)
+    if sweep and (arguments.machines is None or arguments.campaign is None):
+        raise wrong_option("sweep", "needs a campaign and --machines, which names the providers")
     study, _ = options.opened(arguments)
     devices = options.requested_devices(arguments, study.campaign)
     machines(arguments, devices, study.campaign.engine)
-    name = f"benchfleet-{re.sub(r'[^A-Za-z0-9_.-]', '-', study.campaign.name)}.service"
+    what = "-sweep" if sweep else ""
+    name = f"benchfleet{what}-{re.sub(r'[^A-Za-z0-9_.-]', '-', study.campaign.name)}.service"
     words = [word for word in arguments.words[1:] if word not in _OWN]
-    command = [*own_command(), "work" if arguments.worker else "run", *words]
-    text = unit(study.campaign.name, command, folder=Path.cwd(), environ=os.environ)
+    if sweep:
+        command = [*own_command(), "sweep-orphans", *words[1:], "--forever"]
+    else:
+        command = [*own_command(), "work" if arguments.worker else "run", *words]
+    if arguments.rent:
+        command.append("--yes")  # nobody is there to answer
+        say("note     the service rents machines without asking", to=sys.stderr)
+    limit = _RENTED_STOP_S if arguments.rent else _STOP_S
+    text = unit(
+        study.campaign.name, command, folder=Path.cwd(), environ=os.environ, stop_limit=limit
+    )
     if not arguments.install:
         print(
             json.dumps({"name": name, "unit": text}, indent=2) if arguments.json else text, end=""
@@ -123,18 +144,40 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _is_sweep(arguments: argparse.Namespace) -> bool:
+    """Whether it is `service sweep`. Otherwise the word in its place is the campaign."""
+    if arguments.sweep == Path("sweep"):
+        if arguments.words[1] != "sweep":
+            raise wrong_option("sweep", "is a word of `service` itself; write it right after that")
+        return True
+    if arguments.campaign is not None:
+        message = f"is one file; remove {printable(str(arguments.campaign))}"
+        raise wrong_option("CAMPAIGN", message)
+    arguments.campaign = arguments.sweep
+    return False
+
+
 def _of_work(arguments: argparse.Namespace) -> str:
     """An option that only `work` takes; ``""`` where none is given."""
     name = {
         "--models": arguments.models,
         "--forever": arguments.forever,
+        "--idle-exit": arguments.idle_exit,
         "--max-hours": arguments.max_hours,
+        "--ends-at": arguments.ends_at,
         "--trust-campaign": arguments.trust_campaign,
     }
     return next((name for name, value in name.items() if value), "")
 
 
-def unit(name: str, command: Sequence[str], *, folder: Path, environ: Mapping[str, str]) -> str:
+def unit(
+    name: str,
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environ: Mapping[str, str],
+    stop_limit: int = _STOP_S,
+) -> str:
     """The text of the unit that runs `command` in `folder`."""
     variables = [f"{key}={environ[key]}" for key in _PASSED_VARIABLES if environ.get(key)]
     for text in (name, str(folder), *command, *variables):
@@ -149,6 +192,7 @@ def unit(name: str, command: Sequence[str], *, folder: Path, environ: Mapping[st
     return _UNIT.format(
         mark=_MARK,
         name=_literally(name),
+        stop_limit=stop_limit,
         folder=_literally(str(folder)),
         command=" ".join([_quoted(program), *(_quoted(word).replace("$", "$$") for word in words)]),
         environment="".join(f"Environment={_quoted(word)}\n" for word in variables),

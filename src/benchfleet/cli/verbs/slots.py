@@ -6,33 +6,38 @@ import argparse
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.shared import next_command, options
-from benchfleet.cli.shared.running_campaigns import RUNNER_EVENTS, RunningRunner, runners
 from benchfleet.cli.shared.slots_command import order_of, target_runners
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import duration
 from benchfleet.domain.slots import (
     ADDED,
-    ANSWERED,
     ENDED,
     FREED,
     REMOVED,
     Answer,
     SlotsCommand,
     SlotState,
-    answer_of,
 )
 from benchfleet.ledger.base import Ledger
+from benchfleet.orders.base import Origin, who
+from benchfleet.orders.slots import (
+    ANSWER_TIMEOUT_S,
+    RUNNER_EVENTS,
+    RunningRunner,
+    await_answers,
+    follow,
+    runners,
+    send,
+)
 from benchfleet.study import Study, open_study
 
-_ANSWER_TIMEOUT_S = 10.0  # seconds for an answer; a runner looks once a second
-_POLL_INTERVAL_S = 0.1  # seconds between looks at the ledger
-_AWAITED_EVENTS = (ANSWERED, FREED, ENDED)  # what is waited for
+_ANSWER_TIMEOUT_S = ANSWER_TIMEOUT_S
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
     order = order_of(arguments)
     campaign = load_campaign(arguments.campaign).with_results(arguments.results)
     study = open_study(campaign, ledger=arguments.ledger)
-    ledger = study.open_existing_ledger()
+    ledger = study.open_existing_ledger(writes=True)
     if ledger is None:
         return _nobody(arguments, study, None, order)
     with closing(ledger):
@@ -80,8 +85,9 @@ def main(arguments: argparse.Namespace) -> int:
         targets = target_runners(arguments, order, at_work)
         if not targets:
             return _nobody(arguments, study, ledger, order)
-        requests = {ledger.record(order.event(one.id)): one for one in targets}
-        answers = _answers(ledger, requests)
+        origin = Origin(by=who(study))
+        requests = {send(ledger, order, one.id, origin): one for one in targets}
+        answers = await_answers(ledger, requests, timeout_s=_ANSWER_TIMEOUT_S)
         code = _show(arguments, study, requests, answers)
         if arguments.wait and code == 0:
             _wait_until_free(ledger, min(requests), targets, order)
@@ -111,20 +117,6 @@ def _nobody(
     return 0 if order.action == "list" else 1
 
 
-def _answers(ledger: Ledger, requests: dict[int, RunningRunner]) -> dict[int, Answer]:
-    """What each runner said, by the number of what it was asked."""
-    answers: dict[int, Answer] = {}
-
-    def all_answered(events: Sequence[Event]) -> bool:
-        for event in events:
-            if event.kind == ANSWERED and event.data.get("asked") in requests:
-                answers[event.data["asked"]] = answer_of(event.data)
-        return len(answers) == len(requests)
-
-    _follow(ledger, min(requests), all_answered, timeout_s=_ANSWER_TIMEOUT_S)
-    return answers
-
-
 def _wait_until_free(
     ledger: Ledger, since: int, targets: Sequence[RunningRunner], order: SlotsCommand
 ) -> None:
@@ -143,26 +135,7 @@ def _wait_until_free(
         pending.difference_update({one for one in pending if one[0] in ended})
         return not pending
 
-    _follow(ledger, since, all_free, timeout_s=None)
-
-
-def _follow(
-    ledger: Ledger,
-    since: int,
-    enough: Callable[[Sequence[Event]], bool],
-    *,
-    timeout_s: float | None,
-) -> None:
-    """Look at new events until they are enough, for `timeout_s` seconds at most."""
-    until = None if timeout_s is None else time.monotonic() + timeout_s
-    every = _POLL_INTERVAL_S
-    while True:
-        events = ledger.events(since, kinds=_AWAITED_EVENTS)
-        since = events[-1].seq if events else since
-        if enough(events) or (until is not None and time.monotonic() > until):
-            return
-        time.sleep(every)
-        every = min(1.0, 1.5 * every)
+    follow(ledger, since, all_free, timeout_s=None)
 
 
 def _show(

@@ -48,10 +48,14 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     if status.holders:
         counts.append(progress_text(status.share, status.eta))
     yield f"{status.campaign}: {' · '.join(counts)}"
+    yield from _rented(status)
     yield from gate_text.lines(status.phases)
     yield from placement_text.lines(status.kept_off, status.notes)
     if took := in_all(status.used):
         yield f"  used     {took}"
+    for split in status.split:
+        parts = counted(split.parts, "part", "have")
+        yield f"  split    {split.path}  {split.ended} of {parts} ended"
     for one in status.holders:
         yield f"  running  {one.record.path}  ({leases.holder_text(one)})"
         if one.progress is not None:
@@ -60,6 +64,14 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     yield from _failed(status, command)
     yield from _cancelled(status, command)
     yield from _results(status, command)
+
+
+def _rented(status: Status) -> Iterator[str]:
+    """The rented machines, which may cost money."""
+    for one in status.rented:
+        price = f"{one.hourly / 1e6:.3f} {one.currency}/h"
+        where = f"{one.account.provider} {one.instance}".strip()
+        yield f"  rented   {one.host}  ({one.state}; {where}; {price})"
 
 
 def slot_text(slot: SlotProgress, age: float) -> str:

@@ -65,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
         quick=arguments.quick,
         deep=arguments.deep,
     )
-    ledger = study.open_existing_ledger()
+    ledger = study.open_existing_ledger(writes=arguments.repair)
     done: list[Repaired] = []
     if ledger is None:
         missing_ledger.warn(arguments, study)

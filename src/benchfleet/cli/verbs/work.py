@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 
 from benchfleet.campaign.selection import choose_cells, filter_cells
-from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.shared import checkpoint_watch, options, worker_hours
 from benchfleet.cli.shared.assigned_cells import (
     Tasks,
     assigned_cells,
@@ -25,13 +24,12 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.environment import trusted
-from benchfleet.errors import BenchfleetError, LedgerAbsent, wrong_option
+from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.addresses import display_url
 from benchfleet.runner.claim_policy import ClaimPolicy, VettedCells, allowed
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 
-_POLL_S = 5.0  # between two looks for a ledger
 _MAX_LISTED_CELLS = 3  # cells of a kind that are named
 
 
@@ -56,15 +54,7 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
         help="only what `assign` gave this host, in that order: by the ledger's plan, or this file "
         "(tasks/<hostname>_tasks.json)",
     )
-    parser.add_argument(
-        "--forever", action="store_true", help="keep waiting for new cells when none is left"
-    )
-    parser.add_argument(
-        "--max-hours",
-        metavar="H",
-        type=option_types.number(24 * 365, "time {}: use hours, such as 3.5"),
-        help="stop after this time; start no cell that is expected to take longer",
-    )
+    worker_hours.configure(parser)
     parser.add_argument(
         "--trust-campaign",
         action="store_true",
@@ -76,7 +66,8 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Run the cells that this host may run, and write what it did."""
     _check_limit(arguments)
-    study, cells = _opened(arguments)
+    checkpoint_watch.check(arguments)
+    study, cells = worker_hours.opened(arguments, run.beside(arguments))
     assigned = _assigned_tasks(arguments, study)
     models = tuple(glob for glob in arguments.models.split(",") if glob)
     skipped = VettedCells(cells=())
@@ -89,29 +80,23 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         cells = [cell for cell in cells if allowed(cell, models)]
         cells = run.allowed_here(arguments, study, cells)
-    if not cells and worker.follows and not arguments.forever:
+    if not cells and worker.follows and not worker_hours.stays(arguments):
         if assigned is not None and not skipped.rejected:
             return _nothing_assigned(arguments, study, assigned)
         if not skipped.rejected:
             raise BenchfleetError(_nothing_there(study))
     _print_skipped(arguments, skipped)
     devices = options.requested_devices(arguments, study.campaign)
-    return run.begin(arguments, study, cells, devices, _worker_options(arguments, worker))
-
-
-def _opened(arguments: argparse.Namespace) -> tuple[Study, list[Cell]]:
-    """The campaign and its cells; with --forever a ledger that does not exist yet is awaited."""
-    is_reported = False
-    while True:
-        try:
-            return options.opened(arguments)
-        except LedgerAbsent as absent:
-            if not arguments.forever:
-                raise
-            if not is_reported:
-                say(f"waiting: {absent}", to=run.beside(arguments), flush=True)
-            is_reported = True
-        time.sleep(_POLL_S)
+    try:
+        worker_options = _worker_options(arguments, worker)
+        code = run.begin(arguments, study, cells, devices, worker_options)
+        if not worker.follows:  # it has the file, and so the judges
+            code = run.run_judges(code, arguments, study, cells, devices, worker_options)
+    except KeyboardInterrupt:
+        if not arguments.ends_at:
+            raise
+        return 0  # its batch system's signal came before the first cell, or after the last
+    return worker_hours.exit_code(arguments, code)
 
 
 def _check_limit(arguments: argparse.Namespace) -> None:
@@ -131,7 +116,7 @@ def _assigned_tasks(arguments: argparse.Namespace, study: Study) -> Tasks | None
     """What a plan gives this host, where --assigned asks for it."""
     if arguments.assigned is None:
         return None
-    assigned = read_tasks(arguments.assigned, study, stays=arguments.forever)
+    assigned = read_tasks(arguments.assigned, study, stays=worker_hours.stays(arguments))
     if arguments.campaign is not None:
         check_known(assigned, study)
     return assigned
@@ -141,8 +126,10 @@ def _worker_options(arguments: argparse.Namespace, worker: _Worker) -> WorkerOpt
     worker_options = WorkerOptions(
         enrolls=arguments.campaign is not None,
         patient=arguments.assigned is not None,  # its cells may become available later
-        stays=arguments.forever,
-        seconds=arguments.max_hours and 3600 * arguments.max_hours,
+        stays=worker_hours.stays(arguments),
+        seconds=worker_hours.seconds(arguments),
+        idle_exit=arguments.idle_exit,
+        batch_job=arguments.ends_at is not None,
     )
     if worker.follows:
         worker_options = replace(worker_options, more=worker.more, yielded=worker.yielded)

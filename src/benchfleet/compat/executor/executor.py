@@ -19,10 +19,10 @@ from benchfleet.result_locations import deleted_notice, rerun_deleted
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import published_folders
 from benchfleet.runner.events import EventQueue
-from benchfleet.runner.loop import RunEnd
 from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.runner.recovery.startup import publish_committed
 from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.run_end import RunEnd
 from benchfleet.runs.live_state import combine, registered_run
 from benchfleet.study import Study, open_study
 from benchfleet.summary import summarised, write_summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import zipfile
@@ -26,7 +27,11 @@ def read_inspect(file: Path) -> Iterator[ForeignResult]:
         log, samples = _zipped(file) if file.suffix == ".eval" else _plain(file)
         about = log["eval"]
         task, model = str(about["task"]), str(about["model"])
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, NotImplementedError) as e:
+    except NotImplementedError as error:
+        raise UnreadableResult(
+            f"{file} has a compression that is not installed: pip install 'benchfleet[inspect]'"
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:
         raise UnreadableResult(f"{file} is no log of Inspect: {e!r}") from e
     if log.get("status") != "success":
         raise UnreadableResult(f"{file} ended as {log.get('status')!r}; run it again")
@@ -81,6 +86,8 @@ def _plain(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def _zipped(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    with contextlib.suppress(ImportError):  # Inspect's logs are compressed by Zstandard
+        import zipfile_zstd  # noqa: F401 - it comes with Inspect, and teaches zipfile to read them
     with zipfile.ZipFile(file) as archive:
         names = archive.namelist()
         log = json.loads(archive.read("header.json"))

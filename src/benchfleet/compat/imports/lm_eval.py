@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchfleet.benchmarks.lm_eval.answers import columns_of, document_id, plain
+
 from .result import ForeignResult, UnreadableResult, sample
 
 
@@ -79,17 +81,66 @@ def _sample_lines(file: Path) -> list[dict[str, Any]]:
 def _samples(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     documents = {int(line["doc_id"]): line for line in reversed(lines)}  # one line for each filter
     return [
-        sample(index, number, _question(line), str(line.get("target", "")), _answer(line))
+        _record(index, number, line)
         for index, (number, line) in enumerate(sorted(documents.items()))
     ]
 
 
-def _question(line: Mapping[str, Any]) -> str:
-    arguments = line.get("arguments")
+def _record(index: int, number: int, line: Mapping[str, Any]) -> dict[str, Any]:
+    """A sample with the id and the columns that it has in a run of benchfleet's own."""
+    requests, target = _requests(line), str(line.get("target", ""))
+    likelihoods = _likelihoods(line, requests)
+    if likelihoods:
+        choices = _choices(requests)
+        predicted = _likeliest(choices, likelihoods, line)
+        if len(choices) > 1 and target.isdecimal() and int(target) < len(choices):
+            target = choices[int(target)]
+    else:
+        predicted = _answer(line)
+    question = str(requests[0][0]) if requests else ""
+    doc = line.get("doc")
+    if not isinstance(doc, Mapping):  # of a version that wrote none
+        return sample(index, number, question, target, predicted)
+    columns = {**columns_of(doc), "target": target}
+    if likelihoods:
+        columns["loglikelihoods"] = plain(likelihoods)
+    own = sample(index, document_id(number, doc), question, target, predicted)
+    return {**own, "columns": columns}
+
+
+def _requests(line: Mapping[str, Any]) -> list[list[Any]]:
+    """The arguments of each request: a prompt, and a continuation or settings."""
+    arguments = line.get("arguments") or []
     if isinstance(arguments, Mapping):  # gen_args_0: {arg_0: the prompt, …}
-        first: Any = next(iter(arguments.values()), {})
-        return str(first.get("arg_0", "")) if isinstance(first, Mapping) else ""
-    return str(arguments[0][0]) if arguments else ""
+        arguments = [list(one.values()) for one in arguments.values()]
+    return [list(one) for one in arguments]
+
+
+def _likelihoods(line: Mapping[str, Any], requests: Sequence[Sequence[Any]]) -> list[float]:
+    """The log-likelihood of each continuation; empty where the model wrote the answer."""
+    if not requests or not all(len(one) == 2 and isinstance(one[1], str) for one in requests):
+        return []
+    try:
+        return [float(answers[0][0]) for answers in line["resps"]]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return []
+
+
+def _choices(requests: Sequence[Sequence[Any]]) -> list[str]:
+    """What a document's requests differ by. Requests without a prompt only serve to normalise."""
+    prompted = [one for one in requests if one[0]] or list(requests)
+    inputs = len(prompted) > 1 and len({one[1] for one in prompted}) == 1
+    return [str(one[0] if inputs else one[1]).strip() for one in prompted]
+
+
+def _likeliest(
+    choices: Sequence[str], likelihoods: Sequence[float], line: Mapping[str, Any]
+) -> str:
+    """The likeliest of several choices; a single text where the model would have said it."""
+    if len(choices) > 1:
+        return choices[max(range(len(choices)), key=likelihoods.__getitem__)]
+    greedy = line["resps"][0][0][1]  # lm-eval writes "True"
+    return choices[0] if str(greedy) == "True" else ""
 
 
 def _answer(line: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.benchmarks.base import benchmark_class
+from benchfleet.benchmarks.serving.settings import Settings
 from benchfleet.domain.cell import Cell, Workload
 
 from .result import ForeignResult
@@ -41,7 +42,8 @@ def match(cells: Iterable[Cell], results: Iterable[ForeignResult], *, config: st
 
 
 def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Cell | None, str]:
-    of_model = [cell for cell in cells if _is_model(cell, result.model)]
+    only = len({cell.model.name for cell in cells}) == 1 and not result.model
+    of_model = [cell for cell in cells if only or _is_model(cell, result.model)]
     if not of_model:
         return None, f"the campaign has no model {result.model!r}"
     config_name = result.config or config
@@ -52,6 +54,12 @@ def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Ce
     if not of_task:
         task = " ".join(filter(None, (result.benchmark, result.subset)))
         return None, f"the campaign has no benchmark of {task}"
+    shots, expected = (
+        result.settings.get("num_fewshot"),
+        of_task[0].workload.params.get("num_fewshot"),
+    )
+    if shots is not None and expected is not None and shots != expected:
+        return None, f"it has {shots} few-shot examples, and the cell has num_fewshot {expected}"
     for cell in of_task:
         limit = cell.workload.limit
         if limit == result.limit or (result.limit is None and limit == result.answered):
@@ -63,7 +71,8 @@ def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Ce
 def _is_model(cell: Cell, name: str) -> bool:
     source = cell.model.source.partition("@")[0]
     names = {cell.model.name, cell.model.source, source, Path(source).name}
-    return name in names or name in map(_folder_name, names)
+    same_folder = Path(name).resolve() == Path(source).resolve()  # a relative path, as it was typed
+    return name in names or name in map(_folder_name, names) or same_folder
 
 
 def _folder_name(name: str) -> str:
@@ -76,9 +85,22 @@ def _folder_name(name: str) -> str:
 
 
 def _is_task(workload: Workload, result: ForeignResult) -> bool:
+    if result.load:
+        return workload.benchmark == result.benchmark and _load_of(workload) == dict(result.load)
+    if workload.benchmark == "inspect":  # its task is FILE@TASK or PACKAGE/TASK
+        task = str(workload.params["task"]).replace("@", "/").rpartition("/")[2]
+        return result.harness.startswith("inspect_ai") and task == result.benchmark
     named = workload.benchmark == result.benchmark and workload.subset == result.subset
     called = workload.called == result.benchmark and workload.subset == result.subset
     return named or called or (result.subset is None and _task(workload) == result.benchmark)
+
+
+def _load_of(workload: Workload) -> dict[str, Any]:
+    """The load that a serving cell asks for."""
+    load = Settings.of(workload.params).load
+    if load.rate is None:
+        return {"concurrency": load.concurrency}
+    return {"rate": load.rate, "arrivals": load.arrivals}
 
 
 def _task(workload: Workload) -> str:

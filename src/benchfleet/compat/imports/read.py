@@ -11,12 +11,15 @@ from .attention_hub import attention_hub_files, read_attention_hub
 from .inspect_logs import inspect_files, read_inspect
 from .lm_eval import lm_eval_files, read_lm_eval
 from .result import ForeignResult, UnreadableResult
+from .serving_tools import aiperf_files, guidellm_files, read_aiperf, read_guidellm
 
 Reader = Callable[[Path], Iterator[ForeignResult]]
 FORMATS: dict[str, tuple[Callable[[Path], list[Path]], Reader]] = {
     "lm-eval": (lm_eval_files, read_lm_eval),
     "inspect": (inspect_files, read_inspect),
     "sparse-attention-hub": (attention_hub_files, read_attention_hub),
+    "guidellm": (guidellm_files, read_guidellm),
+    "aiperf": (aiperf_files, read_aiperf),
 }
 
 

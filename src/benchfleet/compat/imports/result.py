@@ -32,6 +32,8 @@ class ForeignResult:
     answered: int | None = None  # documents
     limit: int | None = None  # None: all
     seconds: float | None = None
+    load: Mapping[str, Any] = field(default_factory=dict)  # of a load test: concurrency, or rate
+    summary: Mapping[str, Any] = field(default_factory=dict)  # of the score, as benchfleet has it
     settings: Mapping[str, Any] = field(default_factory=dict)  # for the provenance
 
     @property

@@ -43,6 +43,7 @@ def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
         per_sample = values if len(values) == len(result.samples) else []
         metrics = {name.removesuffix(",none"): v * factor for name, v in metrics.items()}
     summary: dict[str, Any] = {"metric": headline, "origin": "imported", "harness": result.harness}
+    summary |= result.summary
     return Verdict(
         score={
             "overall": overall,

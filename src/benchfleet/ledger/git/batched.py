@@ -3,7 +3,9 @@
 A hosted repository wants about six pushes a minute from all who use it. So each installation lets
 ten seconds pass between two pushes for every active installation, and calls meanwhile share the
 next push. Cells are claimed ahead, one for each that runs. Finishes and renewals wait for the push;
-events and releases do not. A finish returns when the remote has it, as everywhere.
+events and releases do not. A finish returns when the remote has it, as everywhere. A push that the
+remote does not take is tried again at the same pace, until it is taken. Meanwhile each call that
+waits for a push, and each claim, raises LedgerAway.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -23,31 +25,14 @@ from benchfleet.domain.progress_callback import ProgressCallback, ignore_progres
 from benchfleet.domain.state import State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
+from benchfleet.git.shared_files import SharedFiles
 from benchfleet.ledger.git.ledger import GIT_LEASE_S, GitLedger, finishing, refusals, renewing
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
+from benchfleet.ledger.git.push_queue import INTERVAL_S, PendingCall, PushQueue
 from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
 
-MAX_PUSHES = 6  # a minute, of all installations together
-_INTERVAL_S = 60.0 / MAX_PUSHES  # between two pushes of one that is alone
-_GATHER_S = 2.0  # in which calls that come together gather
-_POLL_S = 0.5  # between two looks at whether a push is due
-
-
-@dataclass(eq=False)
-class PendingCall:
-    """A verb that waits for the next push."""
-
-    verb: Verb
-    answer: Any = None
-    done: threading.Event = field(default_factory=threading.Event)
-
-    def wait(self) -> Any:
-        """The answer, once the push is done. Raises what the verb raises."""
-        self.done.wait()
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        return self.answer
+LISTS_INTERVALS = 6  # of an installation's pushes, between two looks at lists of phases
 
 
 class BatchedLedger(CopyableLedger):
@@ -57,6 +42,7 @@ class BatchedLedger(CopyableLedger):
     hosted = True
     default_lease_s = GIT_LEASE_S
     stores_results = True
+    keeps_outcomes = True
 
     def __init__(
         self,
@@ -65,89 +51,59 @@ class BatchedLedger(CopyableLedger):
         clock: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
         threads: bool = True,
+        interval: float = INTERVAL_S,
     ) -> None:
         self.inside = inside
-        self._clock, self._random = clock, chance or random.Random()  # noqa: S311
-        self._threads = threads
         self._lock = threading.Lock()
-        self._calls: list[PendingCall] = []
-        self._oldest: float | None = None  # when the first call that waits came
-        self._next = clock() + self._random.uniform(0.0, 3 * _INTERVAL_S)
+        self._queue = PushQueue(
+            inside,
+            clock=clock,
+            chance=chance or random.Random(),  # noqa: S311
+            threads=threads,
+            interval=interval,
+            requests=self._take_requests,
+        )
         self._ahead: dict[str, Claim] = {}  # claimed and not begun, by fingerprint
         self._begun: set[str] = set()  # fingerprints of what runs
         self._claim_requests: list[tuple[RunnerId, Sequence[str], int]] = []  # what to claim next
         self._renewing: tuple[Lease, ...] | None = None  # what the next push renews
         self._progress: WorkerProgress | None = None
         self._lost: set[tuple[str, int]] = set()  # fingerprints and tokens, not reported yet
-        self._closing = threading.Event()
-        self._pusher: threading.Thread | None = None
-
-    # Pushes
 
     def step(self) -> bool:
-        """Push what waits, if it is due; whether something was pushed. Raises nothing: each caller
-        hears what came of its call."""
-        now = self._clock()
+        """Push what waits, if it is due; whether something was pushed."""
+        return self._queue.step()
+
+    def _take_requests(self) -> list[tuple[Verb, Callable[[Any], None]]]:
+        """What the next push claims ahead."""
         with self._lock:
-            idle = not self._calls and not self._claim_requests
-            early = self._oldest is None or now < max(self._next, self._oldest + _GATHER_S)
-        if idle or early:
-            return False
-        try:
-            active, lately = self.inside.activity(60.0)
-        except Exception:  # noqa: BLE001 - the push tells what is wrong
-            active, lately = 1, 0
-        if lately >= MAX_PUSHES:
-            self._next = now + self._random.uniform(0.5, 3.0) * _INTERVAL_S
-            return False
-        self._next = now + _INTERVAL_S * max(1, active)
-        self._push()
-        return True
+            requests, self._claim_requests = self._claim_requests, []
+        return [(_claiming(*one), self._claimed) for one in requests]
 
-    def _push(self) -> None:
-        with self._lock:
-            calls, self._calls = self._calls, []
-            requests, self._claim_requests, self._oldest = self._claim_requests, [], None
-        verbs = [call.verb for call in calls]
-        verbs += [_claiming(*one) for one in requests]
-        try:
-            answers = self.inside.run(verbs)
-        except Exception as error:  # noqa: BLE001 - each who waits must hear of it
-            answers = [error] * len(verbs)
-        for claims in answers[len(calls) :]:
-            if not isinstance(claims, BaseException):
-                with self._lock:
-                    self._ahead.update((claim.lease.fingerprint, claim) for claim in claims)
-        for call, answer in zip(calls, answers, strict=False):
-            call.answer = answer
-            call.done.set()
-
-    def _call(self, verb: Verb) -> PendingCall:
-        call = PendingCall(verb)
-        with self._lock:
-            self._calls.append(call)
-            self._await_push()
-        return call
-
-    def _await_push(self) -> None:
-        if self._oldest is None:
-            self._oldest = self._clock()
-        if self._pusher is None and self._threads and not self._closing.is_set():
-            self._pusher = threading.Thread(target=self._keep_pushing, name="pusher", daemon=True)
-            self._pusher.start()
-
-    def _keep_pushing(self) -> None:
-        while not self._closing.wait(_POLL_S):
-            self.step()
+    def _claimed(self, claims: Any) -> None:
+        if not isinstance(claims, BaseException):
+            with self._lock:
+                self._ahead.update((claim.lease.fingerprint, claim) for claim in claims)
 
     # The verbs
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        """Those of the candidates that were claimed ahead; the next push claims more."""
+        """Those of the candidates that were claimed ahead and still are; the next push claims more.
+        Raises LedgerAway if none was, and the last push failed."""
         unsent = self.inside.outbox.fingerprints()
         candidates = [name for name in candidates if name not in unsent]
         with self._lock:
+            ahead = [name for name in candidates if name in self._ahead]
+        cancelled = {
+            record.fingerprint
+            for record in self.inside.cells(states=["cancelled"], fingerprints=ahead)
+        }
+        with self._lock:
+            for name in cancelled:
+                self._ahead.pop(name, None)
             names = [name for name in candidates if name in self._ahead][:limit]
+            if not names and (away := self._queue.away):
+                raise away
             claims = [self._ahead.pop(name) for name in names]
             self._begun.update(names)
             mine = sum(name in self._ahead for name in candidates)
@@ -157,11 +113,13 @@ class BatchedLedger(CopyableLedger):
                 # It replaces an older request for some of these cells, not those of other slots.
                 others = [one for one in self._claim_requests if set(one[1]).isdisjoint(rest)]
                 self._claim_requests = [*others, (runner, rest, missing)]
-                self._await_push()
+                self._queue.wake()
         return claims
 
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         with self.inside.outbox.hold(ended):
+            if away := self._queue.away:
+                raise away
             calls = [self.finish_later(lease, outcome) for lease, outcome in ended]
             for call in calls:
                 call.done.wait()
@@ -173,10 +131,13 @@ class BatchedLedger(CopyableLedger):
     def resend(self) -> None:
         self.inside.resend()
 
+    def interrupt(self) -> None:
+        self.inside.interrupt()
+
     def finish_later(self, lease: Lease, outcome: Outcome) -> PendingCall:
         """`finish` with the next push, without waiting for it."""
         self._ended([lease])
-        return self._call(finishing((lease, outcome)))
+        return self._queue.add(finishing((lease, outcome)), awaited=True)
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         """All but those that the last push lost; the next push renews them."""
@@ -184,7 +145,7 @@ class BatchedLedger(CopyableLedger):
             lost, self._lost = self._lost, set()
             renewing, self._renewing = self._renewing, tuple(leases)
         if renewing is None:
-            self._call(self._renew)
+            self._queue.add(self._renew)
         return [lease for lease in leases if (lease.fingerprint, lease.token) not in lost]
 
     def report_progress(self, progress: WorkerProgress) -> None:
@@ -209,7 +170,7 @@ class BatchedLedger(CopyableLedger):
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         self._ended(leases)
         if leases:
-            self._call(lambda tx: tx.release(leases, reason))
+            self._queue.add(lambda tx: tx.release(leases, reason))
 
     def _ended(self, leases: Sequence[Lease]) -> None:
         with self._lock:
@@ -220,14 +181,14 @@ class BatchedLedger(CopyableLedger):
         may be refused."""
         if event.kind in ACTS or after is not None:
             return self.inside.record(event, after=after)
-        self._call(lambda tx: tx.record(event))
+        self._queue.add(lambda tx: tx.record(event))
         return self.inside.last_event() + 1
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         return self.inside.enroll(cells, paths=paths)
 
     def reap(self) -> Sequence[Fingerprint]:
-        return self.inside.reap()
+        return self.inside.reap_expired()
 
     def cells(
         self,
@@ -245,7 +206,7 @@ class BatchedLedger(CopyableLedger):
         for record in self.inside.cells(
             states=queried, fingerprints=fingerprints, with_cell=with_cell
         ):
-            if record.fingerprint in ahead:
+            if record.fingerprint in ahead and record.state == "running":
                 record = replace(record, state="pending", runner="", expires_in=None)
             if states is None or record.state in states:
                 yield record
@@ -267,6 +228,11 @@ class BatchedLedger(CopyableLedger):
     def compact(self) -> int:
         return self.inside.compact()
 
+    def shared_files(self) -> SharedFiles:
+        return self.inside.store.shared_files(
+            every=lambda: LISTS_INTERVALS * self._queue.pace, wait_to_push=self._queue.take_turn
+        )
+
     def results_store(self) -> Any:
         return self.inside.results_store()
 
@@ -278,17 +244,14 @@ class BatchedLedger(CopyableLedger):
 
     def close(self) -> None:
         """Give back what was claimed ahead, and push what waits, at once."""
-        self._closing.set()
-        if self._pusher is not None:
-            self._pusher.join()
+        self._queue.stop()
         with self._lock:
             self._claim_requests = []
             ahead = [claim.lease for claim in self._ahead.values()]
             self._ahead.clear()
         if ahead:
-            self._call(lambda tx: tx.release(ahead, "its runner ended"))
-        if self._calls:
-            self._push()
+            self._queue.add(lambda tx: tx.release(ahead, "its runner ended"))
+        self._queue.close()
         self.inside.close()
 
 

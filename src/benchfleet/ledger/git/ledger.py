@@ -26,6 +26,7 @@ from benchfleet.errors import ClaimLost, GitAway, GitDenied, LedgerError, Ledger
 from benchfleet.git.objects import Objects
 from benchfleet.git.remote import Remote
 from benchfleet.git.repack import Repacker
+from benchfleet.git.shared_files import SharedFiles
 from benchfleet.ledger.base import Clock, since_boot
 from benchfleet.ledger.git.bulk_import import import_tables
 from benchfleet.ledger.git.compaction import Compaction
@@ -36,13 +37,15 @@ from benchfleet.ledger.git.push_builder import Files
 from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.git.store import Store
 from benchfleet.ledger.git.sync import Sync
-from benchfleet.ledger.git.transactions import Transactions
+from benchfleet.ledger.git.transactions import RetryPause, Transactions
 from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
 
 GIT_LEASE_S = 1800.0  # seconds; a repository is no place for a heartbeat every few seconds
 RETRY_TIMEOUT_S = 300.0  # seconds for a remote that is away, or refuses what it took before
 MAX_AGE_S = 1.0  # seconds for which the last pull serves
+LISTS_EVERY_S = 10.0  # seconds between two looks at lists of phases
 _RENEWALS_PER_PUSH = 400
+_OUTCOMES_PER_PUSH = 32
 
 
 class GitLedger(CopyableLedger):
@@ -57,6 +60,7 @@ class GitLedger(CopyableLedger):
     multi_host = True
     default_lease_s = GIT_LEASE_S
     stores_results = True
+    keeps_outcomes = True
 
     def __init__(
         self,
@@ -141,11 +145,12 @@ class GitLedger(CopyableLedger):
         self.outbox.add(ended)
 
     def resend(self) -> None:
-        for ended in self.outbox.waiting():
-            try:
-                self._finish([ended], timeout=0.0)
-            except LedgerUnreachable:
-                return
+        waiting = self.outbox.waiting()
+        with suppress(LedgerUnreachable):
+            if waiting:
+                self.pull()  # which tells within a minute that a remote is away
+            for start in range(0, len(waiting), _OUTCOMES_PER_PUSH):
+                self._finish(waiting[start : start + _OUTCOMES_PER_PUSH], timeout=0.0)
 
     def _finish(
         self, ended: Sequence[tuple[Lease, Outcome]], timeout: float | None = None
@@ -158,8 +163,12 @@ class GitLedger(CopyableLedger):
             self._transactions.run_one(lambda tx: tx.release(leases, reason))
 
     def reap(self) -> Sequence[Fingerprint]:
-        """Also resend kept outcomes, and compact: one installation at a time, on average."""
+        """Also send kept outcomes, and compact: one installation at a time, on average."""
         self.resend()
+        return self.reap_expired()
+
+    def reap_expired(self) -> Sequence[Fingerprint]:
+        """`reap`, without sending kept outcomes."""
         self._transactions.refresh(self._max_age)
         expired = self._transactions.run_one(MirrorTransaction.reap)
         self._repacker.start()
@@ -202,14 +211,22 @@ class GitLedger(CopyableLedger):
 
     # More than the verbs
 
+    def read_age(self) -> float:
+        return time.monotonic() - self.sync.pulled_at
+
     def pull(self) -> None:
         """Bring the mirror up to date. Raises LedgerUnreachable."""
         with self.store.ledger_errors():
             self.sync.pull()
 
-    def run(self, verbs: Sequence[Verb]) -> list[Any]:
+    def run(self, verbs: Sequence[Verb], *, retry_pause: RetryPause | None = None) -> list[Any]:
         """Run several verbs in one push; see `Transactions.run`."""
-        return self._transactions.run(verbs)
+        self.resend()
+        return self._transactions.run(verbs, retry_pause=retry_pause)
+
+    def interrupt(self) -> None:
+        self.store.closing.set()
+        self.store.git.interrupt()
 
     def last_event(self) -> int:
         """The number of the last event in the mirror."""
@@ -231,6 +248,9 @@ class GitLedger(CopyableLedger):
         """Remove the refs of cells that ended more than a day ago; how many."""
         with self.store.ledger_errors():
             return self._compaction.run()
+
+    def shared_files(self) -> SharedFiles:
+        return self.store.shared_files(every=lambda: LISTS_EVERY_S)
 
     def results_store(self) -> Any:
         """The results in the repository. Raises LedgerError if it was opened without them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchfleet.ledger.git import push_queue
 from benchfleet.ledger.git.address import address_of
 from benchfleet.ledger.git.batched import BatchedLedger
 from benchfleet.ledger.git.ledger import GitLedger
@@ -17,4 +18,5 @@ class OpenedGit(GitLedger):
     def __new__(cls, url: str, **options: Any) -> Any:
         if not address_of(url).hosted:
             return GitLedger(url, **options)
-        return BatchedLedger(GitLedger(url, **{"max_age": HOSTED_MAX_AGE_S, **options}))
+        inside = GitLedger(url, **{"max_age": HOSTED_MAX_AGE_S, **options})
+        return BatchedLedger(inside, interval=push_queue.INTERVAL_S)

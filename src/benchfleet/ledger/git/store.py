@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,9 @@ from benchfleet.errors import GitAway, GitDenied, GitError, LedgerError, LedgerU
 from benchfleet.git.objects import Objects
 from benchfleet.git.process import Git, init_bare_repository
 from benchfleet.git.remote import Remote
+from benchfleet.git.shared_files import SharedFiles
 from benchfleet.ledger.base import Clock
+from benchfleet.ledger.call_timeout import CallTimeout
 from benchfleet.ledger.git.address import Refs, address_of, mirror_folder, ref_part
 from benchfleet.ledger.git.discovery import away
 from benchfleet.ledger.git.mirror import Mirror
@@ -43,11 +45,11 @@ class Store:
         self.address, self.refs, self.campaign = address_of(url), Refs(campaign), campaign
         self.label = self.address.label
         self.clock, self.wall, self.lease = clock, wall, lease
-        self.closing = threading.Event()
+        self.closing, self.call_timeout = threading.Event(), CallTimeout()
         self.folder = mirror_folder(folder, self.address, campaign)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.lock = RepoLock(self.folder / "turn")
+            self.lock = RepoLock(self.folder / "turn", self.call_timeout)
             with self.lock:
                 if (rebooted := self._rebooted()) and not self._sound():
                     shutil.rmtree(self.folder / "objects.git", ignore_errors=True)
@@ -73,10 +75,23 @@ class Store:
         with self.lock:
             self.objects.close()
             self.mirror.close()
+        self.lock.close()
 
     def commit(self, tree: str, parents: tuple[str, ...], text: str) -> str:
         who = f"benchfleet <{self.number}@benchfleet.invalid>"
         return self.objects.commit(tree, parents, text, who=who, at=self.wall())
+
+    def shared_files(
+        self, every: Callable[[], float], wait_to_push: Callable[[], None] = lambda: None
+    ) -> SharedFiles:
+        """Files of the remote beside the ledger, with a local repository of their own."""
+        folder = self.folder / "files.git"
+        init_bare_repository(folder)
+        git = Git(folder)
+        remote = Remote(git, self.address.remote, self.label)
+        return SharedFiles(
+            remote=remote, objects=Objects(git), every=every, wait_to_push=wait_to_push
+        )
 
     @contextmanager
     def ledger_errors(self) -> Iterator[None]:

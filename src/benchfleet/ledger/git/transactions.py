@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,6 @@ from benchfleet.domain.attempt import Claim, Lease
 from benchfleet.errors import GitAway, GitDenied, GitError
 from benchfleet.git.objects import write_pin
 from benchfleet.git.process import is_interrupted
-from benchfleet.ledger.call_timeout import CallTimeout
 from benchfleet.ledger.git.address import ref_part
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
 from benchfleet.ledger.git.push_builder import Files, Push, StaleMirror, build_push
@@ -25,6 +25,7 @@ MAX_REFUSALS = 50  # in a row, of what was just pulled: a crowd never causes as 
 _BACKOFF_S = 0.02  # more after each refusal: all of them last longer than an incomplete push
 T = TypeVar("T")
 OneVerb = Callable[[MirrorTransaction], T]
+RetryPause = Callable[[GitError], float]  # hears why a push failed; seconds until the next
 
 
 class Transactions:
@@ -33,7 +34,7 @@ class Transactions:
 
     def __init__(self, store: Store, sync: Sync, *, timeout: float, files: Files | None) -> None:
         self._store, self._sync, self._timeout, self._files = store, sync, timeout, files
-        self._call_timeout = CallTimeout()
+        self._call_timeout = store.call_timeout
         self._failed_at = self._away_since = 0.0  # by time.monotonic; 0: the remote is there
         self._unconfirmed: list[tuple[str, list[Lease]]] = []  # claims whose push got no answer
 
@@ -71,15 +72,22 @@ class Transactions:
 
     # Writing
 
-    def run(self, verbs: Sequence[Verb], *, timeout: float | None = None) -> list[Any]:
+    def run(
+        self,
+        verbs: Sequence[Verb],
+        *,
+        timeout: float | None = None,
+        retry_pause: RetryPause | None = None,
+    ) -> list[Any]:
         """Run verbs in one transaction, all of them or none; the answer of each.
 
-        A verb that raises an error of ours changes nothing, and that error is its answer. Raises
-        LedgerUnreachable.
+        A verb that raises an error of ours changes nothing, and that error is its answer. With
+        `retry_pause` it retries until the remote takes the push. Raises LedgerUnreachable.
         """
         usual = self._timeout if timeout is None else timeout
+        until = time.monotonic() + self._call_timeout.seconds(usual)
         with self._store.ledger_errors():
-            return self._run(verbs, time.monotonic() + self._call_timeout.seconds(usual))
+            return self._run(verbs, math.inf if retry_pause else until, retry_pause)
 
     def run_one(self, verb: OneVerb[T], *, timeout: float | None = None) -> T:
         """Run one verb. Raises what it raises."""
@@ -91,7 +99,9 @@ class Transactions:
         run = self._run
         return self._unless_away(lambda: _the_answer(run([verb], time.monotonic())), otherwise)
 
-    def _run(self, verbs: Sequence[Verb], until: float) -> list[Any]:
+    def _run(
+        self, verbs: Sequence[Verb], until: float, retry_pause: RetryPause | None = None
+    ) -> list[Any]:
         attempt, pauses, refusals, stale = _Attempt(), _pauses(), 0, False
         while True:
             try:
@@ -102,13 +112,15 @@ class Transactions:
                 refusals += 1
                 if refusals >= MAX_REFUSALS:  # perhaps a lock file that somebody has to remove
                     refused = self._refused()
-                    if not self._may_pass(refused, until, next(pauses)):
+                    pause = retry_pause(refused) if retry_pause else next(pauses)
+                    if not self._may_pass(refused, until, pause):
                         raise refused from None
                 elif refusals > 1:  # the first pull may be enough
                     limit = _BACKOFF_S * refusals
                     self._store.closing.wait(random.uniform(0, limit))  # noqa: S311
             except GitError as error:
-                if not self._may_pass(error, until, next(pauses)):
+                pause = retry_pause(error) if retry_pause else next(pauses)
+                if not self._may_pass(error, until, pause):
                     if attempt.push.commit and (leases := _claimed(attempt.answers)):
                         self._unconfirmed.append((attempt.push.commit, leases))
                     raise

@@ -28,7 +28,7 @@ from benchfleet.ledger.postgres.enrolment import PostgresEnrolment
 from benchfleet.ledger.postgres.finish import finish_row, first_of_each, refusal
 from benchfleet.ledger.postgres.listener import Listener
 from benchfleet.ledger.postgres.queries import run
-from benchfleet.ledger.postgres.read import one_view, read_cells, read_events
+from benchfleet.ledger.postgres.read import last_event, one_view, read_cells, read_events
 from benchfleet.ledger.postgres.schema import prepare
 from benchfleet.ledger.serialization import CellSerializer
 from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
@@ -182,6 +182,9 @@ class PostgresLedger(CopyableLedger):
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
         return read_events(self._connections, since, fingerprints, kinds)
+
+    def last_event(self) -> int:
+        return last_event(self._connections)
 
     def cells(
         self,

@@ -11,6 +11,7 @@ from psycopg import Connection
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
+from benchfleet.domain.part import is_part_id
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Clock
@@ -37,15 +38,25 @@ def read_events(
     name = "events" if fingerprints is None else "events_of"
 
     def fetch(connection: Connection) -> list[Any]:
-        with connection.transaction():  # every smaller number is committed by then
-            run(connection, "await_events")
-            ((last,),) = run(connection, "last_event").fetchall()
+        last = _last_event(connection)
         return run(connection, name, last=last, **values).fetchall()
 
     return [
         Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
         for seq, at, kind, fingerprint, data in connections.with_retry(fetch)
     ]
+
+
+def last_event(connections: Connections) -> int:
+    """The number of the newest event; 0 without one."""
+    return connections.with_retry(_last_event)
+
+
+def _last_event(connection: Connection) -> int:
+    with connection.transaction():  # every smaller number is committed by then
+        run(connection, "await_events")
+        ((last,),) = run(connection, "last_event").fetchall()
+    return int(last)
 
 
 def read_cells(
@@ -73,7 +84,8 @@ def read_cells(
             with connections.borrow(opened) as (now, rows):
                 for row in rows:
                     after = row[0]
-                    yield parse_record(row[1:], now)
+                    if fingerprints is not None or not is_part_id(row[2]):
+                        yield parse_record(row[1:], now)
             return
         except LedgerAway:
             if after == began:  # the server is away, not just the line broken

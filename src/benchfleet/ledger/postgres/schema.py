@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from psycopg import Connection, errors, sql
@@ -10,7 +11,7 @@ from benchfleet.errors import LedgerAbsent, LedgerDamaged, LedgerError, LedgerTo
 from benchfleet.ledger.postgres.queries import run
 
 SCHEMA = 7  # the number of schema.sql; earlier ones were never released
-_SCRIPT = Path(__file__).with_name("schema.sql")
+_SCRIPT, _VIEW = (Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql"))
 
 
 def prepare(
@@ -33,6 +34,17 @@ def prepare(
             ) from error
         meta = _meta(connection, schema)
     _refuse_other(meta, schema, campaign, label)
+    _add_view(connection, schema)
+
+
+def _add_view(connection: Connection, schema: str) -> None:
+    """Make the view of the manifest in a ledger that was made before there was one, if we may."""
+    view = sql.Identifier(schema, "benchmark_manifest").as_string()
+    if not run(connection, "has_ledger", meta=view).fetchall()[0][0]:
+        may_fail = errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction
+        with suppress(*may_fail), connection.transaction():
+            run(connection, "lock_creation")
+            connection.execute(_VIEW.read_bytes())
 
 
 def _refuse_other(meta: dict[str, str], schema: str, campaign: str, label: str) -> None:
@@ -79,6 +91,7 @@ def _make(connection: Connection, schema: str, campaign: str) -> None:
         if not run(connection, "has_schema", schema=schema).fetchall()[0][0]:
             connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
         connection.execute(_SCRIPT.read_bytes())
+        connection.execute(_VIEW.read_bytes())
         for key, value in (("schema", str(SCHEMA)), ("campaign", campaign)):
             run(connection, "add_meta", key=key, value=value)
 

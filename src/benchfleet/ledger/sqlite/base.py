@@ -17,6 +17,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.event import Event
+from benchfleet.domain.part import is_part_id
 from benchfleet.domain.state import STATES, State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
@@ -179,7 +180,7 @@ class SqliteBase(Ledger):
             else:
                 rows = execute("cells_of", fingerprints=json.dumps(list(selected)), **values)
             for row in rows:
-                if selected is None or row[0] in selected:
+                if row[0] in selected if selected is not None else not is_part_id(row[1]):
                     yield parse_record(row, now)
 
     def record(self, event: Event, *, after: int | None = None) -> int:
@@ -209,6 +210,10 @@ class SqliteBase(Ledger):
                 )
                 if selected is None or fingerprint in selected
             ]
+
+    def last_event(self) -> int:
+        with self._reading() as execute:
+            return int(execute("last_event").fetchone()[0])
 
     def _append(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUnreachable
 
 SCHEMA = 2  # its number, as schema.sql enters it
-_SCHEMA_FILE = Path(__file__).with_name("schema.sql")
+_SCHEMA_FILES = [Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql")]
 QUERIES = Path(__file__).with_name("queries.sql")
 MAX_DRAFT_AGE_S = 60.0  # seconds
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -56,7 +56,7 @@ def network_file_system(folder: Path, mounts: str) -> str | None:
     return kind if kind in NETWORK_FILE_SYSTEMS else None
 
 
-def create(path: Path, campaign: str) -> None:
+def create(path: Path, campaign: str, *, journal: str = "wal") -> None:
     """Make the whole ledger under another name, then link it into place: nobody ever sees a
     half-made one, and of two makers one wins. Raises LedgerUnreachable."""
     for leftover in (f"{path}-wal", f"{path}-shm"):
@@ -78,7 +78,7 @@ def create(path: Path, campaign: str) -> None:
         ) from error
     try:
         with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-            connection.execute("pragma journal_mode = wal")
+            connection.execute(f"pragma journal_mode = {journal}")
             create_schema(connection, campaign)
         try:
             os.link(draft, path)
@@ -107,7 +107,8 @@ def refuse_network(path: Path, mounts: str) -> None:
     if kind is not None:
         raise LedgerUnreachable(
             f"{path} is on a network file system ({kind}), where SQLite loses data; keep "
-            f"the ledger on a local disk: `--ledger sqlite:///local/path`"
+            f"the ledger on a local disk: `--ledger sqlite:///local/path`. On a Slurm cluster "
+            "`benchfleet slurm submit` tests whether its nodes can share it"
         )
 
 
@@ -138,8 +139,8 @@ def rebuild_advice(path: Path) -> str:
 
 
 def create_schema(connection: sqlite3.Connection, campaign: str) -> None:
-    """Make the tables, where there are none yet."""
-    script = _SCHEMA_FILE.read_text(encoding="utf-8")
+    """Make the tables and the view, where there are none yet."""
+    script = "".join(file.read_text(encoding="utf-8") for file in _SCHEMA_FILES)
     connection.executescript(f"begin immediate; {script} commit;")
     connection.execute("insert or ignore into meta values ('campaign', ?)", (campaign,))
 

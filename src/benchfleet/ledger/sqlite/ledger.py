@@ -1,19 +1,20 @@
-"""The embedded ledger: one SQLite file on a local disk."""
+"""The embedded ledger: one SQLite file, on a local disk or where a lock test proved its locks."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.attempt import CellRecord, Lease, Outcome
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
+from benchfleet.domain.state import State
 from benchfleet.errors import (
     ClaimLost,
     LedgerDamaged,
@@ -36,6 +37,7 @@ from benchfleet.ledger.sqlite.file import (
     remove_old_drafts,
 )
 from benchfleet.ledger.sqlite.group_commit import GroupCommit, Sync, sync_data
+from benchfleet.ledger.sqlite.shared_file import is_shared
 from benchfleet.ledger.table_copy import (
     TABLES,
     CopyableLedger,
@@ -54,6 +56,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
 
     Writers go through one connection under a lock, in transactions that are short but for
     `enroll`; each reading call has a connection of its own, so that renewals never wait for one.
+    A file that several machines share has a rollback journal instead of the write-ahead log, and
+    each commit is synced by SQLite.
     """
 
     def __init__(
@@ -72,11 +76,13 @@ class SqliteLedger(SqliteBase, CopyableLedger):
         self.path = path.resolve()
         self._statements = load_queries(QUERIES)
         self._lock = threading.Lock()
-        refuse_network(self.path, mounts())
+        self._journal = "delete" if is_shared(self.path) else "wal"
+        if self._journal == "wal":
+            refuse_network(self.path, mounts())
         with self._plain_errors():
             try:
                 if not self.path.exists():
-                    create(self.path, campaign)
+                    create(self.path, campaign, journal=self._journal)
                 refuse_unfit(self.path)
                 remove_old_drafts(self.path)
             except OSError as error:
@@ -84,7 +90,9 @@ class SqliteLedger(SqliteBase, CopyableLedger):
             self._connection = self._connect()
             try:
                 self._prepare(campaign)
-                self._group_commit = GroupCommit(self.path, sync)
+                self._group_commit = None
+                if self._journal == "wal":
+                    self._group_commit = GroupCommit(self.path, sync)
             except BaseException:
                 self._connection.close()
                 raise
@@ -106,7 +114,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
     def close(self) -> None:
         with self._lock:
             self._connection.close()
-            self._group_commit.close()
+            if self._group_commit is not None:
+                self._group_commit.close()
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         """It comes to each of the indexes at random; where few pages change, a large cache only
@@ -129,6 +138,17 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                 except ClaimLost as error:
                     refused.append(error)
         return refused
+
+    def cells(
+        self,
+        *,
+        states: Collection[State] | None = None,
+        fingerprints: Collection[str] | None = None,
+        with_cell: bool = False,
+    ) -> Iterator[CellRecord]:
+        records = super().cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
+        # With a rollback journal who reads holds up who writes, so it is read at once.
+        return records if self._journal == "wal" else iter(list(records))
 
     @contextmanager
     def tables(self) -> Iterator[Iterator[tuple[str, Iterable[Row]]]]:
@@ -160,6 +180,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                     execute("rollback")
                 self._tell_plainly(error)
                 raise
+            if self._group_commit is None:  # SQLite has synced it
+                return
             commit = self._group_commit.committed()
         # Everybody who uses this file runs on this machine (a network file system is refused), so
         # that the power cut which takes back a claim leaves nobody who holds it. The disk is waited
@@ -188,7 +210,9 @@ class SqliteLedger(SqliteBase, CopyableLedger):
             check_same_thread=False,
         )
         try:
-            connection.execute("pragma synchronous = normal")  # `_writing` syncs by itself
+            # With a write-ahead log `_writing` syncs by itself.
+            level = "normal" if self._journal == "wal" else "full"
+            connection.execute(f"pragma synchronous = {level}")
             connection.execute(f"pragma cache_size = -{_CACHE}")
         except BaseException:
             connection.close()
@@ -211,14 +235,14 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                 f"{self.path} is the ledger of campaign {meta['campaign']!r}, not of {campaign!r}; "
                 f"name another ledger or results folder"
             )
-        table = "select 1 from sqlite_master where name = 'progress'"
-        if not connection.execute(table).fetchone():  # made before there was one
+        newest = "select 1 from sqlite_master where name = 'benchmark_manifest'"
+        if not connection.execute(newest).fetchone():  # made before there was one
             create_schema(connection, campaign)
-        mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
-        if mode != "wal":
+        mode = connection.execute(f"pragma journal_mode = {self._journal}").fetchone()[0]
+        if mode != self._journal:
             raise LedgerUnreachable(
-                f"the file system of {self.path} takes no write-ahead log; use "
-                f"`--ledger sqlite:///local/path`"
+                f"the journal of {self.path} stays {mode}: end what uses it, or use another file "
+                "system: `--ledger sqlite:///local/path`"
             )
 
     @contextmanager

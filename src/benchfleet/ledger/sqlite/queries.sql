@@ -138,6 +138,9 @@ where cell.ordinal in (  -- a set of ordinals comes in its order, so that no row
 )
 order by cell.ordinal;
 
+-- name: last_event
+select coalesce(max(seq), 0) from event;
+
 -- name: events
 select seq, at, kind, fingerprint, data from event
 where seq > :since and (:kinds is null or kind in (select value from json_each(:kinds)))

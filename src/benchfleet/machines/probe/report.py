@@ -166,6 +166,8 @@ def read_files(paths: Sequence[Path]) -> list[tuple[Any, str]]:
             if file.stat().st_size > _MAX_REPORT_BYTES:
                 raise ValueError("it is too large")
             documents.append((json.loads(file.read_text("utf-8")), str(file)))
+        except FileNotFoundError:
+            raise BenchfleetError(f"{file} not found; `benchfleet probe` makes reports") from None
         except OSError as error:
             raise BenchfleetError(f"{file} cannot be read: {error.strerror}") from None
         except ValueError as error:

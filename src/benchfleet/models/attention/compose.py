@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from benchfleet import registry
-from benchfleet.domain.cell import AttentionStep
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Config
 from benchfleet.errors import PluginError
 from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.selection import Picks
@@ -17,6 +18,11 @@ from benchfleet.models.attention.view import View
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+def is_sparse(config: Config) -> bool:
+    """Whether any of its steps is sparse."""
+    return any(step.name != "dense" for step in config.attention)
 
 
 def check_steps(steps: Sequence[AttentionStep], *, fast: bool = False) -> str | None:

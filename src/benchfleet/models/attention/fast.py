@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from benchfleet.models.attention.base import AttentionConfig
+from benchfleet.models.attention.sdpa import capped_attention
 from benchfleet.models.attention.selection import Picks, grouped_product
 from benchfleet.models.attention.state import State
 from benchfleet.models.attention.view import View
@@ -131,6 +132,13 @@ def _joined(view: View, key: Tensor, value: Tensor, bias: Tensor | None) -> Tens
 
     batch, heads, _, dim = view.query.shape
     folded = view.query.reshape(batch, key.shape[1], -1, dim)
+    if view.softcap is not None:
+        mask = folded.new_zeros(1, 1, 1, key.shape[2]) if bias is None else bias
+        mask = mask.expand(*mask.shape[:2], folded.shape[2], -1)
+        output = capped_attention(
+            folded, key, value, mask, scaling=view.scaling, softcap=view.softcap
+        )
+        return output.transpose(1, 2).reshape(batch, 1, heads, -1)
     output = scaled_dot_product_attention(folded, key, value, attn_mask=bias, scale=view.scaling)
     return output.reshape(batch, 1, heads, -1)
 
@@ -141,8 +149,8 @@ def _apart(view: View, near: tuple[Tensor, Tensor], far: Tensor, bias: Tensor) -
     import torch
 
     query = view.query
-    near_scores = grouped_product(query, near[0]).float() * view.scaling
-    far_scores = (query @ rows_of(view.key, far).transpose(-1, -2)).float() * view.scaling + bias
+    near_scores = view.score_of(grouped_product(query, near[0]).float())
+    far_scores = view.score_of((query @ rows_of(view.key, far).transpose(-1, -2)).float()) + bias
     p = torch.cat((near_scores, far_scores), -1).softmax(-1).to(query.dtype)
     split = near_scores.shape[-1]
     output = sum_of_rows(view.value, far, p[:, :, 0, split:].contiguous()).unsqueeze(2)

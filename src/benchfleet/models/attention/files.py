@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchfleet.domain.cell import AttentionStep
+from benchfleet.domain.attention_step import AttentionStep
 
 
 def digest_of_file(path: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _BLOCK_SCORES = 2**26  # batch × heads × queries × keys that are scored at once
+
+_NUMBERS = count()
 
 
 class SparseAttention:
@@ -105,6 +108,7 @@ class SparseAttention:
             visible=visible,
             selected=torch.zeros_like(visible),
             scaling=kwargs.get("scaling") or query.shape[-1] ** -0.5,
+            softcap=kwargs.get("softcap"),
             layer=layer,
             layers=self.layers,
             samples=self._samples,
@@ -215,11 +219,18 @@ def _distance(result: Tensor, dense: Tensor) -> Tensor:
     return off / dense.float().norm(dim=-1).clamp(min=1e-12)
 
 
-def register(name: str, attention: SparseAttention) -> None:
-    """Make it an attention implementation of transformers."""
+def register(attention: SparseAttention, *, own: str) -> str:
+    """Make it an attention implementation of transformers, for a model that was loaded with the
+    implementation `own`; its name.
+
+    transformers keeps what is registered for ever, so each has a name of its own. It refuses a name
+    with "sdpa" in it for models that cannot take that kernel.
+    """
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
     from transformers.modeling_utils import AttentionInterface
 
+    name = f"benchfleet_{'capped' if own == 'eager' else 'sdpa'}_{next(_NUMBERS)}"
     AttentionInterface.register(name, attention)
     # Without a mask of its own the model would hand over none: causality and padding lost.
     AttentionMaskInterface.register(name, sdpa_mask)
+    return name

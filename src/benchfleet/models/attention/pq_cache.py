@@ -55,7 +55,7 @@ class PQCache(AttentionConfig):
 
     def keep(self, view: View) -> Picks:
         centroids: Centroids = view.state
-        scores = centroids.scores(view.query.float()) * view.scaling
+        scores = view.score_of(centroids.scores(view.query.float()))
         if self.share == "group":
             batch, _, queries, keys = scores.shape
             p = scores.masked_fill(~view.visible, float("-inf")).softmax(-1).nan_to_num()

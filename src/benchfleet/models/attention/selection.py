@@ -36,6 +36,11 @@ def grouped_product(query: Tensor, key: Tensor) -> Tensor:
     return (folded @ key.transpose(-1, -2)).view(batch, heads, queries, key.shape[2])
 
 
+def capped(scores: Tensor, softcap: float | None) -> Tensor:
+    """The scores within ± `softcap`, by a tanh; the same scores if it is None. Any shape."""
+    return scores if softcap is None else softcap * (scores / softcap).tanh()
+
+
 def shared_scores(scores: Tensor, key_heads: int) -> Tensor:
     """The greatest score of the heads that share a key head: [batch, key heads, queries, keys]."""
     batch, _, queries, keys = scores.shape

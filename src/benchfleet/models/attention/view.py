@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchfleet.models.attention.hashing import uniform
-from benchfleet.models.attention.selection import grouped_product
+from benchfleet.models.attention.selection import capped, grouped_product
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,6 +27,7 @@ class View:
     visible: Tensor  # bool [batch, 1 or heads, queries, keys]: causal, and no padding
     selected: Tensor  # bool [batch, 1 or heads, queries, keys], never beyond `visible`
     scaling: float  # of query · key before the softmax
+    softcap: float | None = None  # scores are within ± this
     layer: int = 0
     layers: int = 1
     samples: Tensor | None = None  # int64 [batch]: a number for each row's prompt
@@ -73,7 +74,11 @@ class View:
     def scores(self) -> Tensor:
         """Each query's score of each key before the softmax, padding too: float32, [batch, heads,
         queries, keys]."""
-        return grouped_product(self.query.float(), self.key.float()) * self.scaling
+        return self.score_of(grouped_product(self.query.float(), self.key.float()))
+
+    def score_of(self, products: Tensor) -> Tensor:
+        """The scores of products query · key: scaled, and capped where the model does so."""
+        return capped(products * self.scaling, self.softcap)
 
     def uniform(self, draws: int, *, seed: int) -> Tensor:
         """Random numbers in [0, 1): float32, [batch, heads, queries, draws].

@@ -5,20 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from benchfleet.domain.cell import Config, Model
+from benchfleet.domain.failure import Stage
 from benchfleet.errors import CellFailure
-from benchfleet.models.base import Adapter, Answer, Prompt, ServedModel
+from benchfleet.models.base import (
+    Adapter,
+    Answer,
+    LoadTarget,
+    Prompt,
+    PromptView,
+    ServedModel,
+    dense_alone,
+)
+from benchfleet.models.encoding import Encoder
 from benchfleet.models.generation import Generation
 from benchfleet.models.served import endpoint as endpoints
+from benchfleet.models.served.abilities import probe_abilities
 from benchfleet.models.served.endpoint import Endpoint
+from benchfleet.models.served.preview import preview_encoder, request_view
 from benchfleet.models.served.protocol import API, Protocol, Reply
+from benchfleet.models.served.refusals import RefusedRequest
 
 if TYPE_CHECKING:
     from benchfleet.models.served.client import Client
 
-ABILITIES = ("usage", "logprobs")
 IDENTITY_KWARGS = (
     "api",
     "system",
@@ -33,6 +47,8 @@ class ServedAdapter(Adapter):
     model, and what the server offers."""
 
     independent: ClassVar[bool] = True
+    takes_load: ClassVar[bool] = True
+    chat_options: ClassVar[frozenset[str]] = frozenset({"system", "template_kwargs", "effort"})
     requires: ClassVar[tuple[str, ...]] = ("aiohttp",)
     extra: ClassVar[str] = "serving"
     outside: ClassVar[tuple[str, ...]] = endpoints.OUTSIDE
@@ -47,6 +63,7 @@ class ServedAdapter(Adapter):
         self._endpoint: Endpoint | None = None
         self._wire = self.protocol(self.model_name(), self.settings())
         self._abilities: dict[str, bool] = {}
+        self._encoder: Encoder | None = None  # of previews
 
     def settings(self) -> Mapping[str, Any]:
         """The model's kwargs, with defaults."""
@@ -70,16 +87,22 @@ class ServedAdapter(Adapter):
         """Raise CellFailure if the server says that it does not have the model."""
 
     @property
+    def abilities(self) -> Mapping[str, bool]:
+        return self._abilities
+
+    @property
     def requests_at_once(self) -> int:
         return int(self.model.kwargs.get("requests_at_once", endpoints.DEFAULT_AT_ONCE))
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
-        if any(step.name != "dense" for step in config.attention):
-            return "a served model takes no attention configs; leave this one out"
+        if why := dense_alone(config, "a served model"):
+            return why
         settings = (*cls.outside, *cls.identity_kwargs)
         if unknown := sorted(set(model.kwargs) - set(settings)):
             return f"no setting {', '.join(map(repr, unknown))}; it takes {', '.join(settings)}"
+        if config.chat is not None and model.kwargs.get("api", "chat") != "chat":
+            return "api: completions has no chat template; leave 'chat' out, or 'api'"
         if model.kwargs.get("api", "chat") not in API:
             return f"api must be {' or '.join(API)}, not {model.kwargs['api']!r}"
         return endpoints.problem(model.kwargs)
@@ -100,12 +123,16 @@ class ServedAdapter(Adapter):
             self._client = self.open_client(self._endpoint)
             self.check_model(self._client)
             ((_, reply),) = self._ask([Prompt(context="Hello")], {"max_new_tokens": 1})
+            self._abilities = {
+                "usage": reply.counted,
+                **probe_abilities(self._client, self._wire),
+            }
         except CellFailure as error:
             raise self.explain(error, "load") from error
-        self._abilities = {"usage": reply.counted, "logprobs": reply.logprob is not None}
 
     def configure(self, config: Config) -> None:
-        """All configs ask the same server."""
+        """All configs ask the same server; its requests have the config's chat."""
+        self._wire.chat = config.chat or {}
 
     def answer(self, prompts: Sequence[Prompt], generation: Mapping[str, Any]) -> list[Answer]:
         answers = dict(self.answer_each(prompts, generation))
@@ -123,26 +150,79 @@ class ServedAdapter(Adapter):
         except CellFailure as error:
             raise self.explain(error, "benchmark") from error
 
-    def served(self) -> ServedModel:
-        client, endpoint = self._client, self._endpoint
-        if client is None or endpoint is None:
-            raise RuntimeError("the model is not loaded")
-        path = self._wire.path
+    def open_preview(self, config: Config) -> None:
+        """Open the tokenizer, if it is known here. No server is asked or started."""
+        self._wire.chat = config.chat or {}
+        self._abilities = {"prompt_logprobs": True}  # else no likelihood could be shown
+        if folder := self.tokenizer():
+            self._encoder = preview_encoder(folder, self.model.tokenizer_kwargs, config)
 
-        def ask(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def preview(self, prompt: Prompt, generation: Mapping[str, Any]) -> PromptView:
+        return self.view(self._wire.body(prompt, generation))
+
+    def view(self, body: Mapping[str, Any]) -> PromptView:
+        """What a request asks, after `open_preview`."""
+        return request_view(body, self._encoder, self.why_no_tokens())
+
+    def why_no_tokens(self) -> str:
+        """Why the tokens of a request cannot be known without the server, or ``""``."""
+        return ""
+
+    def served(self) -> ServedModel:
+        path, url = self._wire.path, self._endpoint.url if self._endpoint else ""
+
+        def ask(bodies: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Any]]:
+            if (client := self._client) is None:
+                raise RuntimeError("the model is not loaded")
             try:
-                return client.post_all(path, bodies)
+                yield from client.post_each(path, bodies, keeps_errors=self.keeps_errors)
             except CellFailure as error:
                 raise self.explain(error, "benchmark") from error
 
         return ServedModel(
             name=self.model_name(),
-            url=endpoint.url + path,
+            url=url + path,
             api=self._wire.api,
             tokenizer=self.tokenizer(),
-            requests_at_once=endpoint.requests_at_once,
+            requests_at_once=self.requests_at_once,
+            abilities=self._abilities,
             ask=ask,
+            view=self.view,
         )
+
+    def load_target(self) -> LoadTarget:
+        client, endpoint = self._client, self._endpoint
+        if client is None or endpoint is None:
+            raise RuntimeError("the model is not loaded")
+        parts = urlsplit(endpoint.url)
+        return LoadTarget(
+            url=endpoint.url + self._wire.path,
+            root=f"{parts.scheme}://{parts.netloc}",
+            ndjson=self._wire.ndjson,
+            body=partial(self._wire.body, stream=True),
+            key=endpoint.key,
+            timeout_s=endpoint.timeout_s,
+            is_local=endpoint.is_local,
+            abilities=self._abilities,
+            tokenizer=self.tokenizer(),
+            is_gone=self.is_gone,
+            is_healthy=self.is_healthy,
+            failure=self.server_failure,
+        )
+
+    def is_gone(self) -> bool:
+        """Whether nothing listens at the server's address any more."""
+        return self._client is not None and self._client.is_refused("/")
+
+    def is_healthy(self) -> bool:
+        """Whether the server answers at all."""
+        return self._client is not None and self._client.reaches("/")
+
+    def server_failure(self) -> CellFailure:
+        """Why the server is of no use any more."""
+        url = self._endpoint.url if self._endpoint else "the server"
+        message = f"{url} does not answer any more"
+        return CellFailure(stage="benchmark", kind="server_died", message=message, retryable=True)
 
     def tokenizer(self) -> str:
         """Where the model's tokenizer is; ``""`` if it is not known here."""
@@ -157,10 +237,16 @@ class ServedAdapter(Adapter):
         url = self._endpoint.url if self._endpoint else ""
         return {"adapter": self.model.adapter, "url": url, "abilities": dict(self._abilities)}
 
-    def explain(self, failure: CellFailure, stage: str) -> CellFailure:
-        """The failure as it is reported: of that stage."""
+    def explain(self, failure: CellFailure, stage: Stage) -> CellFailure:
+        """The failure as it is reported: of that stage, or of the setup that came before it."""
+        advice = ""
+        if isinstance(failure, RefusedRequest) and self._endpoint:
+            advice = self._wire.advice(failure.status, self._endpoint.url, str(failure))
         return CellFailure(
-            stage=stage, kind=failure.kind, message=str(failure), retryable=failure.is_retryable
+            stage="setup" if failure.stage == "setup" else stage,
+            kind=failure.kind,
+            message=f"{failure}; {advice}" if advice else str(failure),
+            retryable=failure.is_retryable,
         )
 
     def _ask(
@@ -169,8 +255,13 @@ class ServedAdapter(Adapter):
         if self._client is None:
             raise RuntimeError("the model is not loaded")
         bodies = (self._wire.body(prompt, generation) for prompt in prompts)
-        with closing(self._client.post_each(self._wire.path, bodies)) as values:
+        path, keeps = self._wire.path, self.keeps_errors
+        with closing(self._client.post_each(path, bodies, keeps_errors=keeps)) as values:
             for position, value in values:
+                if isinstance(value, RefusedRequest):
+                    finish = "refused" if value.filtered else "error"
+                    yield position, Reply(text="", finish=finish, error=str(value))
+                    continue
                 try:
                     reply = self._wire.reply(value)
                 except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -188,5 +279,8 @@ def _answer(reply: Reply, seconds: float) -> Answer:
         completion_tokens=reply.completion_tokens,
         seconds=seconds,
         finish=reply.finish,
+        error=reply.error,
+        reasoning=reply.reasoning,
+        reasoning_tokens=reply.reasoning_tokens,
         measures={} if reply.logprob is None else {"logprob": reply.logprob},
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,18 @@ import aiohttp
 from benchfleet.errors import CellFailure
 from benchfleet.models.served.endpoint import Endpoint
 from benchfleet.models.served.limit import AdaptiveLimit
-from benchfleet.models.served.refusals import RETRIED_STATUSES, is_quota_spent, refusal
+from benchfleet.models.served.refusals import (
+    RETRIED_STATUSES,
+    is_of_one_request,
+    is_quota_spent,
+    lacks_template,
+    refusal,
+)
 from benchfleet.models.served.refusals import retry_after_s as parse_retry_after
 
 MAX_TRIES = 5  # of one request
 MAX_RETRY_AFTER_S = 60.0  # a server that asks for more ends the cell
+REACH_TIMEOUT_S = 10.0  # of a look whether the server is there
 FIRST_DELAY_S, MAX_DELAY_S = 0.5, 30.0
 _ONCE = 500  # a status that is retried once
 
@@ -30,6 +37,17 @@ class HealthWatch:
     is_healthy: Callable[[], bool]  # may take seconds
     every_s: float = 30.0
     most_failures: int = 2  # in a row, while no request is answered
+
+
+_Read = Callable[[aiohttp.ClientResponse], Awaitable[Any]]
+
+
+async def _json(reply: aiohttp.ClientResponse) -> Any:
+    return await reply.json(content_type=None)
+
+
+async def _text(reply: aiohttp.ClientResponse) -> str:
+    return await reply.text()
 
 
 class Client:
@@ -68,9 +86,36 @@ class Client:
         replies = dict(self.post_each(path, bodies))
         return [replies[position] for position in range(len(bodies))]
 
+    def post_text(self, path: str, body: Mapping[str, Any]) -> str:
+        """The text of one reply, such as a whole stream. Raises CellFailure."""
+
+        async def send() -> str:
+            async with self.limit.one() as cuts:
+                return str(await self._post(path, body, cuts, _text))
+
+        return self._loop.run_until_complete(send())
+
     def get(self, path: str) -> Any:
         """The JSON at a path; None if the server has no such page."""
         return self._loop.run_until_complete(self._get(path))
+
+    def reaches(self, path: str) -> bool:
+        """Whether the server answers at a path, whatever it says."""
+        return self._loop.run_until_complete(self._reach(path)) is None
+
+    def is_refused(self, path: str) -> bool:
+        """Whether no connection to the server can be made."""
+        return isinstance(
+            self._loop.run_until_complete(self._reach(path)), aiohttp.ClientConnectorError
+        )
+
+    async def _reach(self, path: str) -> Exception | None:
+        timeout = aiohttp.ClientTimeout(total=REACH_TIMEOUT_S)
+        try:
+            async with self._session.get(self._endpoint.url + path, timeout=timeout):
+                return None
+        except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
+            return error
 
     async def _get(self, path: str) -> Any:
         timeout = aiohttp.ClientTimeout(total=min(60.0, self._endpoint.timeout_s))
@@ -85,12 +130,13 @@ class Client:
             return None
 
     def post_each(
-        self, path: str, bodies: Iterable[Mapping[str, Any]]
+        self, path: str, bodies: Iterable[Mapping[str, Any]], *, keeps_errors: bool = False
     ) -> Generator[tuple[int, Any], None, None]:
         """Each reply's JSON as it comes, with the position of its body.
 
         After a failure no further request is sent. The replies of those under way are given before
-        the CellFailure is raised. Closing the generator ends what is under way.
+        the CellFailure is raised. With `keeps_errors`, a refusal of one request alone is given in
+        place of its reply, as the `RefusedRequest`. Closing the generator ends what is under way.
         """
         replies: asyncio.Queue[tuple[int, Any] | None] = asyncio.Queue()
         waiting, failures = iter(enumerate(bodies)), list[CellFailure]()
@@ -104,7 +150,10 @@ class Client:
                     try:
                         replies.put_nowait((position, await self._post(path, body, cuts)))
                     except CellFailure as error:
-                        failures.append(error)
+                        if keeps_errors and is_of_one_request(error):
+                            replies.put_nowait((position, error))
+                        else:
+                            failures.append(error)
 
         async def send_all() -> None:
             try:
@@ -145,9 +194,12 @@ class Client:
             healthy = healthy or self._answered > answered
             failures, answered = 0 if healthy else failures + 1, self._answered
 
-    async def _post(self, path: str, body: Mapping[str, Any], cuts: int) -> Any:
+    async def _post(
+        self, path: str, body: Mapping[str, Any], cuts: int, read: _Read = _json
+    ) -> Any:
+        tried = self._tried(path, body, cuts, read)
         try:
-            return await asyncio.wait_for(self._tried(path, body, cuts), self._endpoint.timeout_s)
+            return await asyncio.wait_for(tried, self._endpoint.timeout_s)
         except asyncio.TimeoutError:
             seconds = self._endpoint.timeout_s
             raise CellFailure(
@@ -158,14 +210,15 @@ class Client:
                 retryable=True,
             ) from None
 
-    async def _tried(self, path: str, body: Mapping[str, Any], cuts: int) -> Any:
+    async def _tried(self, path: str, body: Mapping[str, Any], cuts: int, read: _Read) -> Any:
         statuses: list[int] = []
         while True:
-            delay, failure = None, None
+            delay: float | None = None
+            failure: CellFailure
             try:
                 async with self._session.post(self._endpoint.url + path, json=body) as reply:
                     if reply.status == 200:
-                        value = await reply.json(content_type=None)
+                        value = await read(reply)
                         self.limit.succeeded()
                         self._answered += 1
                         return value
@@ -196,7 +249,7 @@ class Client:
 
     def _may_retry(self, statuses: Sequence[int], body: str) -> bool:
         status = statuses[-1]
-        if status not in RETRIED_STATUSES or is_quota_spent(body):
+        if status not in RETRIED_STATUSES or is_quota_spent(body) or lacks_template(body):
             return False
         return len(statuses) < (2 if status == _ONCE else MAX_TRIES)
 
@@ -208,7 +261,7 @@ class Client:
         return self._uniform(0.0, min(MAX_DELAY_S, FIRST_DELAY_S * 2.0**tries))
 
     def _broken(self, error: Exception) -> CellFailure:
-        detail = str(error) or type(error).__name__
+        detail = str(error).replace(" ssl:default", "") or type(error).__name__
         return CellFailure(
             stage="benchmark",
             kind="server_unavailable",

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from benchfleet.domain import units
+from benchfleet.domain.resource import server_name
 from benchfleet.environment import hide_secret
 from benchfleet.errors import CellFailure
 
@@ -49,6 +50,8 @@ def problem(settings: Mapping[str, Any]) -> str | None:
     """What is wrong with the settings of an endpoint, or None."""
     url, key = settings.get("url"), settings.get("key")
     if url is not None and urlsplit(str(url)).scheme not in ("http", "https"):
+        return f"invalid url {url!r}: write http://host:port/v1"
+    if url is not None and not server_name(str(url)):
         return f"invalid url {url!r}: write http://host:port/v1"
     if key is not None and not str(key).startswith(("env:", "file:")):
         return "a key does not belong in a file; write env:NAME or file:PATH"

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchfleet.domain import units
 from benchfleet.domain.cell import Config, Model
+from benchfleet.domain.failure import Stage
+from benchfleet.download import Download
 from benchfleet.errors import CellFailure
-from benchfleet.models.digest import files_digest
-from benchfleet.models.fetch import declared_digest, model_files
+from benchfleet.models.fetch import check_current, declared_digest, hub_downloads, model_files
+from benchfleet.models.gguf import gguf_digest, gguf_file
 from benchfleet.models.served.adapter import IDENTITY_KWARGS, ServedAdapter
 from benchfleet.models.served.endpoint import DEFAULT_AT_ONCE, Endpoint
 from benchfleet.models.served.managed_server import START_TIMEOUT_S, ManagedServer
@@ -34,6 +36,7 @@ class ManagedAdapter(ServedAdapter):
     recipe: ClassVar[str]
     protocol: ClassVar[type[Protocol]] = OpenAI
     serves: ClassVar[bool] = True
+    starts_server: ClassVar[bool] = True
     outside: ClassVar[tuple[str, ...]] = ("timeout", "requests_at_once", "start_timeout")
     keys: ClassVar[tuple[str, ...]] = (
         *("timeout", "requests_at_once", "start_timeout", "api", "system", "server"),
@@ -55,10 +58,18 @@ class ManagedAdapter(ServedAdapter):
         return model_files(model)
 
     @classmethod
+    def downloads(cls, model: Model) -> Sequence[Download]:
+        return hub_downloads(model)
+
+    @classmethod
     def check(cls, model: Model, config: Config) -> str | None:
         server = model.kwargs.get("server") or {}
         if not isinstance(server, Mapping) or set(server) - {"args", "env"}:
-            return "server takes args and env alone"
+            return "the keys of 'server' are args, env and start_timeout"
+        args = [str(one) for one in server.get("args") or ()]
+        variables = [str(name) for name in server.get("env") or ()]
+        if setting := RECIPES[cls.recipe].address_setting(args, variables):
+            return f"server: {setting!r} is not yours to set; benchfleet picks address and port"
         return super().check(model, config)
 
     @classmethod
@@ -70,8 +81,13 @@ class ManagedAdapter(ServedAdapter):
     @classmethod
     def server_command(cls, model: Model, *, gpus: int | None = None) -> list[str]:
         server = model.kwargs.get("server") or {}
-        args = [str(one) for one in server.get("args") or ()]
+        args = [*cls.options(model), *(str(one) for one in server.get("args") or ())]
         return RECIPES[cls.recipe].command_line(cls.path_of(model), args, gpus=gpus)
+
+    @classmethod
+    def options(cls, model: Model) -> list[str]:
+        """What else its command line needs, before the user's own arguments."""
+        return []
 
     @classmethod
     def unavailable(cls) -> str:
@@ -122,11 +138,32 @@ class ManagedAdapter(ServedAdapter):
         own = str(folder) if (folder / "tokenizer_config.json").is_file() else ""
         return super().tokenizer() or own
 
+    def why_no_tokens(self) -> str:
+        args = (self.model.kwargs.get("server") or {}).get("args") or ()
+        own = any("chat-template" in str(one) for one in args)
+        return "the server is started with a chat template of its own" if own else ""
+
     def configure(self, config: Config) -> None:
+        self.restart_if_dead()
+        super().configure(config)
+
+    def restart_if_dead(self) -> None:
+        """Start the server again if it has ended."""
         if self._server is not None and not self._server.is_alive:
             self.unload()
         if self._server is None:
             self.load()
+
+    def is_gone(self) -> bool:
+        return self._server is not None and not self._server.is_alive
+
+    def is_healthy(self) -> bool:
+        return self._server is not None and self._server.is_healthy()
+
+    def server_failure(self) -> CellFailure:
+        if self._server is None:
+            return super().server_failure()
+        return self.explain(self._server.failure("benchmark"), "benchmark")
 
     def unload(self) -> None:
         super().unload()
@@ -134,13 +171,23 @@ class ManagedAdapter(ServedAdapter):
         if server:
             server.end()
 
-    def explain(self, failure: CellFailure, stage: str) -> CellFailure:
-        """A server that died or hangs is the reason of whatever failed."""
+    def explain(self, failure: CellFailure, stage: Stage) -> CellFailure:
+        """A server that died or hangs is the reason of whatever failed. The message has the end
+        of its log in any case."""
         server = self._server
-        if server and (failure.kind == "server_died" or not server.is_alive):
+        if server is None:
+            return super().explain(failure, stage)
+        if failure.kind == "server_died" or not server.is_alive:
             failure = server.failure(stage)
             self.unload()
-        return super().explain(failure, stage)
+            return super().explain(failure, stage)
+        explained = super().explain(failure, stage)
+        return CellFailure(
+            stage=explained.stage,
+            kind=explained.kind,
+            message=server.with_log(str(explained)),
+            retryable=explained.is_retryable,
+        )
 
     def provenance(self) -> Mapping[str, Any]:
         server = self._server
@@ -152,13 +199,6 @@ class ManagedAdapter(ServedAdapter):
             "load_seconds": server.load_seconds,
             "server_ram": server.memory(),
         }
-
-
-class VllmAdapter(ManagedAdapter):
-    """A model on ``vllm serve``."""
-
-    recipe: ClassVar[str] = "vllm"
-    example: ClassVar[str] = "{adapter: vllm, model: Qwen/Qwen3-0.6B}"
 
 
 class SglangAdapter(ManagedAdapter):
@@ -183,18 +223,15 @@ class LlamaCppAdapter(ManagedAdapter):
 
     @classmethod
     def digest(cls, source: str) -> str:
-        file = Path(source).expanduser()
-        if not file.is_file():
-            raise ValueError(f"{file} is not a file; give the path of a .gguf file")
-        return files_digest(file)
+        return gguf_digest(source)
+
+    @classmethod
+    def downloads(cls, model: Model) -> Sequence[Download]:
+        return ()
 
     @classmethod
     def fetch(cls, model: Model) -> Path:
-        file = Path(model.source).expanduser()
-        if not file.is_file():
-            message = f"{file} is not on this host; copy it there"
-            raise CellFailure(stage="load", kind="model_not_found", message=message)
-        return file
+        return gguf_file(model)
 
 
 class OllamaServeAdapter(ManagedAdapter):
@@ -225,9 +262,14 @@ class OllamaServeAdapter(ManagedAdapter):
         return f"ollama:{hashlib.sha256(file.read_bytes()).hexdigest()}"
 
     @classmethod
+    def downloads(cls, model: Model) -> Sequence[Download]:
+        return ()
+
+    @classmethod
     def fetch(cls, model: Model) -> Path:
         try:
-            cls.digest(model.source)
+            digest = cls.digest(model.source)
         except ValueError as error:
             raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
+        check_current(model.source, model.digest, digest)
         return Path()

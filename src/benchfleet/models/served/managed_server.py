@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from benchfleet.domain.error_signatures import find_error_signature
-from benchfleet.domain.failure import Kind
+from benchfleet.domain.failure import Kind, Stage
 from benchfleet.environment import without_token
 from benchfleet.errors import CellFailure
 from benchfleet.models.served.recipes import PORT, Recipe, find_program
@@ -27,7 +27,14 @@ TERM_TIMEOUT_S = 5.0  # a server in mid-answer may take longer to end than anyon
 MAX_STARTS = 3  # where another process takes the port first
 LOG_TAIL_LINES = 40
 _POLL_S, _HEALTH_TIMEOUT_S = 0.1, 5.0
-_PORT_TAKEN = ("address already in use", "errno 98")
+_LASTING: tuple[Kind, ...] = ("missing_extra", "user_error")  # failures that trying again repeats
+_MISSING_PACKAGE = ("ModuleNotFoundError:", "ImportError:")
+_PORT_TAKEN = ("address already in use", "errno 98", "couldn't bind")
+_WRONG_ARGUMENTS = (  # as argparse, click, llama.cpp and cobra say it
+    *("unrecognized arguments", "invalid choice", "expected one argument", "no such option"),
+    *("invalid argument: -", "unknown argument: -", "invalid value for '-", "unknown flag"),
+    "\nusage: ",
+)
 
 
 class ManagedServer:
@@ -89,7 +96,7 @@ class ManagedServer:
             log = self.tail().lower()
             if attempt == MAX_STARTS or not any(words in log for words in _PORT_TAKEN):
                 break
-        raise self.failure("load", begun=begun)
+        raise self._start_failure(begun)
 
     def memory(self) -> int:
         """Bytes of RAM that its processes hold."""
@@ -110,24 +117,42 @@ class ManagedServer:
             return without_token("\n".join(lines[-LOG_TAIL_LINES:]))
         return ""
 
-    def failure(self, stage: str, *, begun: float | None = None) -> CellFailure:
+    def with_log(self, message: str) -> str:
+        """The message, and after it the end of the server's log."""
+        tail = self.tail()
+        return f"{message}. The end of the server's log:\n{tail}" if tail else message
+
+    def failure(self, stage: Stage) -> CellFailure:
         """Why it is of no use any more, with the end of its log."""
         code = self._process.poll() if self._process else None
-        tail = self.tail()
-        kind: Kind = "server_died"
-        if code is None and begun is not None:
-            kind, why = "timeout", f"was not ready after {time.monotonic() - begun:.0f} s"
+        sign = find_error_signature(self.tail())
+        is_oom = code is not None and sign is not None and sign.kind == "oom"
+        why = "stopped answering" if code is None else _end_of(code)
+        return self._failure(stage, "oom" if is_oom else "server_died", why)
+
+    def _start_failure(self, begun: float) -> CellFailure:
+        """Why it did not become ready. What the user can correct is of stage setup, and is not
+        tried again."""
+        code = self._process.poll() if self._process else None
+        if code is None:
+            why = f"was not ready after {time.monotonic() - begun:.0f} s"
             why += "; raise start_timeout if it needs longer"
-        elif code is None:
-            why = "stopped answering"
-        else:
-            why = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            sign = find_error_signature(tail)
-            kind = "oom" if sign and sign.kind == "oom" else kind
-        message = f"the server ({self._recipe.name}) {why}"
-        if tail:
-            message += f". The end of its log:\n{tail}"
-        return CellFailure(stage=stage, kind=kind, message=message, retryable=True)
+            return self._failure("load", "timeout", why)
+        tail, why = self.tail(), _end_of(code)
+        if code > 0 and any(words in tail for words in _MISSING_PACKAGE):
+            why += f": a package is missing; {self._recipe.install}"
+            return self._failure("setup", "missing_extra", why)
+        if any(words in tail.lower() for words in _PORT_TAKEN):
+            why += f": another process took its port, {MAX_STARTS} times"
+            return self._failure("setup", "server_died", why)
+        if code > 0 and any(words in f"\n{tail}".lower() for words in _WRONG_ARGUMENTS):
+            why += ": it refuses its arguments; correct args of the model's server"
+            return self._failure("setup", "user_error", why)
+        return self.failure("load")
+
+    def _failure(self, stage: Stage, kind: Kind, why: str) -> CellFailure:
+        message = self.with_log(f"the server ({self._recipe.name}) {why}")
+        return CellFailure(stage=stage, kind=kind, message=message, retryable=kind not in _LASTING)
 
     def end(self) -> None:
         """End it with all of its processes, and remove its log."""
@@ -148,7 +173,7 @@ class ManagedServer:
         program = find_program(words[0])
         if program is None:
             raise CellFailure(
-                stage="load",
+                stage="setup",
                 kind="missing_extra",
                 message=f"the program {words[0]} is not installed on this host; "
                 f"{self._recipe.install}",
@@ -193,6 +218,10 @@ class ManagedServer:
             own = psutil.Process(self._process.pid)
             return [own, *own.children(recursive=True)]
         return []
+
+
+def _end_of(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
 
 def _free_port() -> int:

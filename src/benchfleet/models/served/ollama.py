@@ -8,6 +8,8 @@ import urllib.request
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from benchfleet.domain.cell import Config, Model
+from benchfleet.domain.resource import server_name
 from benchfleet.errors import CellFailure
 from benchfleet.hints import hint
 from benchfleet.models.served.adapter import ServedAdapter
@@ -27,12 +29,23 @@ class OllamaAdapter(ServedAdapter):
     """A model of Ollama, by its own API; its identity is the digest that the server has for it."""
 
     example: ClassVar[str] = "{adapter: ollama, model: qwen3}"
-    endpoint: ClassVar[bool] = True
     protocol: ClassVar[type[Protocol]] = Ollama
     identity_kwargs: ClassVar[tuple[str, ...]] = ("api", "system", "body", "num_ctx")
 
     def settings(self) -> Mapping[str, Any]:
         return {"num_ctx": DEFAULT_CONTEXT_TOKENS, **self.model.kwargs}
+
+    @classmethod
+    def check(cls, model: Model, config: Config) -> str | None:
+        kwargs = (config.chat or {}).get("template_kwargs") or {}
+        if unknown := sorted(set(kwargs) - {"enable_thinking"}):
+            names = ", ".join(unknown)
+            return f"Ollama takes no template_kwargs but enable_thinking; remove {names}"
+        return super().check(model, config)
+
+    @classmethod
+    def server_elsewhere(cls, kwargs: Mapping[str, Any]) -> str:
+        return server_name(server_url(kwargs))
 
     @classmethod
     def digest(cls, source: str) -> str:

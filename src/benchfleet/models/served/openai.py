@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchfleet.domain.cell import Config, Model
+from benchfleet.domain.resource import server_name
 from benchfleet.errors import CellFailure
 from benchfleet.hints import hint
 from benchfleet.models.served.adapter import ServedAdapter
@@ -23,7 +24,6 @@ class OpenAIAdapter(ServedAdapter):
     """A model of a compatible server: `url` (or OPENAI_BASE_URL) ends in ``/v1``."""
 
     example: ClassVar[str] = "{adapter: openai, model: gpt-oss, url: 'http://lab2:8000/v1'}"
-    endpoint: ClassVar[bool] = True
     protocol: ClassVar[type[Protocol]] = OpenAI
     serves: ClassVar[bool] = True
 
@@ -31,6 +31,10 @@ class OpenAIAdapter(ServedAdapter):
     def digest(cls, source: str) -> str:
         """The model's name: such servers give no digest."""
         return f"openai:{source}"
+
+    @classmethod
+    def server_elsewhere(cls, kwargs: Mapping[str, Any]) -> str:
+        return server_name(str(kwargs.get("url") or os.environ.get(URL_VARIABLE, "")))
 
     @classmethod
     def check(cls, model: Model, config: Config) -> str | None:

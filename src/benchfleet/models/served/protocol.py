@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchfleet.models.base import Prompt
+from benchfleet.models.served.refusals import lacks_template
 
 API = ("chat", "completions")  # with the model's chat template, or the prompt as it is
 
@@ -23,21 +24,31 @@ class Reply:
     completion_tokens: int = 0
     logprob: float | None = None  # the mean of the answer's tokens; None if not offered
     counted: bool = False  # whether the server counted tokens
+    reasoning: str = ""  # if the server gives it apart from the answer
+    reasoning_tokens: int = 0  # of the server's own count
+    error: str = ""  # why the server refuses this request for good
 
 
 class Protocol(ABC):
     """One wire format, for one model of a server."""
 
     paths: ClassVar[Mapping[str, str]]  # by API, below the endpoint's URL
+    ndjson: ClassVar[bool] = False  # how streams come: a JSON a line, or server-sent events
 
     def __init__(self, model: str, settings: Mapping[str, Any]) -> None:
         self._model, self._settings = model, settings
         self.api = str(settings.get("api", "chat"))
+        self.chat: Mapping[str, Any] = {}  # of the config: template_kwargs, effort
 
     @property
     def path(self) -> str:
         """Where requests go, below the endpoint's URL."""
         return self.paths[self.api]
+
+    def advice(self, status: int, url: str, message: str = "") -> str:
+        """What may help if the endpoint at `url` answers that HTTP status with that message; ``""``
+        if not known."""
+        return ""
 
     @abstractmethod
     def body(
@@ -52,7 +63,8 @@ class Protocol(ABC):
 
     def messages(self, prompt: Prompt) -> list[dict[str, str]]:
         """The prompt as messages: its own, or all of its text as the user's."""
-        system = self._settings.get("system")
+        roles = [role for role, _ in prompt.messages]
+        system = "" if "system" in roles else self._settings.get("system")
         first = [{"role": "system", "content": str(system)}] if system else []
         own = [{"role": role, "content": text} for role, text in prompt.messages]
         return first + (own or [{"role": "user", "content": prompt.text}])
@@ -65,6 +77,15 @@ class OpenAI(Protocol):
         "chat": "/chat/completions",
         "completions": "/completions",
     }
+
+    def advice(self, status: int, url: str, message: str = "") -> str:
+        if self.api == "chat" and (status == 500 or lacks_template(message)):
+            return "if the model has no chat template, set api: completions"
+        if status == 400 and "context length" in message.lower():
+            return "ask for fewer max_new_tokens, or start the server with a longer context"
+        if status == 404 and not url.endswith("/v1"):
+            return "the model's url does not end in /v1, as that of most servers does"
+        return ""
 
     def body(
         self, prompt: Prompt, generation: Mapping[str, Any], *, stream: bool = False
@@ -82,6 +103,10 @@ class OpenAI(Protocol):
             body["prompt"] = prompt.text
         if stream:
             body["stream_options"] = {"include_usage": True}
+        if kwargs := self.chat.get("template_kwargs"):
+            body["chat_template_kwargs"] = dict(kwargs)
+        if effort := self.chat.get("effort"):
+            body["reasoning_effort"] = effort
         if self._settings.get("logprobs"):
             body["logprobs"] = True if self.api == "chat" else 1
         body |= {name: value for name, value in remaining.items() if value not in (None, (), [], 0)}
@@ -91,9 +116,12 @@ class OpenAI(Protocol):
 
     def reply(self, value: Mapping[str, Any]) -> Reply:
         choice, usage = value["choices"][0], value.get("usage") or {}
-        text = choice["message"]["content"] if self.api == "chat" else choice["text"]
+        message = choice["message"] if self.api == "chat" else {"content": choice["text"]}
+        details = usage.get("completion_tokens_details") or {}
         return Reply(
-            text=str(text or ""),
+            text=str(message["content"] or ""),
+            reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
+            reasoning_tokens=int(details.get("reasoning_tokens") or 0),
             finish=str(choice.get("finish_reason") or ""),
             prompt_tokens=int(usage.get("prompt_tokens") or 0),
             completion_tokens=int(usage.get("completion_tokens") or 0),
@@ -106,6 +134,7 @@ class Ollama(Protocol):
     """Ollama's own protocol; ``completions`` asks without the model's template."""
 
     paths: ClassVar[Mapping[str, str]] = {"chat": "/api/chat", "completions": "/api/generate"}
+    ndjson: ClassVar[bool] = True
     _OPTIONS: ClassVar[Mapping[str, str]] = {
         "max_new_tokens": "num_predict",
         "repetition_penalty": "repeat_penalty",
@@ -124,6 +153,9 @@ class Ollama(Protocol):
         body = {"model": self._model, "stream": stream, "truncate": False, "shift": False}
         if self.api == "chat":
             body["messages"] = self.messages(prompt)
+            think = (self.chat.get("template_kwargs") or {}).get("enable_thinking")
+            think = self.chat.get("effort") or think
+            body |= {} if think is None else {"think": think}
         else:
             body |= {"prompt": prompt.text, "raw": True}
         return {**body, "options": options, **self._settings.get("body", {})}
@@ -134,11 +166,17 @@ class Ollama(Protocol):
         text = value["message"]["content"] if self.api == "chat" else value["response"]
         return Reply(
             text=str(text),
+            reasoning=str((value.get("message") or {}).get("thinking") or ""),
             finish=str(value.get("done_reason", "")),
             prompt_tokens=int(value.get("prompt_eval_count", 0)),
             completion_tokens=int(value.get("eval_count", 0)),
             counted="eval_count" in value,
         )
+
+
+def has_logprobs(chunk: Mapping[str, Any]) -> bool:
+    """Whether a reply of OpenAI's protocol, or a part of one, has log-probabilities."""
+    return any(_mean_logprob(one.get("logprobs")) is not None for one in chunk.get("choices") or ())
 
 
 def _mean_logprob(value: Mapping[str, Any] | None) -> float | None:

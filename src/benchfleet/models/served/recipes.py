@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PORT = "{port}"  # stands for the port in a command line
+ADDRESS_OPTIONS = ("--host", "--port")  # of every server; benchfleet picks them
 
 
 def _cuda_devices() -> int:
@@ -54,6 +55,7 @@ class Recipe:
     command: Callable[[str, int], list[str]]  # of the model's path and the number of GPUs
     health: Sequence[str] = ("/health",)  # paths, of which one answers 200 once it is ready
     environment: Mapping[str, str] = field(default_factory=dict)
+    address_variables: Sequence[str] = ()  # that name its address
     install: str = ""  # what to do if its program is missing
 
     def command_line(
@@ -61,6 +63,13 @@ class Recipe:
     ) -> list[str]:
         """The command with the user's arguments last; `PORT` stands for the port."""
         return [*self.command(model, _cuda_devices() if gpus is None else gpus), *args]
+
+    def address_setting(self, args: Sequence[str], variables: Sequence[str]) -> str | None:
+        """The first argument or variable that would change the server's address, or None."""
+        for word in args:
+            if word.partition("=")[0] in ADDRESS_OPTIONS:
+                return word
+        return next((name for name in variables if name in self.address_variables), None)
 
     def missing_program(self) -> str:
         """What to install if this host cannot start the server; ``""`` if it can."""
@@ -79,6 +88,7 @@ RECIPES: Mapping[str, Recipe] = {
             name="llama_cpp",
             command=_llama_cpp,
             health=("/health", "/v1/models"),  # llama-cpp-python has no /health
+            address_variables=("LLAMA_ARG_HOST", "LLAMA_ARG_PORT"),
             install="install llama.cpp, or pip install 'llama-cpp-python[server]'",
         ),
         Recipe(
@@ -91,6 +101,7 @@ RECIPES: Mapping[str, Recipe] = {
             command=_ollama,
             health=("/api/version",),
             environment={"OLLAMA_HOST": f"127.0.0.1:{PORT}"},
+            address_variables=("OLLAMA_HOST",),
             install="install Ollama",
         ),
     )

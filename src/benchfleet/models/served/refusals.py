@@ -15,20 +15,55 @@ RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 MAX_BODY_CHARACTERS = 300  # of a server's message
 _KINDS: Mapping[int, Kind] = {401: "wrong_key", 403: "wrong_key", 404: "model_not_found"}
 _NO_QUOTA = "insufficient_quota"
+_OF_ONE_REQUEST = frozenset({400, 413, 414, 422, 451})  # statuses that speak of its content
+_ABSENCE_WORDS = (
+    "no chat template",
+    "not set",
+    "must provide",
+    "does not define",
+    "no default",
+    "missing",
+)
+_FILTERS = ("content_filter", "content_policy", "content management policy", "responsibleai")
 
 
-def refusal(status: int, body: str, *, where: str) -> CellFailure:
+class RefusedRequest(CellFailure):
+    """A server answered a request with this HTTP status."""
+
+    def __init__(
+        self, status: int, *, kind: Kind, message: str, retryable: bool, filtered: bool = False
+    ) -> None:
+        self.status = status
+        self.filtered = filtered  # by a content filter
+        super().__init__(stage="benchmark", kind=kind, message=message, retryable=retryable)
+
+
+def refusal(status: int, body: str, *, where: str) -> RefusedRequest:
     """The failure of a request that the server at `where` refused."""
     message, code = _message(body)
     spent = code == _NO_QUOTA
-    again = status in RETRIED_STATUSES and not spent
+    again = status in RETRIED_STATUSES and not spent and not lacks_template(body)
     kind = _KINDS.get(status, "bad_request")
     if status == 429:
         kind = "rate_limited"
     elif again:
         kind = "server_unavailable"
     detail = f"{where} answered HTTP {status}" + (f": {message}" if message else "")
-    return CellFailure(stage="benchmark", kind=kind, message=detail, retryable=again)
+    filtered = any(word in body.lower() for word in _FILTERS)
+    return RefusedRequest(status, kind=kind, message=detail, retryable=again, filtered=filtered)
+
+
+def lacks_template(text: str) -> bool:
+    """Whether a server says that its model has no chat template, in any of their words."""
+    lower = text.lower().replace("_", " ")
+    return "chat template" in lower and any(word in lower for word in _ABSENCE_WORDS)
+
+
+def is_of_one_request(failure: CellFailure) -> bool:
+    """Whether another request to the same server may succeed, and this one never."""
+    if not isinstance(failure, RefusedRequest) or failure.is_retryable:
+        return False
+    return failure.status in _OF_ONE_REQUEST
 
 
 def is_quota_spent(body: str) -> bool:

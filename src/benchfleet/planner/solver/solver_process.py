@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import Any
 
+from benchfleet.environment import child_environment
+
 from .mip_relaxation import Relaxation, relax
 from .problem import Problem
 
@@ -30,7 +32,11 @@ def solver_process(
         pickle.dump((problem, options), question)
         question.seek(0)
         process = subprocess.Popen(
-            _PROGRAM, stdin=question, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            _PROGRAM,
+            stdin=question,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=child_environment(),
         )
 
     def result(seconds: float) -> Relaxation | None:

@@ -1,4 +1,4 @@
-// Draws every heat map of the page from the data that the page holds.
+// Draws every chart of the page from the data that the page holds.
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const options = {
   actions: { export: true, source: false, compiled: false, editor: false },
@@ -12,6 +12,6 @@ for (const place of document.querySelectorAll("[data-chart]")) {
   );
   const chart = { ...figure[place.dataset.chart], datasets: { entries } };
   vegaEmbed(place, chart, options).catch((error) => {
-    place.textContent = `This heat map could not be drawn: ${error.message}`;
+    place.textContent = `This chart could not be drawn: ${error.message}`;
   });
 }

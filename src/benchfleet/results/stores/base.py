@@ -50,6 +50,10 @@ class ResultStore(registry.Plugin, ABC):
         """Download the folders to ``into/<path>``, as plain files; `into` is empty. Missing ones
         are skipped."""
 
+    def remove(self, path: str) -> None:
+        """Remove the result at a path: of a part whose cell has its result now. A repetition
+        changes nothing."""
+
 
 def open_store(url: str, campaign: str) -> ResultStore:
     """The store at this URL for one campaign; for ``""`` at the URL itself.

@@ -84,6 +84,19 @@ class FolderStore(ResultStore):
                 (into / path).rmdir()
                 copy_plain(self.root / path, into / path)
 
+    def remove(self, path: str) -> None:
+        check_path(path)
+        leaving = self.root / INCOMING / uuid.uuid4().hex
+        try:
+            make_folders(leaving.parent)
+            os.rename(self.root / path, leaving)  # a reader sees all of it or nothing
+            shutil.rmtree(leaving)
+        except FileNotFoundError:
+            self._check_mounted()
+        except OSError as error:
+            kind = StoreUnreachable if error.errno in _PASSING else ResultsError
+            raise kind(f"{self.root / path} cannot be removed: {error.strerror}") from error
+
     def _check_mounted(self) -> None:
         if not self._base.is_dir():  # never created: a share that is not mounted looks like this
             raise StoreUnreachable(f"the folder {self._base} does not exist; is it mounted?")

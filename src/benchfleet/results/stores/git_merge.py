@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,11 +13,11 @@ from benchfleet.errors import GitAway, GitDenied, GitError, ResultsError, StoreU
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import RefUpdate, Remote
 from benchfleet.results.stores.git import extract, fetch_branches, result_path, summary_path
+from benchfleet.results.stores.phase_lists import list_blobs
 
 MAIN = "refs/heads/main"
 LISTS = "refs/heads/benchfleet/phases"  # where `phase generate` writes lists by default
 _MACHINES = "refs/heads/machine/"
-_LIST = re.compile(r"(?:[^/]+/)?phase/[^/]+\.txt")
 _MAX_PUSHES = 5
 _AUTHOR = "benchfleet <merge@benchfleet.invalid>"
 
@@ -123,24 +122,10 @@ def _with(objects: Objects, tree: str, branch: str, tree_path: str, result: Done
 def _struck(objects: Objects, tree: str, entries: set[str]) -> tuple[str, int]:
     """The tree without these lines in every ``phase/<phase>.txt``, and how many were removed."""
     count = 0
-    for path, blob in _lists(objects, tree).items():
+    for path, blob in list_blobs(objects, tree).items():
         lines = objects.read(blob)[1].splitlines(keepends=True)
         rest = [line for line in lines if line.strip().decode("utf-8", "replace") not in entries]
         if len(rest) < len(lines):
             count += len(lines) - len(rest)
             tree = objects.with_file(tree, path, objects.blob(b"".join(rest)))
     return tree, count
-
-
-def _lists(objects: Objects, tree: str) -> Mapping[str, str]:
-    """The lists of a tree by path: in ``phase/``, or one folder below the top."""
-    lists = {}
-    tops = [("", tree)]
-    tops += [(f"{name}/", oid) for name, (oid, folder) in objects.entries(tree) if folder]
-    for above, oid in tops:
-        phase = objects.lookup(oid, "phase")
-        if phase is not None and phase[1]:
-            for name, (blob, folder) in objects.entries(phase[0]):
-                if not folder and _LIST.fullmatch(path := f"{above}phase/{name}"):
-                    lists[path] = blob
-    return lists

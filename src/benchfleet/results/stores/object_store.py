@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 from collections.abc import Collection, Mapping
@@ -82,6 +83,17 @@ class ObjectStore(ResultStore):
                     except FileNotFoundError:
                         target.unlink(missing_ok=True)
                 (folder / CELL).write_bytes(content)
+
+    def remove(self, path: str) -> None:
+        files, root = self._files()
+        check_path(path)
+        with self._plain_errors():
+            before = f"{root}/{path}/"
+            if (content := _seal_of(files, before + CELL)) is None:
+                return
+            for name in (CELL, *sealed_names(content)):
+                with contextlib.suppress(FileNotFoundError):
+                    files.rm_file(before + name)
 
     def _send(self, files: Any, source: Path, target: str) -> None:
         files.put_file(str(source), target)

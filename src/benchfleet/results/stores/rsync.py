@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from benchfleet.domain.names import path_part
+from benchfleet.environment import child_environment
 from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.results.layout import CELL, check_path
 from benchfleet.results.stores.base import INCOMING, REPLACED, ResultStore
@@ -118,6 +119,16 @@ class RsyncStore(ResultStore):
             arguments = [f"--files-from={names.name}", f"{self._host}:{self._root}/", f"{into}/"]
             self._rsync(arguments, accepted=_PARTIAL_CODES)
 
+    def remove(self, path: str) -> None:
+        check_path(path)
+        leaving = f"{INCOMING}/{uuid.uuid4().hex}"
+        root, public, aside = map(shlex.quote, (self._root, path, leaving))
+        self._run_script(
+            f"cd {root} && mkdir -p {INCOMING} || exit 1\n"
+            f"[ -e {public} ] || exit 0\n"
+            f"mv {public} {aside} && rm -rf {aside}"
+        )
+
     def _rsync(self, arguments: Sequence[str], *, accepted: Collection[int] = ()) -> None:
         shell = f"--rsh={shlex.join(self._ssh)}"
         command = [
@@ -160,6 +171,7 @@ def _run(command: Sequence[str], *, input_text: str = "") -> subprocess.Complete
             capture_output=True,
             encoding="utf-8",
             errors="surrogateescape",
+            env=child_environment(),
             start_new_session=True,  # Ctrl-C goes to the runner only
         )
     except FileNotFoundError:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import STORED, Event
+from benchfleet.domain.part import SPLIT, is_part_id, whole_of
 from benchfleet.errors import LedgerError, ResultsError, StoreUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import digest_of
@@ -113,6 +115,7 @@ class Uploader:
             try:
                 self._store.put(self._layout.published(entry.path), entry.path, entry.digest)
                 self._record(entry)
+                self._remove_parts(entry)
             except (StoreUnreachable, LedgerError) as error:
                 self.problem = str(error)
                 return False
@@ -123,15 +126,21 @@ class Uploader:
         return not self.problem
 
     def _uploadable(self, entries: list[Entry]) -> Iterator[Entry]:
-        """The entries whose result is here and has the digest that the ledger has."""
+        """The entries whose result is here and has the digest that the ledger has. A part whose
+        cell has its result is not needed any more."""
         try:
             among = {entry.fingerprint for entry in entries}
-            records = self._ledger.cells(states=["success"], fingerprints=among) if among else ()
+            ask = self._ledger.cells
+            records = [*ask(states=["success"], fingerprints=among)] if among else []
+            needless = self._joined_parts(records)
             digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
         except LedgerError as error:
             self.problem = str(error)
             return
         for entry in entries:
+            if entry.fingerprint in needless:
+                self._queue.drop(entry)
+                continue
             is_here = is_published(self._layout, entry.path, entry.digest)
             if is_here and digests.get(entry.fingerprint) == entry.digest:
                 yield entry
@@ -149,6 +158,31 @@ class Uploader:
             "host": self._host,
         }
         self._ledger.record(Event(kind=STORED, fingerprint=entry.fingerprint, data=data))
+
+    def _joined_parts(self, records: Iterable[CellRecord]) -> set[str]:
+        """Those of the cells that are parts of a cell with a result."""
+        parts = [record.fingerprint for record in records if is_part_id(record.path)]
+        if not parts:
+            return set()
+        wholes = {
+            str(record.fingerprint): str(whole_of(record.cell).fingerprint)
+            for record in self._ledger.cells(fingerprints=parts, with_cell=True)
+            if record.cell is not None
+        }
+        names = {*wholes.values()}
+        done = self._ledger.cells(states=["success"], fingerprints=names)
+        joined = {str(record.fingerprint) for record in done}
+        return {part for part, whole in wholes.items() if whole in joined}
+
+    def _remove_parts(self, entry: Entry) -> None:
+        """Remove the results of a cell's parts from the store, which are in its own result."""
+        content, _ = sealed(self._layout.published(entry.path))
+        if not content["provenance"].get("parts"):
+            return
+        splits = self._ledger.events(fingerprints={entry.fingerprint}, kinds={SPLIT})
+        names = {name for event in splits for name in event.data["parts"]}
+        for record in self._ledger.cells(fingerprints=names) if names else ():
+            self._store.remove(record.path)
 
 
 def _entry(layout: Layout, folder: Path, public: Path) -> Entry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from benchfleet.domain.token_price import TokenPrice
 from benchfleet.domain.usage import Rate, Usage
 from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.results.write import AttemptFolder
+from benchfleet.runner.attempt.joined import Joined
 from benchfleet.runner.attempt.retry_policy import AttemptMemory
 from benchfleet.runner.attempt.timeouts import AttemptTimeouts
 
@@ -40,13 +42,19 @@ class Attempt:
     took: float = 0.0  # seconds, when it ended
     tokens: tuple[int, int] = (0, 0)  # of prompts and answers that it recorded
     telemetry: Telemetry = field(default_factory=Telemetry)
+    checkpoint: Mapping[str, float] = field(default_factory=dict)  # measured so far
     rescored: bool = False  # what earlier attempts answered was scored, and nothing was asked
+    joined: Joined | None = None  # what the parts of its cell recorded
 
     @property
     def key(self) -> str:
         """How slots name it: ``<fingerprint>/<attempt>-<token>``."""
         lease = self.claim.lease
         return f"{lease.fingerprint}/{lease.attempt}-{lease.token}"
+
+    def seconds(self, own: Mapping[str, float]) -> Mapping[str, float]:
+        """The seconds of each stage: its own, and those of the cell's parts."""
+        return Counter(self.joined.seconds) + Counter(own) if self.joined else own
 
     @property
     def usage(self) -> Usage:

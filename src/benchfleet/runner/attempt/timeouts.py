@@ -1,11 +1,12 @@
-"""Time limits of one attempt: of the whole, of one call of the model, and of no progress."""
+"""Time limits of one attempt: of the whole, of a stage, of one call of the model, and of no
+progress."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchfleet.domain.cell import Limits
 from benchfleet.domain.failure import Kind
+from benchfleet.domain.limits import Limits
 from benchfleet.engines.base import AttemptEvent, Calling, Measured, Progressed, Recorded, Started
 from benchfleet.runner.attempt.stall_detector import SampleHistory, stall_reason
 
@@ -27,6 +28,7 @@ class AttemptTimeouts:
         self._limits, self._began = limits, began
         self._history: SampleHistory | None = None  # since the benchmark began
         self._call: tuple[float, Calling] | None = None  # since when
+        self._stage: tuple[float, Started] | None = None  # since when, if it has a limit
         self._done = self._total = 0  # samples
 
     def record(self, event: AttemptEvent, now: float) -> None:
@@ -35,6 +37,7 @@ class AttemptTimeouts:
             return
         if isinstance(event, Started):
             self._history = SampleHistory(now) if event.stage == "benchmark" else None
+            self._stage = (now, event) if event.limit is not None else None
         if isinstance(event, Calling):
             self._call = (now, event) if event.count else None
         further = isinstance(event, (Progressed, Recorded)) and event.done > self._done
@@ -51,6 +54,9 @@ class AttemptTimeouts:
     def excuse(self, seconds: float) -> None:
         """Leave out these seconds: the runner itself was suspended, or was late."""
         self._began += seconds
+        if self._stage is not None:
+            since, stage = self._stage
+            self._stage = since + seconds, stage
         if self._history is not None:
             self._history.excuse(seconds)
         if self._call is not None:
@@ -63,6 +69,11 @@ class AttemptTimeouts:
         if limits.cell is not None and now - self._began > limits.cell:
             why = f"it ran longer than its limit of {limits.cell:g} s"
             return Timeout(kind="timeout", message=why)
+        if self._stage is not None and self._stage[1].limit is not None:
+            since, stage = self._stage
+            if now - since > (stage.limit or 0.0):
+                why = f"stage {stage.stage} takes longer than its limit of {stage.limit:.0f} s"
+                return Timeout(kind="timeout", message=why)
         if limits.generation is not None and self._call is not None:
             since, call = self._call
             if now - since > limits.generation:

@@ -77,7 +77,10 @@ class OperatorCommands:
         if self._device_names.removed and not self._devices.able:
             self._state.broken = "every device of this run was removed by `benchfleet slots`"
         data = {"runner": self._runner, "machine": self._local_host.machine}
-        data |= {"process": self._local_host.process, "host": self._local_host.host}
+        data |= {"process": self._local_host.process, "space": self._local_host.space}
+        data["host"] = self._local_host.host
+        if self._local_host.job:
+            data["job"] = self._local_host.job
         self._ledger.record(Event(kind=BEGAN, data={**data, "folder": self._local_host.folder}))
         self._began = True
 

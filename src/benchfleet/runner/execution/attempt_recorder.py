@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,17 +13,20 @@ from typing import Any
 from benchfleet.domain.attempt import Claim, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.part import whole_of
 from benchfleet.domain.usage import Rate
 from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.errors import ClaimLost, LedgerError, ResultsError
 from benchfleet.results.read import log_tail
-from benchfleet.results.samples import count_samples, earlier_samples
+from benchfleet.results.reuse import ReusableAnswers
+from benchfleet.results.samples import count_samples, earlier_samples, last_of_each
 from benchfleet.results.staged_files import Sealed
 from benchfleet.results.write import (
     Sealing,
     Verdict,
 )
 from benchfleet.runner.attempt.attempt import Attempt, EndedAttempt
+from benchfleet.runner.attempt.joined import Joined
 from benchfleet.runner.attempt.retry_policy import charged, first_reason, next_advice, retry_in
 from benchfleet.runner.attempt.timeouts import AttemptTimeouts
 from benchfleet.runner.context import RunnerContext
@@ -42,6 +46,7 @@ class AttemptRecorder:
         self._folder = storage.folder
         self._seal_all = storage.seal_all
         self._publish_all = storage.publish_all
+        self._reusable = ReusableAnswers(context.layout)
         self._provenance, self._random = context.local_host.provenance, context.random
 
     def begin(
@@ -54,12 +59,22 @@ class AttemptRecorder:
         now: float,
         provenance: Mapping[str, Any],
         rate: Rate = Rate(),  # noqa: B008 - frozen
+        joined: Joined | None = None,
     ) -> Attempt:
-        """Hold the lease and make the folder; the next attempt goes on after earlier samples."""
+        """Hold the lease and make the folder; the next attempt goes on after earlier samples, those
+        of the cell's parts too."""
         self._heartbeat.hold(claim.lease)
         folder = self._folder(self._layout.attempt(claim.lease))
-        recorded = b""
-        if not folder.first and (recorded := earlier_samples(folder.folder.parent)):
+        recorded = b"" if folder.first else earlier_samples(folder.folder.parent)
+        if (part := claim.cell.part) and not recorded:
+            # What the whole cell had recorded before it was split.
+            of_whole = self._layout.attempts_of(whole_of(claim.cell).fingerprint)
+            recorded = earlier_samples(of_whole, part.may_hold)
+        if joined:
+            recorded = last_of_each(recorded + joined.recorded)
+        if not recorded and not claim.cell.part:
+            recorded = self._reusable.of(claim.cell)
+        if recorded:
             folder.record(recorded)
         return Attempt(
             claim=claim,
@@ -74,6 +89,7 @@ class AttemptRecorder:
             timeouts=AttemptTimeouts(claim.cell.limits, began=now),
             done=(samples := count_samples(recorded)),
             before=samples,
+            joined=joined,
         )
 
     def succeed(self, attempt: Attempt, done: Done) -> Outcome:
@@ -121,6 +137,9 @@ class AttemptRecorder:
         ]
         for index, wrong in zip(good, self._publish_all(moves), strict=True):
             results[index] = wrong or results[index]
+            if wrong is None and (joined := some[index][0].attempt.joined):
+                for path in joined.paths:  # all that they have is in the result now
+                    shutil.rmtree(self._layout.published(path), ignore_errors=True)
         return results
 
     def _seal(self, some: Sequence[EndedAttempt]) -> list[Outcome]:
@@ -135,22 +154,24 @@ class AttemptRecorder:
         ]
 
     def _sealing(self, attempt: Attempt, done: Done) -> Sealing:
-        claim = attempt.claim
+        claim, joined = attempt.claim, attempt.joined
+        size = claim.batch_size or done.provenance.get("batch_size", 1)  # 0: the slot chose it
         provenance = {
             **self._provenance(),
             **attempt.provenance,
-            "model": done.provenance,
+            "model": done.provenance or (joined.provenance if joined else {}),
             "host": attempt.host,
             "device": attempt.device,
             "rescored": attempt.rescored,
             "seed": claim.cell.data_seed,
             "attempt": claim.lease.attempt,
-            **({} if attempt.rescored else {"effective_batch_size": claim.batch_size}),
+            **({} if attempt.rescored else {"effective_batch_size": size}),
             "resumed_samples": count_samples(attempt.recorded),
+            **({"parts": list(joined.parts)} if joined else {}),
         }
         verdict = Verdict(
             score=done.score,
-            seconds=done.seconds,
+            seconds=attempt.seconds(done.seconds),
             provenance=provenance,
             telemetry=attempt.telemetry.summary(),
             usage=attempt.usage.to_dict(),
@@ -170,12 +191,12 @@ class AttemptRecorder:
             digest=sealed.digest,
             metrics=sealed.metrics,
             reported=sealed.reported,
-            seconds=done.seconds,
+            seconds=attempt.seconds(done.seconds),
             host=attempt.host,
             device=attempt.device,
             usage=attempt.usage,
             device_type=attempt.spec.devices[0].type if attempt.spec.devices else "",
-            resumed=attempt.before,
+            resumed=0 if attempt.joined else attempt.before,
         )
 
     def _failed(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
@@ -192,7 +213,7 @@ class AttemptRecorder:
         return Outcome(
             state="partial" if attempt.done else "failed",
             failure=failure,
-            metrics={"samples": attempt.done},
+            metrics={"samples": attempt.done, **attempt.checkpoint},
             seconds=seconds,
             host=attempt.host,
             device=attempt.device,
@@ -227,7 +248,8 @@ class AttemptRecorder:
     def _account(self, attempt: Attempt) -> None:
         """Keep what an attempt without an outcome used up, which is to be paid for all the same."""
         lease = attempt.claim.lease
-        data = {"attempt": lease.attempt, "token": lease.token, "usage": attempt.usage.to_dict()}
+        data = {"attempt": lease.attempt, "token": lease.token, "host": attempt.host}
+        data["usage"] = attempt.usage.to_dict()
         with contextlib.suppress(LedgerError):  # what ends it matters more
             self._ledger.record(Event(kind="used", fingerprint=lease.fingerprint, data=data))
 

@@ -10,6 +10,7 @@ from benchfleet.domain.failure import Failure, Kind, Stage
 from benchfleet.domain.state import State
 from benchfleet.engines.base import (
     AttemptEvent,
+    Checkpointed,
     Done,
     Failed,
     FileSent,
@@ -33,6 +34,7 @@ from benchfleet.runner.resources.slot import Slot, label
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.run_state import RunState
 from benchfleet.runner.scheduler.scheduler import Scheduler
+from benchfleet.runner.worker_options import SIGNAL_SPREAD_S
 
 
 class AttemptLifecycle:
@@ -52,7 +54,9 @@ class AttemptLifecycle:
         scheduler: Scheduler,
         recorder: AttemptRecorder,
         publisher: Publisher,
+        batch_job: bool = False,
     ) -> None:
+        self._batch_job = batch_job
         self._ledger = context.ledger
         self._inbox = context.inbox
         self._heartbeat = context.heartbeat
@@ -72,7 +76,7 @@ class AttemptLifecycle:
             self._state.notify(
                 "cell_started", cell=claim.path, slot=slot.id, attempt=claim.lease.attempt
             )
-            if attempt.before:
+            if attempt.before and not attempt.joined:
                 self._state.notify(
                     "cell_resumed", cell=claim.path, slot=slot.id, samples=attempt.before
                 )
@@ -89,6 +93,7 @@ class AttemptLifecycle:
                 now=self._inbox.now(),
                 provenance=self._hosts.provenance(slot.spec.host),
                 rate=slot.rate,
+                joined=self._scheduler.splitter.joined(claim),
             )
         except OSError as error:
             self.release_claim(claim, f"its folder cannot be made: {error}")
@@ -97,9 +102,8 @@ class AttemptLifecycle:
             else:
                 self._state.broken = f"results cannot be written: {error}"
             return None
-        if not self._heartbeat.is_current(
-            claim.lease
-        ):  # stopped since it claimed: another may be done
+        # If it was stopped since it claimed, another may be done.
+        if not self._heartbeat.is_current(claim.lease):
             self.abandon(attempt)
             return None
         return attempt
@@ -125,6 +129,8 @@ class AttemptLifecycle:
             self._state.notify("cell_progress", cell=attempt.claim.path, slot=slot.id)
         elif isinstance(event, Progressed):
             slot.display.done, slot.display.total = event.done, event.total
+        elif isinstance(event, Checkpointed):
+            attempt.checkpoint = event.metrics
         elif isinstance(event, (Done, Failed, Stopped)):
             slot.free()
             slot.closing = not (isinstance(event, Done) or event.fit)
@@ -183,12 +189,22 @@ class AttemptLifecycle:
         self._end(attempt, failure, seconds)
 
     def _end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
-        """Hand the attempt to the publisher; its slot goes on with the next cell."""
+        """Hand the attempt to the publisher; its slot goes on with the next cell.
+
+        A batch system signals all processes of a job at once, so a slot or a script may end by the
+        signal before the runner acts on its own: that is no verdict on the cell.
+        """
+        if isinstance(how, Failure) and self._is_ending_job():
+            self.give_back(attempt, f"its batch job ends ({how.message})")
+            return
         attempt.took = self._inbox.now() - attempt.began
         if isinstance(how, Failure):
             attempt.had = self._scheduler.advice.memory_of(attempt)
-        self._state.spend(attempt.usage)
+        self._spend(attempt)
         self._publisher.end(attempt, how, seconds)
+
+    def _is_ending_job(self) -> bool:
+        return self._batch_job and self._inbox.is_interrupted(within=SIGNAL_SPREAD_S)
 
     def concluded(self, event: Concluded) -> bool:
         """Handle what the publisher did: the attempt is sealed, finished and published, or one of
@@ -201,6 +217,10 @@ class AttemptLifecycle:
         elif isinstance(outcome, ResultsError):
             self._count(attempt.claim, "success")
             self._state.notify("warning", cell=path, message=str(outcome))
+        elif isinstance(outcome, LedgerAway) and self._state.ends and self._ledger.keeps_outcomes:
+            self._state.notify(
+                "warning", cell=path, message="its outcome is kept here, and sent by the next run"
+            )
         elif isinstance(outcome, LedgerFull | LedgerAway) and self._state.interrupts:
             self.give_back(attempt, "the ledger did not take its outcome")
         elif isinstance(outcome, Exception):
@@ -210,6 +230,7 @@ class AttemptLifecycle:
             self._state.wrote()
             self._state.progress.used.add(outcome.usage)
             self._state.notify("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
+            return self._scheduler.frees_whole(attempt.claim.cell)
         else:
             self._failed(attempt, outcome, outcome.failure)
             return True
@@ -235,13 +256,17 @@ class AttemptLifecycle:
             failure=[failure.stage, failure.kind],
         )
 
+    def _spend(self, attempt: Attempt) -> None:
+        rented = self._scheduler.devices.is_rented(attempt.spec.host)
+        self._state.spend(attempt.usage, rented=rented)
+
     def give_back(self, attempt: Attempt, reason: str) -> None:
         """Release the cell; its next attempt resumes after the last sample."""
         if attempt.cancelled_at is not None:
             self.abandon(attempt)
             return
         attempt.took = self._inbox.now() - attempt.began
-        self._state.spend(attempt.usage)
+        self._spend(attempt)
         self._recorder.give_back(attempt, reason)
         self._scheduler.backlog.mark_waiting(attempt.claim.lease.fingerprint)
         self._count(attempt.claim, "pending")
@@ -252,7 +277,7 @@ class AttemptLifecycle:
     def abandon(self, attempt: Attempt) -> None:
         """End an attempt whose claim was lost or cancelled; nothing of it is published."""
         attempt.took = self._inbox.now() - attempt.began
-        self._state.spend(attempt.usage)
+        self._spend(attempt)
         self._recorder.abandon(attempt)
         self._state.count()
         cell, samples = attempt.claim.path, attempt.done

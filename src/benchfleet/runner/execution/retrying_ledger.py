@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
@@ -16,8 +17,10 @@ from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
 from benchfleet.runner.events import LedgerAvailable, LedgerDiskFull, LedgerUnavailable
+from benchfleet.runner.outage import Outage
 
 PAUSE_S = 1.0  # seconds between tries
+_MAX_PAUSE_S = 30.0  # between looks at a server that answers and refuses, again and again
 _RECORD_TIMEOUT_S = 2.0  # for an event that would be lost
 _READ_BATCH = 1000  # cells that are read at once
 T = TypeVar("T")
@@ -32,7 +35,8 @@ class RetryingLedger(Ledger):
     `LedgerAway` at once. While `serving` is not set, before a run and at its end, all calls wait.
 
     It posts `LedgerDiskFull` each time, `LedgerUnavailable` once, and `LedgerAvailable` once the
-    server answers again, from any thread. `ending` and `thread` can be a simulation's own.
+    server answers again, from any thread. `outage` hears of each call that finds the server away.
+    `ending`, `thread` and `clock` can be a simulation's own.
     """
 
     def __init__(
@@ -44,10 +48,14 @@ class RetryingLedger(Ledger):
         pause: float = PAUSE_S,
         serving: threading.Event | None = None,
         thread: Callable[..., threading.Thread] = threading.Thread,
+        outage: Outage | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ledger, self._post, self._ending, self._pause = ledger, post, ending, pause
         self._serving, self._thread = serving, thread
+        self._outage, self._clock = outage or Outage(), clock
         self.multi_host, self.hosted = ledger.multi_host, ledger.hosted
+        self.keeps_outcomes = ledger.keeps_outcomes
         self._unrenewed: Sequence[Lease] = ()  # leases that could not be renewed
         self._lock = threading.Lock()
         self._away: LedgerAway | None = None
@@ -62,7 +70,7 @@ class RetryingLedger(Ledger):
     def _retry(self, ask: Callable[[], T], ended: Sequence[tuple[Lease, Outcome]]) -> T:
         while True:
             try:
-                return self._at_once(ask)
+                return self._at_once(ask, write=True)
             except LedgerFull:
                 self._post(LedgerDiskFull())
                 if self._ending.wait(self._pause):
@@ -74,14 +82,20 @@ class RetryingLedger(Ledger):
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with contextlib.suppress(LedgerFull, LedgerAway):
-            self._at_once(lambda: self._ledger.release(leases, reason))
+            self._at_once(lambda: self._ledger.release(leases, reason), write=bool(leases))
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        return self._caught_up(lambda: self._ledger.claim(runner, candidates, limit))
+        def ask() -> Sequence[Claim]:
+            claims = self._ledger.claim(runner, candidates, limit)
+            if claims:
+                self._outage.succeeded(write=True)
+            return claims
+
+        return self._caught_up(ask)
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:
-            renewed = self._at_once(lambda: self._ledger.renew(leases))
+            renewed = self._at_once(lambda: self._ledger.renew(leases), write=bool(leases))
         except (LedgerFull, LedgerAway) as error:
             self._unrenewed = leases
             if isinstance(error, LedgerFull):
@@ -102,7 +116,7 @@ class RetryingLedger(Ledger):
         nothing where it cannot be asked now."""
         try:
             if behind := self._unrenewed:
-                self._at_once(lambda: self._ledger.renew(behind))
+                self._at_once(lambda: self._ledger.renew(behind), write=True)
                 self._unrenewed = ()
             return self._at_once(ask)
         except LedgerFull:
@@ -115,7 +129,10 @@ class RetryingLedger(Ledger):
         return self._caught_up(self._ledger.reap)
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
-        return self._ledger.enroll(cells, paths=paths)
+        def ask() -> int:
+            return self._ledger.enroll(cells, paths=paths)
+
+        return self._at_once(ask, seconds=_RECORD_TIMEOUT_S, write=True)
 
     def cells(
         self,
@@ -141,7 +158,7 @@ class RetryingLedger(Ledger):
         def ask() -> int:
             return self._ledger.record(event, after=after)
 
-        return self._at_once(ask, seconds=_RECORD_TIMEOUT_S)
+        return self._at_once(ask, seconds=_RECORD_TIMEOUT_S, write=True)
 
     def events(
         self,
@@ -151,6 +168,9 @@ class RetryingLedger(Ledger):
     ) -> Sequence[Event]:
         return self._at_once(lambda: self._ledger.events(since, fingerprints, kinds))
 
+    def interrupt(self) -> None:
+        self._ledger.interrupt()
+
     def close(self) -> None:
         self._ledger.close()
         if self._waiter is not None:
@@ -158,22 +178,26 @@ class RetryingLedger(Ledger):
 
     # While the server is away
 
-    def _at_once(self, ask: Callable[[], T], *, seconds: float = 0.0) -> T:
+    def _at_once(self, ask: Callable[[], T], *, seconds: float = 0.0, write: bool = False) -> T:
         """What the ledger answers without being waited for. Raises LedgerAway."""
         waits = self._serving is not None and not self._serving.is_set()
         if not waits:
             self._raise_if_away()
+        began = self._clock()
         try:
             if waits:
                 answer = ask()
                 if self._ending.is_set():  # nobody else looks whether it is back
                     self._away = None
-                return answer
-            with self._ledger.within(seconds):
-                return ask()
+            else:
+                with self._ledger.within(seconds):
+                    answer = ask()
         except LedgerAway as error:
+            self._outage.failed(began, self._clock(), write=write)
             self._mark_unavailable(error)
             raise
+        self._outage.succeeded(write=write)
+        return answer
 
     def _raise_if_away(self) -> None:
         if (error := self._away) is not None:
@@ -190,14 +214,18 @@ class RetryingLedger(Ledger):
 
     def _wait(self) -> None:
         """Ask until it answers, in a thread of its own: a cut line may take long to tell."""
-        while not self._ending.wait(self._pause):
+        pause = min(self._pause * 2**self._outage.answers, max(self._pause, _MAX_PAUSE_S))
+        while not self._ending.wait(pause):
+            began = self._clock()
             try:
                 with self._ledger.within(0.0):
                     self._ledger.events(since=2**62)
             except LedgerAway:
+                self._outage.failed(began, self._clock(), write=False)
                 continue
             except LedgerError:
                 pass  # it answers; the next caller gets the error
+            self._outage.succeeded(write=False)
             self._away = None
             self._post(LedgerAvailable())
             return

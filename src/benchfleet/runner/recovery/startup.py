@@ -1,18 +1,23 @@
-"""Putting right what a crash left: results that wait for their rename, attempts that came too late,
-and empty folders."""
+"""Putting right what a crash left: cells that a killed runner holds, results that wait for their
+rename, attempts that came too late, and empty folders."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from benchfleet.domain.part import SPLIT
+from benchfleet.domain.slots import BEGAN
+from benchfleet.engines.processes import owner
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.read import is_published, left_attempts, sealed_attempts, too_late
+from benchfleet.runner.resources.local_host import LocalHost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,31 @@ def publish_committed(
         yield Recovered(path=path, problem=str(wrong or ""))
 
 
+def release_killed(ledger: Ledger, local_host: LocalHost) -> None:
+    """Release the cells and parts of runners that were killed on this machine. Their leases would
+    hold them up; a runner elsewhere may be alive, so its leases have to expire."""
+    if not local_host.space:
+        return
+    parts = {part for event in ledger.events(kinds={SPLIT}) for part in event.data["parts"]}
+    running = list(ledger.cells(states=["running"]))
+    running += ledger.cells(states=["running"], fingerprints=parts) if parts else ()
+    if not running:
+        return
+    runners = {event.data["runner"]: event.data for event in ledger.events(kinds={BEGAN})}
+    killed = {name for name, began in runners.items() if _was_killed(began, local_host)}
+    if leases := [record.lease for record in running if record.runner in killed]:
+        ledger.release(leases, "its runner was killed")
+
+
+def _was_killed(began: Mapping[str, Any], local_host: LocalHost) -> bool:
+    """Whether a runner began on this machine, and its process is gone."""
+    process = str(began.get("process", ""))
+    where = (began.get("machine"), began.get("space"))  # some versions did not record all of it
+    if where != (local_host.machine, local_host.space) or not process:
+        return False
+    return owner(int(process.partition("@")[0])) != process
+
+
 def remove_late_attempts(ledger: Ledger, layout: Layout) -> None:
     """Remove the attempts of published cells that a runner left which was killed as it woke from a
     sleep past its leases, before it could hear that another had published them."""
@@ -61,6 +91,16 @@ def remove_late_attempts(ledger: Ledger, layout: Layout) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # others are there
             folder.parent.rmdir()
+
+
+def remove_joined_parts(ledger: Ledger, layout: Layout) -> None:
+    """Remove the results of parts that a runner left which was killed after it had published the
+    whole cell."""
+    parts = {event.fingerprint: event.data["parts"] for event in ledger.events(kinds={SPLIT})}
+    done = ledger.cells(states=["success"], fingerprints=parts) if parts else ()
+    joined = {name for record in done for name in parts[record.fingerprint]}
+    for record in ledger.cells(fingerprints=joined) if joined else ():
+        shutil.rmtree(layout.published(record.path), ignore_errors=True)
 
 
 def remove_empty_folders(layout: Layout) -> None:

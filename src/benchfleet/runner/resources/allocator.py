@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from benchfleet.domain.resource import Device
+from benchfleet.runner.resources.endpoints import Endpoints
 from benchfleet.runner.resources.shapes import Pool, memory_of
 
 Free = Callable[[Device], float]  # seconds until everything on it has ended
@@ -15,7 +16,8 @@ Free = Callable[[Device], float]  # seconds until everything on it has ended
 class SlotNeeds(NamedTuple):
     """What one slot is to have."""
 
-    width: int = 1  # devices; 0: an endpoint
+    width: int = 1  # devices
+    endpoint: str = ""  # the server elsewhere that it asks; it has no other device
     memory: int = 0  # bytes that each of them has at least
     gpu: bool = False  # whether each must be a GPU
     alone: bool = False  # no other slot is to be in the memory that it has
@@ -31,12 +33,13 @@ class DeviceAllocator:
 
     A host opens no more slots than its pool allows. A slot of one device shares it; a wider slot,
     and one that runs alone, takes whole devices. The stated needs of its slots never exceed the
-    memory of a GPU. A slot for a served model takes an endpoint, and nothing of the pool.
+    memory of a GPU. A slot that asks a server elsewhere takes nothing of a pool: it counts for that
+    server alone.
     """
 
     def __init__(self) -> None:
         self._machines: dict[str, _Machine] = {}  # by host, in their order
-        self.uses_endpoints = False  # whether any cell needs one
+        self._endpoints = Endpoints()
         self.version = 0  # grows whenever one may be found that was not there before
         self._in_use: Counter[Device] = Counter()  # seats
         self._whole: Counter[Device] = Counter()  # slots that share it with nobody
@@ -54,6 +57,11 @@ class DeviceAllocator:
             self._machines[pool.host] = (
                 machine if machine and same else _Machine(pool, self._in_use)
             )
+        self.version += 1
+
+    def use_endpoints(self, names: Collection[str], slots: int) -> None:
+        """Cells ask these servers elsewhere, so many at a time each."""
+        self._endpoints = self._endpoints.extended(names, slots)
         self.version += 1
 
     def limit(self, limits: Mapping[str, int]) -> None:
@@ -107,10 +115,8 @@ class DeviceAllocator:
 
     @property
     def full(self) -> bool:
-        """Whether no machine has a slot left."""
-        if self.uses_endpoints and self._free_endpoint() is not None:
-            return False
-        return not self.open_hosts
+        """Whether no machine and no endpoint has a slot left."""
+        return not self.open_hosts and not self._endpoints.any_free(self._machines)
 
     def free_memory(self, devices: Sequence[Device], own: int) -> int:
         """Bytes that a slot which holds `own` may use of each of its GPUs; 0 on the CPU."""
@@ -131,9 +137,12 @@ class DeviceAllocator:
         the most seats free; among equals the smallest that fit. No machine that is `excluded` gives
         any, nor does another than `only`.
         """
-        if not needs.width:
-            endpoint = self._free_endpoint(without=without, excluded=excluded, only=only)
-            return None if endpoint is None else (endpoint,)
+        if needs.endpoint:
+            hosts = [
+                host for host in self._machines if host not in excluded and only in (None, host)
+            ]
+            endpoint = self._endpoints.free(needs.endpoint, hosts, alone=needs.alone)
+            return (endpoint,) if endpoint else None
         open_ = self.open_hosts if only is None else [] if self.is_full(only) else [only]
         for host in sorted((host for host in open_ if host not in excluded), key=self._load):
             if (candidates := self._group(self._machines[host], needs, without)) is not None:
@@ -157,23 +166,6 @@ class DeviceAllocator:
                 candidates.append((times[-1][0], tuple(fit[position] for _, position in times)))
         return min(candidates, key=lambda one: one[0])[1] if candidates else None
 
-    def _free_endpoint(
-        self,
-        *,
-        without: Collection[Device] = (),
-        excluded: Collection[str] = (),
-        only: str | None = None,
-    ) -> Device | None:
-        hosts = [only] if only is not None else self._machines
-        machines = (self._machines[h] for h in hosts if h in self._machines and h not in excluded)
-        free = (
-            device
-            for machine in machines
-            for device in machine.pool.endpoints
-            if not self._in_use[device] and device not in without
-        )
-        return next(free, None)
-
     def _is_at_limit(self, memory: str) -> bool:
         return memory in self._limits and self._inside[memory] >= self._limits[memory]
 
@@ -183,8 +175,10 @@ class DeviceAllocator:
 
     def _count(self, devices: Sequence[Device], by: int, *, whole: bool, memory: int) -> None:
         host = devices[0].host
-        if devices[0].kind != "endpoint":  # which is beside the pool's slots
-            self._open[host] += by
+        if devices[0].kind == "endpoint":
+            self._endpoints.count(devices[0], by, alone=whole)
+            return
+        self._open[host] += by
         self._inside.update(dict.fromkeys({memory_of(device) for device in devices}, by))
         for device in devices:
             self._in_use[device] += by

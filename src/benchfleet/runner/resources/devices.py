@@ -19,7 +19,7 @@ MAX_BAD_STARTS = 3  # slots in a row that never said hello before their devices 
 
 
 class Devices:
-    """Which devices slots may be opened on, and why not on the others.
+    """Which devices slots may be opened on, why not on the others, and which cells they can take.
 
     Machines may come and go meanwhile; `changed` is called whenever what they can take may be
     something else.
@@ -34,9 +34,10 @@ class Devices:
         cells: Mapping[str, Cell],
         placement: Callable[[], Placement],
         changed: Callable[[], None],
+        endpoint_slots: int,
     ) -> None:
         self._slots, self._hosts, self._cells, self._placement = slots, hosts, cells, placement
-        self._changed = changed
+        self._changed, self._endpoint_slots = changed, endpoint_slots
         self._pools = list(pools)
         self._origins = {pool.host: pool for pool in pools}  # as each machine came
         self._grown: list[Device] = []  # what was added to them since
@@ -46,6 +47,8 @@ class Devices:
         self._sort(cells)
         self._bad_starts: dict[tuple[Device, ...], int] = {}
         self._possible: frozenset[Requirement] | None = None
+        self._coming = frozenset[Requirement]()  # that a machine which is away may take
+        self._can: dict[Requirement, bool] = {}  # whether a machine here can take such cells
         self.able: frozenset[str] = frozenset()  # the cells that a machine may take
         self._expected = self._unmet = frozenset[str]()
         self.quarantine = Quarantine()  # what is not to be used now
@@ -53,8 +56,8 @@ class Devices:
 
     def _sort(self, cells: Mapping[str, Cell]) -> None:
         barred = self._placement().barred
-        if any(cell.need.endpoint for cell in cells.values()):
-            self._slots.allocator.uses_endpoints = True
+        names = {cell.need.endpoint for cell in cells.values() if cell.need.endpoint}
+        self._slots.allocator.use_endpoints(names, self._endpoint_slots)
         for fingerprint, cell in cells.items():
             self._by_need.setdefault((cell.need, barred(cell)), []).append(fingerprint)
 
@@ -86,16 +89,16 @@ class Devices:
         """See which cells the machines that are here can take."""
         self._pools = self.quarantine.whole(self._pools)
         self._slots.use(self.quarantine.open_pools(self._pools))
-        expected = self._hosts.expected  # whatever cannot run now, may run there
+        self._expected = self._hosts.expected
+        coming = frozenset(one for one in self._by_need if self._may_come(one))
+        self._can.clear()
         possible = frozenset(
             one for one in self._by_need if not self._is_impossible(one, self._pools)
         )
-        if self._possible is None or (possible, expected) != (self._possible, self._expected):
-            self._possible, self._expected = possible, expected
+        if self._possible is None or (possible, coming) != (self._possible, self._coming):
+            self._possible, self._coming = possible, coming
             local_cells = [f for one in possible for f in self._by_need[one]]
-            remote_cells = [
-                f for one, names in self._by_need.items() if expected - one[1] for f in names
-            ]
+            remote_cells = [f for one in coming for f in self._by_need[one]]
             able = frozenset((*local_cells, *remote_cells))
             self.able = able.difference(self._no_time, self._held_back)
             # a machine which is away may take these
@@ -103,9 +106,18 @@ class Devices:
         self._unmet = self._hosts.unmet
         self._changed()
 
+    def _may_come(self, required: Requirement) -> bool:
+        """Whether a machine that is away may take such cells."""
+        need, barred = required
+        hosts = self._hosts.expected - barred
+        return any(not self._hosts.lacks(host, need) for host in hosts)
+
     def can_take(self, need: Need, barred: frozenset[str]) -> bool:
         """Whether a machine here has what such cells ask for, and may have them."""
-        return self._possible is not None and (need, barred) in self._possible
+        required = need, barred
+        if required not in self._can:
+            self._can[required] = not self._is_impossible(required, self._pools)
+        return self._can[required]
 
     @property
     def impossible(self) -> list[tuple[Cell, str]]:
@@ -114,7 +126,7 @@ class Devices:
         reasons: dict[tuple[Need, int], str] = {}
         impossible_cells = []
         for required, names in self._by_need.items():
-            if expected - required[1]:
+            if self._may_come(required):
                 continue
             for cell in (self._cells[name] for name in names):
                 barred = placement.why_not(cell)
@@ -123,7 +135,10 @@ class Devices:
                     reasons[key] = why = impossible(required[0], self._pools, barred)
                     if why and expected:  # none of which may have it
                         local_cells = [why] if self._pools else []
-                        away = (f"{host}: {barred[host]}" for host in sorted(expected))
+                        away = (
+                            f"{host}: {barred.get(host) or self._hosts.lacks(host, cell.need)}"
+                            for host in sorted(expected)
+                        )
                         reasons[key] = "; ".join((*local_cells, *away))
                 if reasons[key]:
                     impossible_cells.append((cell, reasons[key]))
@@ -132,6 +147,11 @@ class Devices:
     def _is_impossible(self, required: Requirement, pools: Sequence[Pool]) -> bool:
         need, barred = required
         return bool(impossible(need, [pool for pool in pools if pool.host not in barred]))
+
+    def is_rented(self, host: str) -> bool:
+        """Whether a machine is a rented one."""
+        pool = self._origins.get(host)
+        return pool is not None and pool.rented is not None
 
     @property
     def pools(self) -> Sequence[Pool]:

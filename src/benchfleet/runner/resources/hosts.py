@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from benchfleet.domain.resource import Device
+from benchfleet.domain.failure import Failure
+from benchfleet.domain.hardware import MachineHardware, hardware_problem
+from benchfleet.domain.resource import Device, Need
 from benchfleet.engines.base import HostAwaited, HostLost, HostReady
 
 HOST_TIMEOUT_S = 600.0  # seconds without any machine before a run is given up
@@ -22,6 +24,8 @@ class Hosts:
         self._removed: HostLost | None = None  # the last that left for good
         self._provenance: dict[str, Mapping[str, Any]] = {}
         self._spare: dict[str, Sequence[Device]] = {}
+        self._abandoned: dict[str, Failure] = {}  # why no machine will come, by what stood for it
+        self._coming: dict[str, Sequence[MachineHardware]] = {}  # by what stands for hosts to come
 
     @property
     def expecting(self) -> bool:
@@ -77,6 +81,8 @@ class Hosts:
             self._doubted.add(host)
 
     def lost(self, event: HostLost) -> None:
+        if event.failure is not None:
+            self._abandoned.setdefault(event.host, event.failure)
         self._present.discard(event.host)
         self._doubted.discard(event.host)
         if event.removed:
@@ -89,7 +95,19 @@ class Hosts:
     def await_more(self, event: HostAwaited) -> None:
         """Others may join."""
         self._away[event.host] = HostLost(host=event.host, reason=event.reason)
+        self._coming[event.host] = event.machines
         (self._bounded.add if event.bounded else self._bounded.discard)(event.host)
+
+    def lacks(self, host: str, need: Need) -> str:
+        """Why a host that is away will not be the hardware that cells name; "" if it may be."""
+        reasons = [hardware_problem(need.hardware, one) for one in self._coming.get(host, ())]
+        return "; ".join(reasons) if all(reasons) else ""
+
+    def failure_of(self, need: Need) -> Failure | None:
+        """Why no machine with the hardware that cells name will come; None if no engine gave one
+        up."""
+        suited = (why for host, why in self._abandoned.items() if not self.lacks(host, need))
+        return next(suited, None)
 
     @property
     def is_wait_bounded(self) -> bool:

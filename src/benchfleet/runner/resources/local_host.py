@@ -17,7 +17,9 @@ class LocalHost:
 
     machine: str = ""  # how it calls itself
     process: str = ""  # what names the runner's process for ever
+    space: str = ""  # the boot and the PID namespace in which that name holds
     host: str = ""  # what results call it; "": as it calls itself
+    job: str = ""  # the batch job that the runner is part of
     folder: str = ""  # what names the results folder that it publishes to
     pool: Pool | None = None  # its devices, where slots may be opened here
     gpus: Callable[[], Sequence[Device]] = tuple  # those that are here; raises DeviceError

@@ -86,6 +86,6 @@ class Quarantine:
 
 def _less(pool: Pool, devices: Collection[Device]) -> Pool:
     """The pool less these; its slots stay as many for each device."""
-    ours = (*pool.devices, *pool.endpoints) if devices else ()
+    ours = pool.devices if devices else ()
     fenced = tuple(device for device in ours if device in devices)
     return without(pool, fenced) if fenced else pool

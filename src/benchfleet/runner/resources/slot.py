@@ -54,13 +54,19 @@ class Slot:
 
     def takes(self, shape: SlotShape) -> bool:
         """Whether it was opened for such cells; see `SlotShape.suits`."""
-        same = (self.width, self.alone) == (shape.width, shape.alone)
+        same = (self.width, self.endpoint, self.alone) == shape[:3]
         fits = same and self.memory >= shape.memory
         return fits and shape.suits(self.spec.host)
 
     @property
     def device_type(self) -> str:
         return self.spec.devices[0].type
+
+    @property
+    def endpoint(self) -> str:
+        """The server elsewhere that its cells ask; ``""`` for a slot on devices of a machine."""
+        device = self.spec.devices[0]
+        return device.name if device.kind == "endpoint" else ""
 
     @property
     def gpus(self) -> int:
@@ -76,7 +82,7 @@ class Slot:
 
     def forget_model_after(self, failure: Failure) -> None:
         """A slot that failed to load, or starts clean after a fault, has nothing in memory."""
-        if failure.stage == "load" or failure.kind in {"oom", "gpu_fault"}:
+        if failure.stage in ("fit", "pull", "load") or failure.kind in {"oom", "gpu_fault"}:
             self.load_key = ""
 
     def free(self) -> None:

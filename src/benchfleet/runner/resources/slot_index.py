@@ -18,6 +18,7 @@ class SlotTraits(NamedTuple):
     """What of an open slot decides which cells it will take."""
 
     width: int
+    endpoint: str  # the server elsewhere that it asks, or ""
     alone: bool
     memory: int  # bytes of the smallest of its GPUs
     gpus: int
@@ -27,7 +28,7 @@ class SlotTraits(NamedTuple):
     host: str = ""  # where hosts differ
 
     def takes(self, shape: SlotShape) -> bool:
-        same = (self.width, self.alone) == (shape.width, shape.alone)
+        same = self[:3] == shape[:3]
         return same and self.memory >= shape.memory and shape.suits(self.host)
 
 
@@ -39,7 +40,7 @@ class SlotIndex:
         self._on: dict[str, Counter[SlotTraits]] = {}  # by host
         self._starting: dict[str, Counter[SlotTraits]] = {}  # of these, those that start
         # GPUs and memory of those that have a model, by host
-        self._models: dict[tuple[int, bool, str], dict[str, Counter[tuple[int, int]]]] = {}
+        self._models: dict[tuple[tuple[object, ...], str], dict[str, Counter[tuple[int, int]]]] = {}
 
     def note(self, slot: SlotId, traits: SlotTraits | None) -> None:
         """How the slot stands now; None where it takes no order any more."""
@@ -53,7 +54,7 @@ class SlotIndex:
     def serving(self, shape: SlotShape, load_key: str, need: Need) -> int:
         """The slots of this shape that have the model in memory, or are about to, and are such as
         these cells need."""
-        by_host = self._models.get((shape.width, shape.alone, load_key), {})
+        by_host = self._models.get((shape[:3], load_key), {})
         least = max(need.vram, shape.memory)
         return sum(
             count
@@ -84,7 +85,7 @@ class SlotIndex:
         if traits.starts:
             _count(self._starting, traits.host, traits, count)
         if traits.model:
-            of_model = traits.width, traits.alone, traits.model
+            of_model = traits[:3], traits.model
             by_host = self._models.setdefault(of_model, {})
             _count(by_host, traits.host, (traits.gpus, traits.memory), count)
             if not by_host:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from benchfleet.benchmarks.base import rescores
 from benchfleet.domain.attempt import Claim, Lease
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import AttemptRequest, Engine, SlotId, SlotSpec
@@ -103,6 +104,7 @@ class Slots:
         ends = slot.closing or slot.draining or self._is_gone(slot)
         traits = SlotTraits(
             width=slot.width,
+            endpoint=slot.endpoint,
             alone=slot.alone,
             memory=slot.memory,
             gpus=slot.gpus,
@@ -200,6 +202,7 @@ class Slots:
             log=str(attempt.folder.log),
             recorded=attempt.recorded,
             batch_size=attempt.claim.batch_size,
+            rescore=attempt.joined is not None and attempt.joined.complete and rescores(cell),
         )
         self._engine.run(slot.id, request)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -97,6 +98,18 @@ class Backlog:
         """The cells that can be claimed now."""
         return self._waiting
 
+    @property
+    def has_back_offs(self) -> bool:
+        """Whether a cell waits for the time of its next try."""
+        return bool(self._back_offs)
+
+    def needs(self) -> Mapping[Need, int]:
+        """How many cells can be claimed now, by what they need."""
+        cells: Counter[Need] = Counter()
+        for lane in self.lanes():
+            cells[lane.need] += lane.work.cells
+        return cells
+
     def lanes(self) -> list[Lane]:
         """What waits now, in the order in which it was first seen."""
         return [lane for lane in self._lanes.values() if lane.work.cells]
@@ -115,11 +128,10 @@ class Backlog:
             results += lane.ending_within(limit - load, at_most - len(results))
         return results
 
-    def remaining(self) -> Remaining | None:
-        """How much is left that waits; None while no time is known at all."""
-        if self.estimates.typical is None:
-            return None
-        lanes = self.lanes()
+    def remaining(self, endpoint: str) -> Remaining:
+        """How much is left that waits for this server elsewhere; for slots on devices with
+        ``""``."""
+        lanes = [lane for lane in self.lanes() if lane.shape.endpoint == endpoint]
         return Remaining(
             seconds=sum(lane.work.seconds for lane in lanes),
             longest=max((lane.longest() for lane in lanes), default=0.0),
@@ -127,6 +139,16 @@ class Backlog:
             loads=sum(lane.work.load for lane in lanes if not lane.work.serving),
             gpu_seconds=sum(lane.work.seconds for lane in lanes if lane.need.gpus),
         )
+
+    @property
+    def endpoints(self) -> set[str]:
+        """What waiting cells and those of other runners ask, as `remaining` takes it."""
+        elsewhere = (self._cells[name].need.endpoint for name in self.running_elsewhere)
+        return {lane.shape.endpoint for lane in self.lanes()}.union(elsewhere)
+
+    def endpoint_of(self, fingerprint: str) -> str:
+        """The server elsewhere that the cell asks; ``""`` for none."""
+        return self._cells[fingerprint].need.endpoint
 
     # What happens
 

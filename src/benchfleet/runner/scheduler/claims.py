@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from benchfleet.domain.attempt import Claim
 from benchfleet.domain.cell import Cell
@@ -14,19 +15,21 @@ from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.resources.shapes import SlotShape
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.scheduler.affordability import Affordability
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
 from benchfleet.runner.scheduler.oom_advice import OomAdvice
 from benchfleet.runner.scheduler.policy_view import PolicyView
 from benchfleet.runner.scheduler.reservations import Reservations, service
+from benchfleet.runner.scheduler.splitter import Answer
 
 EXTRA_CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wanted
 _NO_SLOTS: deque[Slot] = deque()
 
 
 class LanesChanged(Exception):
-    """A waiting cell needs another slot than its lane says: the dispatcher begins its turn again.
-    It is no error."""
+    """A waiting cell needs another slot than its lane says, or was split: the dispatcher begins its
+    turn again. It is no error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,7 @@ class ClaimInputs:
     advice: OomAdvice
     reservations: Reservations
     policy_view: PolicyView
+    affordability: Affordability
 
 
 class SlotClaims:
@@ -51,12 +55,14 @@ class SlotClaims:
         *,
         begin: Callable[[Slot, Claim], None],
         follow: Callable[[], None],
+        split: Callable[[Claim], Answer],
     ) -> None:
         self._runner, self._ledger = context.runner, context.ledger
         self._heartbeat, self._slots = context.heartbeat, slots
         self._cells, self._backlog, self._advice = inputs.cells, inputs.backlog, inputs.advice
         self._reservations, self._policy_view = inputs.reservations, inputs.policy_view
-        self._begin_attempt, self._follow = begin, follow
+        self._affordability = inputs.affordability
+        self._begin_attempt, self._follow, self._split = begin, follow, split
         self.exhausted: set[Lane] = set()  # lanes that had fewer cells than slots asked for
 
     def claim_for(
@@ -89,11 +95,11 @@ class SlotClaims:
             return
         elif preference is None:
             preference = self._policy_view.of(slot, shape, lanes, vram)
-            if reserved is None:
+            if reserved is None and self._affordability.seconds(slot) == inf:
                 slots += self._take_equal_slots(slot, lanes, next_slots)
         if preference is None:
             return
-        claims = self._claim_best(lanes, preference, len(slots))
+        claims = self._claim_best(slot, lanes, preference, len(slots))
         if claims:
             self._policy_view.again()
         if len(claims) < len(slots):
@@ -121,16 +127,19 @@ class SlotClaims:
 
     def _claim_short(self, slot: Slot, lanes: Sequence[Lane], reserved: Lane) -> Sequence[Claim]:
         """Claim a cell that should end before the devices of the slot are needed."""
-        limit = self._reservations.seconds_before(reserved)
+        limit = min(self._reservations.seconds_before(reserved), self._affordability.seconds(slot))
         names = self._backlog.ending_within(limit, slot.load_key, lanes, EXTRA_CANDIDATES)
         return self._claim(names, 1)
 
-    def _claim_best(self, lanes: Sequence[Lane], preference: Preference, limit: int) -> list[Claim]:
-        """Claim the best cells of these lanes. If other runners claimed some of them first, read
-        the changes and claim what is best then."""
+    def _claim_best(
+        self, slot: Slot, lanes: Sequence[Lane], preference: Preference, limit: int
+    ) -> list[Claim]:
+        """Claim the best cells of these lanes that the budget has room for. If other runners
+        claimed some of them first, read the changes and claim what is best then."""
         claims, before = list[Claim](), list[str]()
         while len(claims) < limit:
-            candidates = self._backlog.candidates(lanes, preference, EXTRA_CANDIDATES + limit)
+            best = self._backlog.candidates(lanes, preference, EXTRA_CANDIDATES + limit)
+            candidates = self._affordability.fitting(slot, best, lanes)
             if not candidates or candidates == before:
                 break
             claims += self._claim(candidates, limit - len(claims))
@@ -149,11 +158,14 @@ class SlotClaims:
     # What was claimed begins
 
     def _begin(self, slots: Sequence[Slot], claims: Sequence[Claim]) -> None:
-        """Begin each claim on one of the slots; then `LanesChanged` if one needs another slot."""
+        """Begin each claim on one of the slots; then `LanesChanged` if one could not begin."""
         misfit = False
         for slot, claimed in zip(slots, claims, strict=False):
             fingerprint = claimed.lease.fingerprint
             claim = with_local_definition(claimed, self._cells[fingerprint])
+            if (answer := self._split(claim)) != "begin":
+                misfit |= answer == "split"
+                continue
             if self._advice.take(fingerprint, claim.advice) and not self._suits(slot, fingerprint):
                 self._heartbeat.drop(claim.lease)
                 self._ledger.release([claim.lease], f"it is to be run {claim.advice}")

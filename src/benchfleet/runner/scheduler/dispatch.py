@@ -88,7 +88,7 @@ class Dispatcher:
         """Serve the cells of one shape; whether some wait for devices that are taken."""
         idle = [slot for slot in self._slots.idle if slot.takes(shape)]
         host = shape.preferred_host
-        if not idle and host and shape.width and self._slots.allocator.is_full(host):
+        if not idle and host and not shape.endpoint and self._slots.allocator.is_full(host):
             return False
         warm = {lane.work.load_key for lane in lanes}
         queue = deque(sorted(idle, key=lambda slot: slot.load_key not in warm))
@@ -115,8 +115,7 @@ class Dispatcher:
         """Close the idle slots on the devices that these shapes wait for."""
         for slot in self._slots.idle:
             if any(
-                shape.suits(slot.spec.host) and bool(shape.width) == bool(slot.width)
-                for shape in blocked
+                shape.suits(slot.spec.host) and shape.endpoint == slot.endpoint for shape in blocked
             ):
                 self._slots.retire(slot)
 

@@ -156,9 +156,10 @@ class DurationModel:
         return known_errors[1]
 
 
-def _size(cell: Cell) -> int:
-    """What a time is divided by to compare cells: their samples, where those are limited."""
-    return cell.workload.limit or 1
+def _size(cell: Cell) -> float:
+    """What a time is divided by to compare cells: their samples, where those are limited; of a part
+    its share of them."""
+    return (cell.workload.limit or 1) * (cell.part.share if cell.part else 1)
 
 
 def _keys(cell: Cell) -> Iterator[Key]:

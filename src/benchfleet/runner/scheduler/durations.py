@@ -24,7 +24,7 @@ class DurationIndex:
         self._model, self._policy = DurationModel(), policy
         self._device_type, self._ranked = device_type, ranked
         self._by_cell: dict[str, Kind] = {}  # by fingerprint
-        self._kinds: dict[tuple[Key, int | None], Kind] = {}
+        self._kinds: dict[tuple[Key, int | None, float], Kind] = {}
         self._by_key: dict[Key, list[Kind]] = {}  # by each of the keys of their cells
         self._slowdowns: dict[str, float] = {}  # by type of device, until another cell ends
         self.add_cells(cells)
@@ -33,7 +33,7 @@ class DurationIndex:
         """Add cells."""
         for fingerprint, cell in cells.items():
             keys = self._model.keys(cell)
-            key = keys[0], cell.workload.limit
+            key = keys[0], cell.workload.limit, cell.part.share if cell.part else 1.0
             if (kind := self._kinds.get(key)) is None:
                 kind = self._kinds[key] = Kind(cell=cell, rank=self._policy.rank(cell, None))
                 for one in keys:

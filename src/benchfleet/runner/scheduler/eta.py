@@ -28,11 +28,20 @@ def eta(backlog: Backlog, slots: Slots, now: float) -> Eta | None:
     """All that waits and runs, by the speed of the slots; None while no time is known. Cells that
     need a GPU count for the slots that have one. Other runners' slots count while they run a cell.
 
-    The spread is how far expected times were off so far, and half a cell for an uneven end.
+    Cells of each server elsewhere run beside the others. The spread is how far expected times were
+    off so far, and half a cell for an uneven end.
     """
-    if (remaining := backlog.remaining()) is None:
+    if backlog.estimates.typical is None:
         return None
-    shares = list(_shares(backlog, slots, now))
+    endpoints = backlog.endpoints.union(slot.endpoint for slot in slots)
+    etas = [_eta_of(endpoint, backlog, slots, now) for endpoint in sorted(endpoints | {""})]
+    return max(etas, key=lambda one: one.seconds)
+
+
+def _eta_of(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Eta:
+    """Of the cells that ask this server elsewhere, or of those in slots on devices."""
+    remaining = backlog.remaining(endpoint)
+    shares = list(_shares(endpoint, backlog, slots, now))
     with_gpu = [share for share in shares if share.has_gpu]
     cells = remaining.cells + sum(share.running for share in shares)
     fastest = max((share.speed for share in shares), default=1.0)
@@ -51,8 +60,8 @@ def eta(backlog: Backlog, slots: Slots, now: float) -> Eta | None:
     return Eta(seconds=seconds, spread=spread, at=now)
 
 
-def _shares(backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:
-    for slot in slots:
+def _shares(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:
+    for slot in (slot for slot in slots if slot.endpoint == endpoint):
         yield _Share(
             speed=1 / backlog.estimates.slowdown(slot.device_type),
             seconds=_seconds_left(slot, backlog, now),
@@ -60,6 +69,8 @@ def _shares(backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:
             has_gpu=slot.gpus > 0,
         )
     for cell, since in backlog.running_elsewhere.items():
+        if backlog.endpoint_of(cell) != endpoint:
+            continue
         remaining = _usual(backlog, cell, now - since)
         yield _Share(speed=1.0, seconds=remaining, running=True, has_gpu=False)
 

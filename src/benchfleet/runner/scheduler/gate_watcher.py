@@ -99,4 +99,10 @@ class GateWatcher:
     def _tell(self, decision: GateDecision) -> None:
         self._reported_waiting = False
         message = f"{decision.phase}: {decision}"
-        self._state.notify("gate_decided", message=message, phase=decision.phase, by=decision.by)
+        self._state.notify(
+            "gate_decided",
+            message=message,
+            phase=decision.phase,
+            by=decision.by,
+            opened=decision.state == "opened",
+        )

@@ -91,6 +91,12 @@ class Lane:
         )
         return list(islice(chain.from_iterable(self.kinds[kind] for kind in matches), at_most))
 
+    def shortest(self) -> float:
+        """Seconds of the shortest cell; 0 where one is not known, or there are too many kinds."""
+        kinds = self.kinds if len(self.kinds) < MAX_KINDS else ()
+        seconds = (kind.seconds if kind.has_estimate else 0.0 for kind in kinds)
+        return min(seconds, default=0.0)
+
     def longest(self) -> float:
         """Seconds of the longest cell; 0 where there are too many kinds to look at."""
         kinds = self.kinds if len(self.kinds) < MAX_KINDS else ()

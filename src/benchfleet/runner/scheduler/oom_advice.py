@@ -54,7 +54,7 @@ class OomAdvice:
         shape = self._placement.shape(fingerprint, self._cells[fingerprint])
         if (advice := self._advice.get(fingerprint)) is None:
             return shape
-        alone, floor = advice.alone and shape.width == 1, advice.vram
+        alone, floor = shape.alone or (advice.alone and shape.width == 1), advice.vram
         if not floor:
             return shape._replace(alone=alone)
         able = {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from benchfleet.benchmarks.base import is_exclusive
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.placement import Placement
+from benchfleet.domain.hardware import Hardware, hardware_problem
+from benchfleet.domain.placement import ANYWHERE, Placement
 from benchfleet.domain.resource import Need
 from benchfleet.runner.resources.allocator import DeviceAllocator
 from benchfleet.runner.resources.hosts import Hosts
@@ -23,6 +25,7 @@ class PlacementResolver:
         self.placement = Placement()
         self._stolen: dict[str, str] = {}  # fingerprint → host that took the cell over
         self._can: dict[tuple[str, Need], bool] = {}
+        self._hosts_without: dict[tuple[Hardware, ...], frozenset[str]] = {}
 
     def use(self, placement: Placement) -> None:
         """Follow another plan and other rules."""
@@ -32,25 +35,44 @@ class PlacementResolver:
 
     def refresh(self) -> bool:
         """See which hosts are here now; whether cells may need another slot than before."""
-        before, self._can = self._can, {key: self._can_host(*key) for key in self._can}
-        return self._can != before
+        before = self._can, self._hosts_without
+        self._can = {key: self._can_host(*key) for key in self._can}
+        self._hosts_without = {
+            hardware: self._find_hosts_without(hardware) for hardware in self._hosts_without
+        }
+        return (self._can, self._hosts_without) != before
+
+    def _excluded(self, hardware: tuple[Hardware, ...]) -> frozenset[str]:
+        """The hosts here that are none of this hardware."""
+        if hardware not in self._hosts_without:
+            self._hosts_without[hardware] = self._find_hosts_without(hardware)
+        return self._hosts_without[hardware]
+
+    def _find_hosts_without(self, hardware: tuple[Hardware, ...]) -> frozenset[str]:
+        return frozenset(
+            pool.host for pool in self._pools() if hardware_problem(hardware, pool.hardware)
+        )
 
     def shape(self, fingerprint: str, cell: Cell) -> SlotShape:
         """The slot that a cell needs, by its declaration, the rules and the plan."""
-        width = 0 if cell.need.endpoint else max(1, cell.need.gpus)
+        return self._placed(fingerprint, cell)._replace(alone=is_exclusive(cell))
+
+    def _placed(self, fingerprint: str, cell: Cell) -> SlotShape:
+        width, endpoint = max(1, cell.need.gpus), cell.need.endpoint
         placement = self.placement
+        excluded = self._excluded(cell.hardware) if cell.hardware else ANYWHERE
         if not placement.binds:
-            return SlotShape(width)
-        excluded = placement.barred(cell)
+            return SlotShape(width, endpoint, excluded_hosts=excluded)
+        excluded |= placement.barred(cell)
         host = self._stolen.get(fingerprint, placement.planned_hosts.get(fingerprint))
         if host is None:
-            return SlotShape(width, excluded_hosts=excluded)
+            return SlotShape(width, endpoint, excluded_hosts=excluded)
         key = host, cell.need
         if (can := self._can.get(key)) is None:
             can = self._can[key] = self._can_host(*key)
         if can and host not in excluded:
-            return SlotShape(width, excluded_hosts=excluded, preferred_host=host)
-        return SlotShape(width, excluded_hosts=excluded, last_resort=True)
+            return SlotShape(width, endpoint, excluded_hosts=excluded, preferred_host=host)
+        return SlotShape(width, endpoint, excluded_hosts=excluded, last_resort=True)
 
     def steal(self, fingerprint: str, host: str) -> None:
         """Prefer this host for the cell until there is another plan."""

@@ -50,7 +50,7 @@ class Reservations:
         """Reserve devices for lanes that no open slot serves in time; `lanes` is all that waits, in
         the order of service."""
         lowest: dict[tuple[int, bool], int] = {}  # priority, of all that want such slots
-        lanes = [lane for lane in lanes if lane.shape.width]  # endpoints are all alike
+        lanes = [lane for lane in lanes if not lane.shape.endpoint]  # its slots are all alike
         for lane in lanes:
             kind = (lane.shape.width, lane.shape.alone)
             lowest[kind] = min(lane.priority, lowest.get(kind, lane.priority))
@@ -146,6 +146,7 @@ def _slot_needs(lane: Lane) -> SlotNeeds:
     """What a slot for these cells is to have."""
     return SlotNeeds(
         width=lane.shape.width,
+        endpoint=lane.shape.endpoint,
         memory=max(lane.need.vram, lane.shape.memory),
         gpu=lane.need.gpus > 0,
         alone=lane.shape.alone,

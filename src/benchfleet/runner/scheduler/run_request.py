@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchfleet.domain.budget import Budget
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.placement import Placement
+from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
 from benchfleet.policies.base import Policy
 from benchfleet.runner.scheduler.gates import GateConfig
 from benchfleet.runner.worker_options import WorkerOptions
@@ -23,5 +24,6 @@ class RunRequest:
     placement: Callable[[], Placement] = (
         Placement  # on which machines, whenever that may have changed
     )
+    endpoint_slots: int = DEFAULT_ENDPOINT_SLOTS  # cells at a time that ask one server elsewhere
     budget: Budget | None = None  # no cell begins once it is spent
     options: WorkerOptions = WorkerOptions()  # noqa: RUF009 - frozen

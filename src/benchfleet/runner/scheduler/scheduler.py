@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from zlib import crc32
 
 from benchfleet import registry
@@ -13,6 +13,7 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.plan import ASSIGNED
+from benchfleet.domain.resource import Need
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.policies.base import DEFAULT
@@ -22,6 +23,7 @@ from benchfleet.runner.resources.devices import Devices
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.scheduler.affordability import Affordability
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.claims import ClaimInputs, SlotClaims
 from benchfleet.runner.scheduler.dispatch import Dispatcher
@@ -30,6 +32,7 @@ from benchfleet.runner.scheduler.placement_resolver import PlacementResolver
 from benchfleet.runner.scheduler.policy_view import PolicyView
 from benchfleet.runner.scheduler.reservations import Reservations
 from benchfleet.runner.scheduler.run_request import RunRequest
+from benchfleet.runner.scheduler.splitter import Splitter
 from benchfleet.runner.scheduler.work_stealing import WorkStealing
 
 _MAX_LEARNED_CELLS = 5000  # cells of earlier runs that times are learned from
@@ -47,6 +50,8 @@ class Scheduler:
         slots: Slots,
         hosts: Hosts,
         begin: Callable[[Slot, Claim], None],
+        fetch: Callable[[Sequence[CellRecord]], None],
+        was_split: Callable[[str, int], None],
     ) -> None:
         self._runner, self._ledger, self._now = context.runner, context.ledger, context.inbox.now
         self._feed, self._slots, self._load_placement = feed, slots, request.placement
@@ -76,6 +81,7 @@ class Scheduler:
         # Cells that may not be claimed although they wait, by the reason.
         self._gated: frozenset[str] = frozenset()  # their phase has not begun
         self._yielded: frozenset[str] = frozenset()  # the plan gives them to other runners
+        self._split: frozenset[str] = frozenset()  # they wait for their parts
         self.devices = Devices(
             slots=slots,
             hosts=hosts,
@@ -83,24 +89,50 @@ class Scheduler:
             cells=cells,
             placement=lambda: placement.placement,
             changed=self._sort_again,
+            endpoint_slots=request.endpoint_slots,
+        )
+        self._tell_hosts(cells)
+        self.splitter = Splitter(
+            context,
+            cells,
+            slots,
+            self.backlog,
+            pools=lambda: self.devices.pools,
+            fetch=fetch,
+            was_split=was_split,
+            add_cells=self.add_cells,
+            changed=self._hold_wholes,
         )
         policy_view = PolicyView(policy, slots, self.backlog, self._now)
+        self.affordability = Affordability(request.budget, slots, self.backlog, self._now)
         inputs = ClaimInputs(
             cells=cells,
             backlog=self.backlog,
             advice=self.advice,
             reservations=reservations,
             policy_view=policy_view,
+            affordability=self.affordability,
         )
         self._dispatcher = Dispatcher(
             slots,
             backlog=self.backlog,
-            claims=SlotClaims(context, slots, inputs, begin=begin, follow=self.follow),
+            claims=SlotClaims(
+                context,
+                slots,
+                inputs,
+                begin=begin,
+                follow=self.follow,
+                split=self.splitter.split,
+            ),
             devices=self.devices,
             reservations=reservations,
             policy_view=policy_view,
             stealing=WorkStealing(self.backlog, slots, reservations, placement),
         )
+
+    def _tell_hosts(self, cells: Mapping[str, Cell]) -> None:
+        if any(cell.hardware for cell in cells.values()):
+            self._slots.tell_hosts()
 
     def load_state(self) -> None:
         """Load what waits, and learn from what ended; later events come by the feed."""
@@ -109,6 +141,7 @@ class Scheduler:
             self._feed.start_after(self._ledger.record(event))
         self._feed.subscribe(self._follow)
         self._apply_placement()
+        self.splitter.load()
         ended: list[CellRecord] = []
         others: list[CellRecord] = []
         for record in self._ledger.cells(states=["pending", "running", "success"]):
@@ -131,6 +164,7 @@ class Scheduler:
         self.gates_decided |= not kinds.isdisjoint(GATE_EVENTS)
         self._placement_changed |= not kinds.isdisjoint((ASSIGNED, PROBED))
         self.backlog.follow(events, self._now())
+        self.splitter.follow(events)
 
     def _apply_placement(self) -> None:
         """Apply the current reports and plan."""
@@ -154,6 +188,7 @@ class Scheduler:
         self._reservations.clear()
         if self._placement.refresh():
             self.backlog.reshape(self._placement.placement.planned_hosts)
+            self.backlog.reshape(name for name, cell in self._cells.items() if cell.hardware)
         self.backlog.reshape(self.advice.cells)
 
     def add_cells(self, cells: Sequence[Cell]) -> list[str]:
@@ -163,6 +198,7 @@ class Scheduler:
         if new:
             waiting = list(self._ledger.cells(states=["pending", "running"], fingerprints=new))
             self._cells.update(new)
+            self._tell_hosts(new)
             self.backlog.add_cells(new)
             self.backlog.load_records(waiting, self._now())
             self.devices.add_cells(new)
@@ -170,25 +206,41 @@ class Scheduler:
 
     def set_gated(self, fingerprints: Collection[str]) -> None:
         """Hold back the cells whose phase has not begun: exactly these."""
-        self._hold_back(frozenset(fingerprints), self._yielded)
+        self._hold_back(gated=frozenset(fingerprints))
 
     def set_yielded(self, fingerprints: Collection[str]) -> bool:
         """Leave exactly these cells to other runners; whether that changed."""
         yielded = frozenset(fingerprints)
         if yielded == self._yielded:
             return False
-        self._hold_back(self._gated, yielded)
+        self._hold_back(yielded=yielded)
         return True
 
-    def _hold_back(self, gated: frozenset[str], yielded: frozenset[str]) -> None:
-        """Hold back these cells, and no others. If the ledger cannot be read, nothing changes."""
-        before, held_back = self._gated | self._yielded, gated | yielded
+    def _hold_wholes(self) -> None:
+        """Hold back exactly the cells that wait for their parts. The run waits for them."""
+        if (split := self.splitter.waiting) != self._split:
+            with contextlib.suppress(LedgerAway):  # then at the next look
+                self._hold_back(split=split)
+
+    def _hold_back(
+        self,
+        *,
+        gated: frozenset[str] | None = None,
+        yielded: frozenset[str] | None = None,
+        split: frozenset[str] | None = None,
+    ) -> None:
+        """Hold back these cells instead of those of before. If the ledger cannot be read, nothing
+        changes."""
+        gated = self._gated if gated is None else gated
+        yielded = self._yielded if yielded is None else yielded
+        split = self._split if split is None else split
+        before, held_back = self._gated | self._yielded | self._split, gated | yielded | split
         freed = (before - held_back).intersection(self._cells)
         states: Sequence[State] = ["pending", "running"]
         waiting = list(self._ledger.cells(states=states, fingerprints=freed)) if freed else []
-        self._gated, self._yielded = gated, yielded
+        self._gated, self._yielded, self._split = gated, yielded, split
         self.backlog.hold(held_back.intersection(self._cells))
-        self.devices.hold(held_back.intersection(self._cells))
+        self.devices.hold((gated | yielded).intersection(self._cells))
         self.backlog.load_records(waiting, self._now())
 
     def drop_longer_than(self, seconds: float) -> None:
@@ -201,13 +253,27 @@ class Scheduler:
         if self.advice.take(fingerprint, advice):
             self.backlog.reshape([fingerprint])
 
+    def needs(self) -> Mapping[Need, int]:
+        """How many cells wait, by what they need, for engines that can get machines for them."""
+        self.affordability.note_shortest()
+        return self.backlog.needs()
+
     def follow(self) -> None:
         """Read the feed of what other runners and people did."""
         self._feed.poll()
+        self.splitter.update()
+        self._hold_wholes()
         self.backlog.wake(self._now())
         if self._placement_changed:
             with contextlib.suppress(LedgerAway):  # then the next time
                 self._apply_placement()
+
+    def frees_whole(self, ended: Cell) -> bool:
+        """Whether another cell may be claimed now that this one has ended well: the whole cell of a
+        part."""
+        if ended.part is not None:
+            self.follow()
+        return ended.part is not None
 
     def fill(self) -> list[Slot]:
         """Give each idle slot a cell, and open slots while there is room; the slots opened."""

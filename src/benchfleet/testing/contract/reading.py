@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchfleet.domain.attempt import Claim
+from benchfleet.domain.attempt import Claim, RunnerId
 from benchfleet.domain.event import Event
+from benchfleet.domain.part import Split
 from benchfleet.domain.state import FINAL_STATES, FinalState
 from benchfleet.errors import ClaimLost
 from benchfleet.testing.claims import claim_any
@@ -49,6 +50,21 @@ class Reading(LedgerFixture):
         (record,) = self.ledger.cells(with_cell=True)
         assert record.cell is not None
         assert record.cell.to_dict() == cell.to_dict()
+
+    def test_parts_of_a_split_cell_are_cells_that_are_seen_by_name_alone(self) -> None:
+        whole, other = sample_cell(0), sample_cell(1)
+        self.enroll(whole, other)
+        parts = Split.evenly(str(whole.fingerprint), 1, 1, 3).cells(whole)
+        self.enroll(*parts)
+        assert [record.id for record in self.ledger.cells()] == [whole.id, other.id]
+        names = [str(part.fingerprint) for part in parts]
+        assert [record.id for record in self.ledger.cells(fingerprints=names)] == [
+            part.id for part in parts
+        ]
+        claims = self.ledger.claim(RunnerId("one"), names)
+        (record,) = self.ledger.cells(fingerprints=names, states=["running"], with_cell=True)
+        assert record.cell is not None
+        assert (record.cell.part, claims[0].cell.part) == (parts[0].part, parts[0].part)
 
     def test_a_ledger_can_be_written_while_its_cells_are_read(self) -> None:
         cells = [sample_cell(n) for n in range(20)]
@@ -95,6 +111,7 @@ class Reading(LedgerFixture):
         def facts(claim: Claim, runner: str) -> dict[str, object]:
             return {"attempt": claim.lease.attempt, "token": claim.lease.token, "runner": runner}
 
+        assert self.ledger.last_event() == self.ledger.events()[-1].seq
         start = self.clock.now - LEASE - 1
         assert [(e.kind, e.fingerprint, e.at - start, e.data) for e in self.ledger.events()] == [
             ("enrolled", "", 0, {"new": 1, "changed": 0}),

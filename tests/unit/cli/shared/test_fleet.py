@@ -44,7 +44,8 @@ def chosen(
         trial_load=False,
         engine="",
         rent=False,
-        rent_budget="",
+        deadline="",
+        budget="",
         ray_address="",
     )
     return fleet.machines(arguments, Machine(cpu_slots=cpu_slots), None)

@@ -6,7 +6,7 @@ import io
 import re
 from pathlib import Path
 
-from benchfleet.cli.text.notices import LEVELS
+from benchfleet.cli.text.notices import LEVELS, sentence
 from benchfleet.cli.text.watch import PlainLines, watch
 from benchfleet.runner.progress import Notice, Progress, Running
 
@@ -91,3 +91,12 @@ def test_a_log_file_gets_lines_with_time_and_level_after_what_was_there(tmp_path
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d INFO    study: 1 cell · 0 done", begin)
     assert failed[20:] == "ERROR   [0/1] ✗ m/dense/b  no memory"
     assert len(shown.getvalue().splitlines()) == 2
+
+
+def test_a_part_of_a_split_cell_ends_with_its_samples_and_no_score() -> None:
+    metrics = {"overall_score": 0.0, "samples": 12}
+    data = {"took": 29.0, "metrics": metrics}
+    part = Notice(kind="cell_done", cell="m/dense/b+part2of2", data=data)
+    assert sentence(part) == "✓ m/dense/b+part2of2  12 samples  29 s"
+    whole = Notice(kind="cell_done", cell="m/dense/b", data=data)
+    assert sentence(whole) == "✓ m/dense/b  0.000  29 s"

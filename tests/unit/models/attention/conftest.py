@@ -26,6 +26,7 @@ class Scene:
     value: torch.Tensor
     tokens: torch.Tensor  # bool [batch, keys]
     scaling: float = 0.25
+    softcap: float | None = None
 
     @property
     def visible(self) -> torch.Tensor:
@@ -49,6 +50,7 @@ class Scene:
             visible=visible,
             selected=torch.zeros_like(visible),
             scaling=self.scaling,
+            softcap=self.softcap,
         )
 
     @property
@@ -66,7 +68,7 @@ def scene() -> Callable[..., Scene]:
     of them are the queries.
     """
 
-    def made(*rows: str, queries: int, heads: int = 4, seed: int = 0) -> Scene:
+    def made(*rows: str, queries: int, heads: int = 4, seed: int = 0, **more: Any) -> Scene:
         random = torch.Generator().manual_seed(seed)
 
         def drawn(heads: int, length: int) -> torch.Tensor:
@@ -77,6 +79,7 @@ def scene() -> Callable[..., Scene]:
             key=drawn(2, len(rows[0])),
             value=drawn(2, len(rows[0])),
             tokens=torch.tensor([[column != "." for column in row] for row in rows]),
+            **more,
         )
 
     return made

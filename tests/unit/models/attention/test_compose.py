@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchfleet import registry
-from benchfleet.domain.cell import AttentionStep
+from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.compose import build_steps, check_steps, kept_keys
 from benchfleet.models.attention.local import Local

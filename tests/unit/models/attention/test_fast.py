@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attention_cases import CASES, FAST_NAMES
-from benchfleet.domain.cell import AttentionStep
+from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.models.attention.compose import check_steps
 from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.attention.tally import Tally
@@ -22,7 +22,7 @@ def fast_and_measured(given, steps, mask=None):
         tally = Tally(len(given.query), "cpu")
         with attention.counting(tally, given.counted):
             call = (given.module, given.query, given.key, given.value, mask)
-            outputs.append(attention(*call, scaling=given.scaling)[0])
+            outputs.append(attention(*call, scaling=given.scaling, softcap=given.softcap)[0])
         densities.append([mean and mean[0] for mean in tally.means()])
     return outputs, densities
 
@@ -30,15 +30,16 @@ def fast_and_measured(given, steps, mask=None):
 FAST = [(name, p) for name, cases in CASES.items() for p in cases if name in FAST_NAMES]
 
 
+@pytest.mark.parametrize("softcap", [None, 1.5])
 @pytest.mark.parametrize("heads", [2, 6])
 @pytest.mark.parametrize("spans", [(), (("sink", {"sink_size": 2}), ("local", {"window_size": 5}))])
 @pytest.mark.parametrize(("name", "params"), [*FAST, ("local", {"window_size": 4})])
-def test_fast_gives_what_measure_gives(scene, steps_of, name, params, spans, heads):
+def test_fast_gives_what_measure_gives(scene, steps_of, name, params, spans, heads, softcap):
     if name == "quest":
         params = {**params, "dense_layers": []}
     if name == "double_sparsity":
         params = {**params, "dense_layers": []}
-    given = scene("k" * 30, "k" * 30, queries=1, heads=heads)
+    given = scene("k" * 30, "k" * 30, queries=1, heads=heads, softcap=softcap)
     outputs, densities = fast_and_measured(given, steps_of(*spans, (name, params), heads=heads))
     assert torch.allclose(*outputs, atol=1e-5)
     assert densities[0] == pytest.approx(densities[1], rel=1e-5)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from benchfleet.models.attention import sdpa
 from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.attention.local import Local
@@ -18,9 +21,8 @@ ROWS = ("kkkkkkkk.qqqq", "..kkkkkk...qq", "....kkkk.qqqq")
 
 
 def dense_of(scene, mask):
-    return dense_attention(
-        scene.module, scene.query, scene.key, scene.value, mask, scaling=scene.scaling
-    )
+    call = (scene.module, scene.query, scene.key, scene.value, mask)
+    return dense_attention(*call, scaling=scene.scaling, softcap=scene.softcap)
 
 
 def sparse_of(scene, mask, *steps: AttentionConfig, block: int = 2**26):
@@ -29,9 +31,8 @@ def sparse_of(scene, mask, *steps: AttentionConfig, block: int = 2**26):
     attention.steps = steps
     tally = Tally(scene.query.shape[0], "cpu")
     with attention.counting(tally, scene.counted):
-        output, _ = attention(
-            scene.module, scene.query, scene.key, scene.value, mask, scaling=scene.scaling
-        )
+        call = (scene.module, scene.query, scene.key, scene.value, mask)
+        output, _ = attention(*call, scaling=scene.scaling, softcap=scene.softcap)
     return output, tally.means()
 
 
@@ -49,6 +50,8 @@ def slow_output(scene, selected):
                     * scene.scaling
                     for column in columns
                 ]
+                if cap := scene.softcap:
+                    scores = [cap * math.tanh(score / cap) for score in scores]
                 weights = torch.tensor(scores).softmax(0)
                 for weight, column in zip(weights, columns, strict=True):
                     output[row, query, head] += weight * scene.value[row, key_head, column]
@@ -67,6 +70,17 @@ def test_dense_attention_is_that_of_transformers(scene, heads, queries, dtype):
     assert ours.shape == stock.shape
     close = {torch.float32: 1e-6, torch.bfloat16: 0.02}[dtype]
     assert torch.allclose(ours.float(), stock.float(), atol=close)
+
+
+@pytest.mark.parametrize("rows", [("k" * 9,), ROWS])
+def test_capped_attention_in_blocks_is_that_of_loops(scene, rows, monkeypatch):
+    monkeypatch.setattr(sdpa, "_BLOCK_SCORES", 1)
+    given = scene(*rows, queries=5, heads=6, softcap=0.5)
+    output = dense_of(given, None if len(rows) == 1 else given.visible)
+    expected = slow_output(given, given.visible.expand(-1, 6, -1, -1))
+    seen = given.visible.any(-1)[:, 0]
+    assert torch.allclose(output[seen], expected[seen], atol=1e-5)
+    assert not output.isnan().any()
 
 
 @pytest.mark.parametrize("everything", [Local(window_size=13), OracleTopK(heavy_size=99)])
@@ -89,8 +103,9 @@ def test_a_query_that_keeps_all_it_sees_is_dense_bit_for_bit_beside_others(scene
     assert not torch.allclose(output[:, 3:], dense[:, 3:])
 
 
-def test_the_output_is_that_of_slow_attention_over_the_kept_keys(scene):
-    given = scene(*ROWS, queries=5, heads=6)
+@pytest.mark.parametrize("softcap", [None, 0.5])
+def test_the_output_is_that_of_slow_attention_over_the_kept_keys(scene, softcap):
+    given = scene(*ROWS, queries=5, heads=6, softcap=softcap)
     rank = given.visible.cumsum(-1)
     selected = given.visible & ((rank <= 1) | (rank > given.visible.sum(-1, keepdim=True) - 2))
     output, _ = sparse_of(given, given.visible, Sink(sink_size=1), Local(window_size=2))

@@ -79,6 +79,15 @@ def test_in_half_precision_it_keeps_what_the_reference_keeps(scene, steps_of, na
 
 
 @pytest.mark.parametrize(("name", "params"), ONE_OF_EACH)
+def test_of_a_model_that_caps_scores_it_keeps_what_the_reference_keeps(
+    scene, steps_of, name, params
+):
+    rows, queries = SCENES["left padding"]
+    given = scene(*rows, queries=queries, scaling=2.0, softcap=1.5)
+    check(given, [name], steps_of((name, params)))
+
+
+@pytest.mark.parametrize(("name", "params"), ONE_OF_EACH)
 def test_padding_shifts_nothing(scene, steps_of, name, params):
     tight = scene("kkkkkkkkkqqq", queries=3)
     loose = scene("...kkk..kkkkkk...qqq", queries=3)

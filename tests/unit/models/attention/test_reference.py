@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from benchfleet.domain.cell import AttentionStep
+from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.models.attention.compose import build_steps, kept_keys
 
 SCENES = {

@@ -6,8 +6,8 @@ import pytest
 
 from benchfleet.domain.cell import Model
 from benchfleet.models.base import Adapter
-from benchfleet.models.served.managed import VllmAdapter
 from benchfleet.models.served.openai import OpenAIAdapter
+from benchfleet.models.served.vllm import VllmAdapter
 
 
 @pytest.mark.parametrize(

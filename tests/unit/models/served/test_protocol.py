@@ -74,3 +74,20 @@ def test_a_reply_of_ollama_that_is_not_done_is_refused() -> None:
         Ollama("m", {"num_ctx": 1}).reply(value)
     reply = Ollama("m", {"num_ctx": 1}).reply({**value, "done": True, "done_reason": "stop"})
     assert (reply.text, reply.finish, reply.counted) == ("yes", "stop", False)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "api", "status", "url", "advice"),
+    [
+        (OpenAI, "chat", 500, "http://h/v1", "set api: completions"),
+        (OpenAI, "completions", 500, "http://h/v1", ""),
+        (OpenAI, "chat", 404, "http://h", "does not end in /v1"),
+        (OpenAI, "chat", 404, "http://h/v1", ""),
+        (Ollama, "chat", 404, "http://h", ""),
+    ],
+)
+def test_a_refusal_with_a_known_cause_has_advice(
+    protocol: type[OpenAI] | type[Ollama], api: str, status: int, url: str, advice: str
+) -> None:
+    text = protocol("m", {"api": api}).advice(status, url)
+    assert advice in text if advice else text == ""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from benchfleet.domain.cell import Config, Model
 from benchfleet.models.served import recipes
-from benchfleet.models.served.managed import OllamaServeAdapter
+from benchfleet.models.served.managed import (
+    LlamaCppAdapter,
+    ManagedAdapter,
+    OllamaServeAdapter,
+)
 from benchfleet.models.served.recipes import RECIPES
+from benchfleet.models.served.vllm import VllmAdapter
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +49,73 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_user_s_arguments_come_last(name: str, gpus: int, line: str) -> None:
     assert " ".join(RECIPES[name].command_line("M", ["--x", "1"], gpus=gpus)) == line
+
+
+@pytest.mark.parametrize(
+    ("adapter", "server", "refused"),
+    [
+        (VllmAdapter, {"args": ["--port", "80"]}, "'--port'"),
+        (VllmAdapter, {"args": ["--x", "--port=80"]}, "'--port=80'"),
+        (LlamaCppAdapter, {"args": ["--host", "lab1"]}, "'--host'"),
+        (LlamaCppAdapter, {"env": {"LLAMA_ARG_PORT": "80"}}, "'LLAMA_ARG_PORT'"),
+        (OllamaServeAdapter, {"env": {"OLLAMA_HOST": "lab1"}}, "'OLLAMA_HOST'"),
+    ],
+)
+def test_address_and_port_are_picked_by_benchfleet(
+    adapter: type[ManagedAdapter], server: dict[str, object], refused: str
+) -> None:
+    why = adapter.check(of(server), Config(name="dense"))
+    assert why == f"server: {refused} is not yours to set; benchfleet picks address and port"
+
+
+@pytest.mark.parametrize("server", [{"args": ["--port-range", 9]}, {"env": {"A": 1}}, {}])
+def test_other_settings_of_a_server_are_taken(server: dict[str, object]) -> None:
+    assert VllmAdapter.check(of(server), Config(name="dense")) is None
+
+
+def test_an_unknown_key_of_a_server_is_refused_with_those_that_it_has() -> None:
+    why = VllmAdapter.check(of({"arg": []}), Config(name="dense"))
+    assert why == "the keys of 'server' are args, env and start_timeout"
+
+
+def of(server: dict[str, object]) -> Model:
+    kwargs = {"server": server}
+    return Model(name="m", adapter="vllm", source="M", digest="d", model_kwargs=kwargs)
+
+
+def saved(folder: Path, **settings: object) -> str:
+    """A folder of a LoRA adapter, as PEFT saves it."""
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", **settings}))
+    (folder / "adapter_model.safetensors").write_bytes(folder.name.encode())
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "taken"),
+    [([4], "8"), ([8, 16], "16"), ([17], "32"), ([300, 4], "320")],
+)
+def test_vllm_has_all_loras_of_a_base_with_the_rank_that_fits(
+    tmp_path: Path, ranks: list[int], taken: str
+) -> None:
+    loras = {f"a{n}": saved(tmp_path / f"{n}", r=rank) for n, rank in enumerate(ranks)}
+    kwargs = {"server": {"args": ["--max-loras", 2]}}
+    model = Model(
+        name="m", adapter="vllm", source="M", digest="d", model_kwargs=kwargs,
+        outside={"loras": loras},
+    )  # fmt: skip
+    modules = " ".join(f"{name}={folder}" for name, folder in loras.items())
+    expected = f"--enable-lora --max-lora-rank {taken} --lora-modules {modules} --max-loras 2"
+    line = " ".join(VllmAdapter.server_command(model, gpus=1))
+    assert line == f"vllm serve M --host 127.0.0.1 --port {{port}} {expected}"
+    assert VllmAdapter.check(model, Config(name="dense")) is None
+
+
+def test_a_rank_that_vllm_does_not_take_is_refused(tmp_path: Path) -> None:
+    loras = {"wide": saved(tmp_path / "wide", r=8, rank_pattern={"q_proj": 1024})}
+    model = Model(name="m", adapter="vllm", source="M", digest="d", outside={"loras": loras})
+    with pytest.raises(ValueError, match="wide has rank 1024, and vLLM takes 512 at most"):
+        VllmAdapter.server_command(model)
 
 
 def test_sglang_is_a_module_of_this_interpreter() -> None:

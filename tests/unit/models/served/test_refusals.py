@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchfleet.models.served.protocol import OpenAI
 from benchfleet.models.served.refusals import is_quota_spent, refusal, retry_after_s
 
 
@@ -51,3 +52,23 @@ def test_retry_after_is_seconds_or_a_date() -> None:
     assert retry_after_s("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
     assert retry_after_s("soon") is None
     assert retry_after_s(None) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (500, "tokenizer.chat_template is not set and no template argument was passed!"),
+        (400, "default chat template is no longer allowed, so you must provide a chat template"),
+    ],
+)
+def test_a_missing_chat_template_is_not_retried_and_has_advice(status: int, body: str) -> None:
+    """In the words of transformers and of vLLM."""
+    failure = refusal(status, body, where="w")
+    assert not failure.is_retryable
+    advice = OpenAI("m", {}).advice(status, "http://h/v1", str(failure))
+    assert "set api: completions" in advice
+
+
+def test_a_prompt_that_is_too_long_has_advice() -> None:
+    failure = refusal(400, "This model's maximum context length is 4096 tokens.", where="w")
+    assert "fewer max_new_tokens" in OpenAI("m", {}).advice(400, "http://h/v1", str(failure))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.cell import Limits
+from benchfleet.domain.limits import Limits
 from benchfleet.engines.base import (
     AttemptEvent,
     Calling,

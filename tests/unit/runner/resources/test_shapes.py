@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchfleet.domain.resource import Device, Need
 from benchfleet.runner.resources.allocator import DeviceAllocator, SlotNeeds
-from benchfleet.runner.resources.shapes import Pool, endpoints, impossible, larger_than
+from benchfleet.runner.resources.shapes import Pool, impossible, larger_than
 from benchfleet.testing.sample_cells import sample_cell
 
 GPUS = tuple(Device(kind="gpu", index=i, memory=24 * 10**9) for i in range(4))
@@ -28,6 +29,12 @@ def next_group(
     for devices in taken:
         seats.take(devices, whole=len(devices) > 1 or devices[0] in kept, memory=0)
     return seats.room_for(SlotNeeds(width, **asked))
+
+
+def seats_of(pools: Sequence[Pool]) -> DeviceAllocator:
+    seats = DeviceAllocator()
+    seats.use(pools)
+    return seats
 
 
 def filled(pool: Pool, width: int) -> list[tuple[int, ...]]:
@@ -86,8 +93,7 @@ def test_what_one_of_several_machines_can_take_is_possible() -> None:
     pools = [Pool(devices=CPUS, slots=2), Pool(devices=far, slots=1)]
     assert impossible(sample_cell(vram=40 * 10**9).need, pools) == ""
     why = impossible(sample_cell(vram=90 * 10**9).need, pools)
-    assert "here: needs 90 GB of GPU memory, this run has no GPU" in why
-    assert "lab: needs 90 GB of GPU memory, this run has 80.0" in why
+    assert why == "needs 90 GB of GPU memory, the largest machine (lab) has 80.0"
 
 
 def test_a_cell_that_needs_a_gpu_gets_none_of_the_machine_that_has_more_room_but_no_gpu() -> None:
@@ -169,11 +175,43 @@ def test_the_devices_that_a_slot_could_have_first_are_those_that_are_free_first(
     assert seats.earliest_free(SlotNeeds(5, gpu=True), free=free) is None
 
 
-def test_an_endpoint_takes_none_of_the_slots_and_no_slot_takes_an_endpoint() -> None:
-    pool = Pool(devices=CPUS[:1], slots=1, endpoints=endpoints(2))
-    assert filled(pool, 0) == [(0,), (1,)]
-    assert filled(pool, 1) == [(0,)]
-    assert next_group([pool], [CPUS[:1]], 0) == pool.endpoints[:1]
-    assert next_group([pool], [pool.endpoints[:1], pool.endpoints[1:]], 1) == CPUS[:1]
-    assert not impossible(Need(endpoint=True), [pool])
-    assert "served models" in impossible(Need(endpoint=True), [Pool(devices=CPUS, slots=2)])
+def test_a_server_elsewhere_takes_none_of_the_slots() -> None:
+    pool = Pool(devices=CPUS[:1], slots=1)
+    seats = seats_of([pool])
+    seats.use_endpoints({"lab:1", "lab:2"}, 1)
+    first = (seats.room_for(SlotNeeds(endpoint="lab:1")) or CPUS)[0]
+    assert first.label == "endpoint:lab:1"
+    seats.take((first,), whole=False, memory=0)
+    assert seats.room_for(SlotNeeds(endpoint="lab:1")) is None
+    assert seats.room_for(SlotNeeds(endpoint="lab:2")) is not None
+    assert seats.room_for(SlotNeeds()) == CPUS[:1]
+    seats.take(CPUS[:1], whole=False, memory=0)
+    assert not seats.full  # the other server can be asked
+    seats.give((first,), whole=False, memory=0)
+    assert seats.room_for(SlotNeeds(endpoint="lab:1")) == (first,)
+    assert not impossible(Need(endpoint="lab:1"), [pool])
+
+
+def test_a_server_is_one_device_for_all_machines_unless_it_is_local_to_each() -> None:
+    far = replace(CPUS[0], host="far")
+    seats = seats_of([Pool(devices=CPUS[:1], slots=1), Pool(devices=(far,), slots=1)])
+    seats.use_endpoints({"lab:1", "127.0.0.1:1"}, 1)
+    for name, hosts in (("lab:1", [""]), ("127.0.0.1:1", ["", "far"])):
+        for host in hosts:
+            devices = seats.room_for(SlotNeeds(endpoint=name))
+            assert devices is not None
+            assert devices[0].host == host
+            seats.take(devices, whole=False, memory=0)
+        assert seats.room_for(SlotNeeds(endpoint=name)) is None
+
+
+def test_what_is_alone_on_a_server_waits_for_the_others_and_they_for_it() -> None:
+    seats = seats_of([Pool(devices=CPUS[:1], slots=1)])
+    seats.use_endpoints({"lab:1"}, 4)
+    shared = seats.room_for(SlotNeeds(endpoint="lab:1")) or ()
+    seats.take(shared, whole=False, memory=0)
+    assert seats.room_for(SlotNeeds(endpoint="lab:1", alone=True)) is None
+    seats.give(shared, whole=False, memory=0)
+    alone = seats.room_for(SlotNeeds(endpoint="lab:1", alone=True)) or ()
+    seats.take(alone, whole=True, memory=0)
+    assert seats.room_for(SlotNeeds(endpoint="lab:1")) is None

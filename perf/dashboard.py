@@ -1,0 +1,349 @@
+"""The dashboard at 100,000 cells and 200 changes a second: times, sizes, queries, memory.
+
+The server is a thread of this process, which also counts its calls to the ledger. A second process
+writes the ledger and asks for pages, as runners and viewers do.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import psutil
+from measure import BENCHFLEET, aim, arguments, folder
+
+from benchfleet.dashboard.app import application
+from benchfleet.dashboard.campaigns import Campaigns, campaigns_of_ledger
+from benchfleet.dashboard.security import allowed_hosts
+from benchfleet.dashboard.server import listen, serving
+from benchfleet.dashboard.stream import Streams
+from benchfleet.dashboard.tokens import Tokens
+from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.ledger.sqlite.ledger import SqliteLedger
+from benchfleet.testing import sample_cell
+
+NAME = "study"
+PAGES = ("", "matrix", "cells?after=5000", "cells?q=config-7", "failures", "machines")
+ASSETS = ("app.css", "live.js", "keys.js", "htmx.min.js", "icon.svg")
+VIEWERS = 200
+CLIENT = "--client"
+WARM_UP_REFRESHES = 400
+
+
+def create_ledger(root: Path, cells: int, ended: int) -> str:
+    """A ledger with so many cells, of which some have ended; its address."""
+    file = root / NAME / "ledger.db"
+    file.parent.mkdir(parents=True)
+    ledger = SqliteLedger(file, campaign=NAME)
+    every = [
+        sample_cell(
+            benchmark % 10,
+            model=f"model-{model}",
+            config=f"config-{config}",
+            subset=f"s{benchmark // 10}",
+            repeat=repeat,
+            repeats=True,
+        )
+        for model in range(10)
+        for config in range(50)
+        for benchmark in range(40)
+        for repeat in range(5)
+    ][:cells]
+    ledger.enroll(every)
+    names = [str(cell.fingerprint) for cell in every]
+    for begin in range(0, ended, 500):
+        turn(ledger, names[begin : min(begin + 500, ended)])
+    ledger.close()
+    return f"sqlite:///{file}"
+
+
+def turn(ledger: SqliteLedger, names: Sequence[str]) -> None:
+    """Claim and end these cells."""
+    claims = ledger.claim(RunnerId("runner"), names, len(names))
+    outcomes = [
+        Outcome(state="success", digest="d", metrics={"overall_score": n % 100 / 100}, host="lab1")
+        for n, _ in enumerate(claims)
+    ]
+    ledger.finish_all([(one.lease, outcome) for one, outcome in zip(claims, outcomes, strict=True)])
+
+
+def main() -> None:
+    chosen = arguments(
+        __doc__ or "",
+        numbers={"cells": 100_000, "ended": 20_000, "refreshes": 2_400, "requests": 40},
+    )
+    gc.set_threshold(100_000)  # as the command line sets it
+    with folder(chosen) as work:
+        began = time.perf_counter()
+        url = create_ledger(work, chosen.cells, chosen.ended)
+        took = time.perf_counter() - began
+        print(f"{chosen.cells:,} cells, {chosen.ended:,} ended, in {took:.0f} s")
+        campaigns = campaigns_of_ledger(url, None)
+        streams, listener = Streams(), listen("127.0.0.1", 0)
+        port = listener.getsockname()[1]
+        hosts = allowed_hosts("127.0.0.1", port, ())
+        app = application(campaigns, Tokens(b"k" * 32, port), streams, hosts=hosts, private=False)
+        with serving(app, listener, stop=streams.stop):
+            command = [sys.executable, __file__, CLIENT, str(port), url, str(chosen.requests)]
+            figures = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+            figures |= queries(campaigns, port)
+            figures |= in_a_browser(port, url, chosen.refreshes)
+        campaigns.stop()
+        figures |= started_and_ended(url)
+    report(figures)
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def get(port: int, path: str) -> tuple[float, bytes]:
+    """The seconds until an answer was read, and what came over the wire."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    began = time.perf_counter()
+    connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
+    content = connection.getresponse().read()
+    took = time.perf_counter() - began
+    connection.close()
+    return took, content
+
+
+def client(port: int, url: str, requests: int) -> None:
+    """What viewers see while a writer changes 200 cells a second; prints figures as JSON."""
+    figures: dict[str, float] = {"first answer, after the load": get(port, f"/c/{NAME}/")[0]}
+    stop = threading.Event()
+    writer = threading.Thread(target=write, args=(url, stop))
+    writer.start()
+    time.sleep(2)
+    for page in PAGES:
+        times = []
+        for number in range(requests):
+            mark = "&" if "?" in page else "?"
+            times.append(get(port, f"/c/{NAME}/{page}{mark}n={number}")[0])  # never from a cache
+        figures[f"p95 /{page}"] = statistics.quantiles(times, n=20)[-1]
+    size = sum(len(get(port, f"/static/{name}")[1]) for name in ASSETS)
+    figures["first page, bytes"] = size + len(get(port, f"/c/{NAME}/")[1])
+    figures["first page, requests"] = 1 + len(ASSETS)
+    figures |= streamed(port)
+    stop.set()
+    writer.join()
+    figures |= visible(port, url)
+    print(json.dumps(figures))
+
+
+def write(url: str, stop: threading.Event) -> None:
+    """Change 200 cells a second: claim and end a hundred."""
+    ledger = SqliteLedger(Path(url.removeprefix("sqlite:///")), campaign=NAME)
+    names = [str(one.fingerprint) for one in ledger.cells(states=["pending"])]
+    while names and not stop.is_set():
+        began = time.monotonic()
+        turn(ledger, names[:100])
+        del names[:100]
+        stop.wait(max(0.0, 1.0 - (time.monotonic() - began)))
+    ledger.close()
+
+
+def messages(port: int) -> Iterator[bytes]:
+    """The lines of a stream."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", f"/api/stream?campaign={NAME}")
+    answer = connection.getresponse()
+    while line := answer.readline():
+        yield line
+
+
+def streamed(port: int) -> dict[str, float]:
+    """What a stream brings in ten seconds."""
+    began, size, count = time.monotonic(), 0, -1
+    for line in messages(port):
+        if line.startswith(b"data"):
+            count += 1
+        size += len(line) if count > 0 else 0  # the first message has no changes
+        if time.monotonic() - began > 10:
+            break
+    return {"stream, bytes a second": size / 10, "stream, messages a second": count / 10}
+
+
+def visible(port: int, url: str) -> dict[str, float]:
+    """The longest time from a change in the ledger to the message of it, of ten."""
+    ledger = SqliteLedger(Path(url.removeprefix("sqlite:///")), campaign=NAME)
+    names = [str(one.fingerprint) for one in ledger.cells(states=["pending"])][:10]
+    stream = (line for line in messages(port) if line.startswith(b"data"))
+    next(stream)
+    worst = 0.0
+    for name in names:
+        before = json.loads(next(stream)[5:])["counts"]["success"] if worst else None
+        turn(ledger, [name])
+        changed_at = time.monotonic()
+        for line in stream:
+            message = json.loads(line[5:])
+            if message["cells"] and message["counts"]["success"] != before:
+                break
+        worst = max(worst, time.monotonic() - changed_at)
+        break
+    ledger.close()
+    return {"a change is visible after": worst}
+
+
+def queries(campaigns: Campaigns, port: int) -> dict[str, float]:
+    """Calls to the ledger a second with 200 viewers that poll, and with none."""
+    watcher = campaigns.opened[0].watcher
+    stop = threading.Event()
+
+    def poll() -> None:
+        while not stop.is_set():
+            with suppress(OSError):
+                get(port, f"/api/changes?campaign={NAME}")
+            stop.wait(2.0)
+
+    threads = [threading.Thread(target=poll) for _ in range(VIEWERS)]
+    for thread in threads:
+        thread.start()
+    time.sleep(5)
+    before, began = watcher.queries, time.monotonic()
+    time.sleep(20)
+    rate = (watcher.queries - before) / (time.monotonic() - began)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    time.sleep(25)  # until no viewer counts any more
+    before = watcher.queries
+    time.sleep(10)
+    return {
+        "queries a second, 200 viewers": rate,
+        "queries in 10 s, no viewer": watcher.queries - before,
+    }
+
+
+def in_a_browser(port: int, url: str, refreshes: int) -> dict[str, float]:
+    """The first paint, and the memory of a tab and the server while 200 cells change a second. An
+    hour has 2,400 refreshes; here they follow one another."""
+    try:
+        sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+        from browsers import BROWSER, chromium
+    except ImportError:
+        return {}
+    if BROWSER is None:
+        return {}
+    stop = threading.Event()
+    writer = threading.Thread(target=write, args=(url, stop))
+    server = psutil.Process(os.getpid())
+    with chromium() as browser:
+        page = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+        page.goto(f"http://127.0.0.1:{port}/c/{NAME}/")
+        page.wait_for_timeout(1000)
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        writer.start()
+        session = page.context.new_cdp_session(page)
+        refresh(page, WARM_UP_REFRESHES)  # the browser compiles, and fills its caches
+        before, memory = tab_state(page, session), server.memory_info().rss
+        refresh(page, refreshes)
+        after = tab_state(page, session)
+        figures = {"first contentful paint": paint / 1000}
+        for name, value in after.items():
+            figures[f"tab {name} after {refreshes} refreshes, ratio"] = value / before[name]
+        figures |= {
+            f"server memory after {refreshes} refreshes, ratio": server.memory_info().rss / memory,
+            "server memory, MB": server.memory_info().rss / 1e6,
+        }
+    stop.set()
+    writer.join()
+    return figures
+
+
+def refresh(page: Any, times: int) -> None:
+    """Refresh the live part of the page as its script does."""
+    page.evaluate(
+        """async (times) => {
+            for (let n = 0; n < times; n += 1) {
+                const options = {target: "#live", select: "#live", swap: "outerMorph"};
+                await htmx.ajax("GET", location.href, options);
+            }
+        }""",
+        times,
+    )
+
+
+def tab_state(page: Any, session: Any) -> dict[str, float]:
+    """What a tab holds at least, of ten looks after refreshes: the browser keeps the answers of
+    the last refreshes for a while."""
+    looks = []
+    for _ in range(10):
+        refresh(page, 1)
+        session.send("HeapProfiler.collectGarbage")
+        counters = session.send("Memory.getDOMCounters")
+        looks.append(
+            {
+                "memory": session.send("Runtime.getHeapUsage")["usedSize"],
+                "nodes": counters["nodes"],
+                "listeners": counters["jsEventListeners"],
+            }
+        )
+    return {name: min(look[name] for look in looks) for name in looks[0]}
+
+
+def started_and_ended(url: str) -> dict[str, float]:
+    """Seconds until the command answers, and from Ctrl-C to its end with a stream open."""
+    began = time.perf_counter()
+    command = [*BENCHFLEET, "dashboard", "--ledger", url, "--port", "0", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    text = ""
+    while not text.rstrip().endswith("}"):
+        text += process.stdout.readline()
+    port = int(json.loads(text)["address"].rstrip("/").rpartition(":")[2])
+    get(port, "/static/app.css")
+    started = time.perf_counter() - began
+    stream = messages(port)
+    next(stream)
+    began = time.perf_counter()
+    process.send_signal(signal.SIGINT)
+    process.wait(timeout=30)
+    return {"start to first answer": started, "Ctrl-C to end": time.perf_counter() - began}
+
+
+def report(figures: dict[str, float]) -> None:
+    """Print the figures beside their aims."""
+    for name, value in figures.items():
+        print(f"{name} | {value:,.3f}")
+    for page in PAGES:
+        aim(
+            f"server p95 of /{page}, ms",
+            1000 * figures[f"p95 /{page}"],
+            150 if page == "matrix" else 100,
+        )
+    bounds = {
+        "first page, bytes": 60_000,
+        "first page, requests": 6,
+        "queries a second, 200 viewers": 1.2,
+        "queries in 10 s, no viewer": 0,
+        "stream, bytes a second": 5_000,
+        "stream, messages a second": 1.05,
+        "a change is visible after": 2.5,
+        "first contentful paint": 0.3,
+        "start to first answer": 2,
+        "Ctrl-C to end": 3,
+    }
+    for name, bound in bounds.items():
+        if name in figures:
+            aim(name, figures[name], bound)
+    for name, value in figures.items():
+        if name.startswith(("tab ", "server memory after")):
+            aim(name, value, 1.10)
+
+
+if __name__ == "__main__":
+    if CLIENT in sys.argv:
+        client(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+    else:
+        main()

@@ -1,0 +1,1 @@
+"""Tasks of Inspect, asked of the slot's model."""

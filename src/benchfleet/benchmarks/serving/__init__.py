@@ -1,0 +1,1 @@
+"""The serving benchmark: how a server serves under a load."""

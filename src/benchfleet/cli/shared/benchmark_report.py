@@ -1,0 +1,33 @@
+"""Writes ``BENCHMARK_REPORT.md`` of campaigns that rent machines or measure speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.rental import KINDS, SUBJECT, RentalHistory
+from benchfleet.ledger.base import Ledger
+from benchfleet.reports.benchmark_report import benchmark_report
+from benchfleet.reports.manifest import EVENTS, Row, manifest
+from benchfleet.study import Study
+
+
+def read_manifest(ledger: Ledger) -> list[Row]:
+    """The rows of the manifest."""
+    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    return manifest(ledger.events(kinds=EVENTS), ledger.cells(with_cell=True), rentals)
+
+
+def write_benchmark_report(study: Study, cells: Sequence[Cell]) -> None:
+    """Write the report beside the other one, if there is something to say in it."""
+    measures = any(cell.workload.measures_speed for cell in cells)
+
+    def has_rentals(ledger: Ledger) -> bool:
+        return bool(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+
+    if not measures and not study.query(has_rentals, default=False):
+        return
+    nothing: list[Row] = []
+    rows = study.query(read_manifest, default=nothing)
+    text = benchmark_report(rows, title=study.campaign.name)
+    study.layout.benchmark_report.write_text(text, encoding="utf-8")

@@ -1,0 +1,118 @@
+"""The machines of a campaign as its ledger tells: runners, drained devices, rentals, reports."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.eligibility import PROBED
+from benchfleet.domain.event import Event
+from benchfleet.domain.rental import KINDS as RENTAL_KINDS
+from benchfleet.domain.rental import RentalHistory
+from benchfleet.domain.slots import BEGAN, ENDED, REQUESTED, host_in
+from benchfleet.errors import BenchfleetError
+from benchfleet.machines.probe.report import Capability, read
+
+FLEET_KINDS = frozenset({BEGAN, ENDED, REQUESTED, PROBED, *RENTAL_KINDS})
+WORK_SPAN_S = 24 * 3600.0  # of which it is kept what each device did
+MAX_KEPT_WORK = 5_000  # attempts
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One attempt that ended: where it was, and when. Seconds since the epoch."""
+
+    host: str
+    device: str  # without the host
+    begin: float
+    loaded: float  # when its model was loaded
+    end: float
+    hourly: float  # what an hour of the slot costs; 0: no price is known
+    currency: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineReport:
+    """What a machine said of itself when it was probed."""
+
+    capability: Capability
+    version: str  # of its benchfleet; "" where it does not say
+    at: float  # seconds since the epoch by the ledger's clock
+
+
+class Fleet:
+    """The runners, devices, rentals and reports in the ledger's events."""
+
+    def __init__(self) -> None:
+        self.runners: dict[str, Event] = {}  # those that began, by runner id
+        self.ended: dict[str, float] = {}  # runner id → when it ended
+        self.drained: dict[str, set[str]] = {}  # runner id → devices that were ordered to be let go
+        self.excluded: set[tuple[str, str]] = set()  # of them, by runner and device, for good
+        self.reports: dict[str, MachineReport] = {}  # by host
+        self.hosts: set[str] = set()  # on which attempts ended
+        self.rentals = RentalHistory()
+        self.work: deque[Work] = deque(maxlen=MAX_KEPT_WORK)
+        self.read_since = time.time()  # of what ended before it nothing was read
+
+    @property
+    def work_since(self) -> float:
+        """From when on all attempts are kept, in seconds since the epoch."""
+        if len(self.work) == MAX_KEPT_WORK:
+            return max(self.read_since, self.work[0].end)
+        return self.read_since
+
+    def take(self, event: Event) -> None:
+        """Follow an event of `FLEET_KINDS`."""
+        runner = str(event.data.get("runner", ""))
+        if event.kind == BEGAN:
+            self.runners[runner] = event
+        elif event.kind == ENDED:
+            self.ended[runner] = event.at
+        elif event.kind == REQUESTED:
+            self._take_command(runner, event.data)
+        elif event.kind == PROBED:
+            self._take_report(event)
+        elif event.kind in RENTAL_KINDS:
+            self.rentals.take(event)
+
+    def take_work(self, event: Event) -> None:
+        """Keep what an attempt did that ended within the last day."""
+        if event.kind != "finished":
+            return
+        self.hosts.add(str(event.data["outcome"].get("host", "")))
+        if event.at < time.time() - WORK_SPAN_S:
+            return
+        outcome = Outcome.from_dict(event.data["outcome"])
+        if outcome.host:
+            begin = event.at - sum(outcome.seconds.values())
+            loaded = begin + outcome.seconds.get("load", 0.0)
+            used, device = outcome.usage, host_in(outcome.device)[1]
+            hourly = used.cost / used.seconds * 3600 if used and used.cost and used.seconds else 0.0
+            currency = used.currency if used else ""
+            self.work.append(Work(outcome.host, device, begin, loaded, event.at, hourly, currency))
+
+    def _take_command(self, runner: str, data: Mapping[str, Any]) -> None:
+        names, action = set(map(str, data.get("devices", ()))), data.get("action")
+        devices = self.drained.setdefault(runner, set())
+        if action in ("drain", "remove"):
+            devices.update(names)
+            if action == "remove":
+                self.excluded.update((runner, name) for name in names)
+        elif action == "add":
+            devices.difference_update(names)
+            self.excluded.difference_update((runner, name) for name in names)
+
+    def _take_report(self, event: Event) -> None:
+        document = event.data.get("report")
+        try:
+            capability = read(document, "the ledger")
+        except BenchfleetError:
+            return  # `status` names it
+        metadata = document.get("metadata") if isinstance(document, dict) else None
+        version = str(metadata.get("benchfleet", "")) if isinstance(metadata, dict) else ""
+        report = MachineReport(capability=capability, version=version, at=event.at)
+        self.reports[capability.hostname] = report

@@ -1,0 +1,299 @@
+"""The read model of one campaign: all that pages, API and streams show, kept up to date in memory.
+
+Only the watcher writes it, in one thread; readers take what they need under its lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from benchfleet.dashboard.fleet import FLEET_KINDS, Fleet
+from benchfleet.dashboard.rows import (
+    CHANGING_EVENTS,
+    SHOWN_STATES,
+    Row,
+    apply_event,
+    row_of,
+    show_parts,
+)
+from benchfleet.dashboard.split_cells import SplitCells
+from benchfleet.dashboard.tiles import Tile
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
+from benchfleet.domain.slots import ANSWERED
+from benchfleet.domain.worker_progress import WorkerProgress
+
+MAX_KEPT_EVENTS = 2_000  # of the newest, for the pages that show what happened
+MAX_KEPT_CHANGES = 20_000  # changes of cells that a stream can continue from
+AXES = ("model", "config", "benchmark", "subset")
+LISTED_KINDS = frozenset({ANSWERED, *FLEET_KINDS, *GATE_EVENTS})
+_RESULT_EVENTS = frozenset({"finished", "retry_asked", "used"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A cell that came to another state."""
+
+    version: int
+    index: int
+    state: str
+
+
+@dataclass(slots=True)
+class Freshness:
+    """How old what is shown is, and why it is not newer."""
+
+    read_at: float = 0.0  # when the ledger was last read: seconds since the epoch, our clock
+    store_age: float = 0.0  # seconds: how old that was then, for a git ledger
+    error: str = ""  # why the ledger cannot be read; "" while it can
+    failing_since: float = 0.0  # seconds since the epoch
+
+    @property
+    def age(self) -> float:
+        """Seconds since what is shown was true."""
+        return max(0.0, time.time() - self.read_at) + self.store_age if self.read_at else 0.0
+
+
+class ReadModel:
+    """The cells of a campaign with their totals, and what happened last."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lock = threading.RLock()
+        self.rows: list[Row] = []
+        self.by_fingerprint: dict[str, Row] = {}
+        self.by_id: dict[str, Row] = {}
+        self.tiles: dict[tuple[str, str, str], Tile] = {}
+        self.counts: dict[str, int] = {}
+        self.running: dict[str, Row] = {}  # by fingerprint
+        self.leases: dict[str, float] = {}  # fingerprint → when its lease ends, our monotonic clock
+        self.progress: Sequence[WorkerProgress] = ()
+        self.progress_at = 0.0  # monotonic
+        self.decisions: Mapping[str, GateDecision] = {}
+        self.fleet = Fleet()
+        self.split_cells = SplitCells()
+        self.events: deque[Event] = deque(maxlen=MAX_KEPT_EVENTS)
+        self.changes: deque[Change] = deque(maxlen=MAX_KEPT_CHANGES)
+        self.cells_read = 0  # so far, while the ledger is read for the first time
+        self.pairs: dict[tuple[str, str], Tile] = {}  # tiles added up by model and config
+        self.axes: dict[str, list[str]] = {}  # the names on each axis
+        self.results_version = 0  # grows when cells end or are retried
+        self.version = 0  # grows with every batch of changes
+        self.epoch = f"{time.time_ns():x}"  # another one after each load
+        self.last_event = 0
+        self.freshness = Freshness()
+        self._listeners: list[Callable[[], None]] = []
+
+    # Writing, by the watcher alone
+
+    def load(
+        self, cells: Iterable[tuple[Cell, CellRecord | None]], listed: Iterable[Event]
+    ) -> None:
+        """Take a campaign as it is now: its cells with their records, and what was recorded of
+        runners and gates."""
+        pairs = list(cells)
+        rows = [row_of(number, cell, record) for number, (cell, record) in enumerate(pairs)]
+        now = time.monotonic()
+        with self.lock:
+            self.rows = rows
+            self.by_fingerprint = {row.fingerprint: row for row in rows}
+            self.by_id = {row.id: row for row in rows}
+            self.counts = dict.fromkeys(SHOWN_STATES, 0)
+            self.tiles, self.pairs, self.running = {}, {}, {}
+            for row in rows:
+                self._add(row).rows.append(row)
+                self.pairs[row.model, row.config].rows.append(row)
+            self.axes = {
+                axis: sorted({getattr(tile, axis) for tile in self.tiles.values()} - {""})
+                for axis in AXES
+            }
+            self.leases = {
+                str(record.fingerprint): now + (record.expires_in or 0.0)
+                for _, record in pairs
+                if record is not None and record.state == "running"
+            }
+            self.events.clear()
+            self.changes.clear()
+            self.fleet, self.split_cells, self.decisions = Fleet(), SplitCells(), {}
+            self.split_cells.take_tokens(one for _, one in pairs if one and one.state == "running")
+            self.version += 1
+            self.epoch = f"{time.time_ns():x}"
+            self._list(listed)
+        self._announce()
+
+    def apply(self, events: Sequence[Event]) -> None:
+        """Bring the cells to what these events say, oldest first."""
+        if not events:
+            return
+        with self.lock:
+            self.version += 1
+            changed: dict[int, Row] = {}
+            for event in events:
+                row = self.by_fingerprint.get(event.fingerprint)
+                if row is not None and event.kind in CHANGING_EVENTS:
+                    self._change(row, partial(apply_event, event=event))
+                    changed[row.index] = row
+                self.fleet.take_work(event)
+                whole = self.by_fingerprint.get(self.split_cells.take(event))
+                if whole is not None:
+                    self._show_parts(whole)
+                    changed[whole.index] = whole
+            self.changes.extend(
+                Change(self.version, row.index, row.state) for row in changed.values()
+            )
+            self.events.extend(events)
+            self._list(event for event in events if event.kind in LISTED_KINDS)
+            self.last_event = max(self.last_event, events[-1].seq)
+            self.results_version += any(event.kind in _RESULT_EVENTS for event in events)
+        self._announce()
+
+    def take_recent(self, events: Sequence[Event]) -> None:
+        """Take the events before the load: they date the rows, and fill what happened last."""
+        with self.lock:
+            if events:
+                self.fleet.read_since = events[0].at
+            for event in events:
+                row = self.by_fingerprint.get(event.fingerprint)
+                if row is not None and event.kind in CHANGING_EVENTS:
+                    row.changed_at = event.at
+                self.fleet.take_work(event)
+            self.events.extend(events)
+
+    def take_splits(self, events: Iterable[Event]) -> None:
+        """Take the events before the load by which cells were split."""
+        with self.lock:
+            for event in events:
+                self.split_cells.take(event)
+
+    def take_parts(self, records: Iterable[CellRecord]) -> None:
+        """Take what the ledger has of the parts of split cells."""
+        with self.lock:
+            self.version += 1
+            for name in self.split_cells.take_records(records):
+                if (whole := self.by_fingerprint.get(name)) is not None:
+                    self._show_parts(whole)
+                    self.changes.append(Change(self.version, whole.index, whole.state))
+        self._announce()
+
+    def take_progress(
+        self, progress: Sequence[WorkerProgress], running: Iterable[CellRecord] | None
+    ) -> None:
+        """Take what runners report, and the leases of running cells where they were read."""
+        now = time.monotonic()
+        with self.lock:
+            self.progress, self.progress_at = progress, now
+            if running is not None:
+                self.leases = {str(r.fingerprint): now + (r.expires_in or 0.0) for r in running}
+            self.version += 1
+        self._announce()
+
+    def succeeded(self, store_age: float) -> None:
+        """The ledger was read."""
+        self.freshness = Freshness(read_at=time.time(), store_age=store_age)
+
+    def failed(self, error: str) -> None:
+        """The ledger could not be read."""
+        before = self.freshness
+        since = before.failing_since or time.time()
+        self.freshness = Freshness(
+            read_at=before.read_at, store_age=before.store_age, error=error, failing_since=since
+        )
+        with self.lock:
+            self.version += 1
+        self._announce()
+
+    # Reading
+
+    def changes_since(self, version: int, epoch: str) -> list[Change] | None:
+        """The changes after a version; None where they are not known any more."""
+        with self.lock:
+            if epoch != self.epoch or version > self.version:
+                return None
+            if (
+                self.changes
+                and self.changes[0].version > version + 1
+                and (len(self.changes) == MAX_KEPT_CHANGES)
+            ):
+                return None
+            return [change for change in self.changes if change.version > version]
+
+    def lease_silence(self, name: str) -> float:
+        """Seconds for which the lease of a running cell or part, by its fingerprint, has been
+        expired; 0 while it is alive."""
+        ends = self.leases.get(name)
+        return max(0.0, time.monotonic() - ends) if ends is not None else 0.0
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener after each change, from the watcher's thread; returns what ends it."""
+        with self.lock:
+            self._listeners.append(listener)
+
+        def stop() -> None:
+            with self.lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return stop
+
+    # Parts
+
+    def _announce(self) -> None:
+        with self.lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def _add(self, row: Row) -> Tile:
+        self.counts[row.state] = self.counts.get(row.state, 0) + 1
+        tile = self.tiles.get(row.group)
+        if tile is None:
+            tile = Tile(row.model, row.config, row.label, row.benchmark, row.subset)
+            self.tiles[row.group] = tile
+        pair = self.pairs.get((row.model, row.config))
+        if pair is None:
+            pair = Tile(row.model, row.config, "", "", "")
+            self.pairs[row.model, row.config] = pair
+        for one in (tile, pair):
+            one.count(row.state, 1)
+            if row.state == "success" and row.score is not None:
+                one.scored += 1
+                one.score_sum += row.score
+        if row.state == "running":
+            self.running[row.fingerprint] = row
+        return tile
+
+    def _change(self, row: Row, change: Callable[[Row], None]) -> None:
+        """Change a row, and all totals that it is in."""
+        self._remove(row)
+        change(row)
+        self._add(row)
+        row.version = self.version
+
+    def _show_parts(self, whole: Row) -> None:
+        parts = self.split_cells.parts_of(whole.fingerprint)
+        self._change(whole, partial(show_parts, parts=parts))
+
+    def _remove(self, row: Row) -> None:
+        self.counts[row.state] -= 1
+        for one in (self.tiles[row.group], self.pairs[row.model, row.config]):
+            one.count(row.state, -1)
+            if row.state == "success" and row.score is not None:
+                one.scored -= 1
+                one.score_sum -= row.score
+        self.running.pop(row.fingerprint, None)
+
+    def _list(self, events: Iterable[Event]) -> None:
+        gates = []
+        for event in events:
+            self.fleet.take(event)
+            if event.kind in GATE_EVENTS:
+                gates.append(event)
+        if gates:
+            self.decisions = {**self.decisions, **newest_decisions(gates)}

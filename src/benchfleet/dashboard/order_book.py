@@ -1,0 +1,122 @@
+"""Gives orders to a campaign, each key once, through the layer that the command line uses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from benchfleet.dashboard.campaigns import ShownCampaign
+from benchfleet.dashboard.order_targets import OrderTarget, RefusedOrder
+from benchfleet.domain.humanize import counted
+from benchfleet.domain.phase import GATE_EVENTS
+from benchfleet.domain.slots import REQUESTED, Action, SlotsCommand
+from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.lease_holders import holders
+from benchfleet.ledger.parts import parts_of
+from benchfleet.orders import cells, gates, slots
+from benchfleet.orders.base import Origin, is_repeated, who
+
+MAX_KEPT_RECEIPTS = 1_000
+_WHY_OVERRIDDEN = "overridden in the dashboard"
+_ACTIONS: Mapping[str, Action] = {"drain": "drain", "remove": "remove", "add": "add"}
+_EVENTS = {
+    "retry": cells.RETRY,
+    "cancel": cells.CANCEL,
+    "release": "released",
+    "drain": REQUESTED,
+    "remove": REQUESTED,
+    "add": REQUESTED,
+    "override": GATE_EVENTS[0],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What came of an order."""
+
+    verb: str
+    by: str  # a person at a host
+    at: float  # seconds since the epoch, by the server's clock
+    cells: Sequence[str] = ()  # paths
+    answers: Sequence[str] = ()  # of runners
+    refused: Sequence[str] = ()
+    repeated: bool = False  # the key was used before, so nothing happened now
+
+
+class OrderBook:
+    """The orders of a server; one at a time."""
+
+    def __init__(self) -> None:
+        self._receipts: OrderedDict[str, Receipt] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def give(self, campaign: ShownCampaign, target: OrderTarget, key: str) -> Receipt:
+        """Carry out the order, unless one with this key was. Raises LedgerError."""
+        with self._lock:
+            receipt = self.receipt(key)
+            if receipt is None:
+                receipt = self._give(campaign, target, Origin(by=who(campaign.study), key=key))
+                self._receipts[key] = receipt
+                while len(self._receipts) > MAX_KEPT_RECEIPTS:
+                    self._receipts.popitem(last=False)
+        campaign.watcher.refresh()
+        return receipt
+
+    def receipt(self, key: str) -> Receipt | None:
+        """What came of the order with this key before; None for a new one."""
+        receipt = self._receipts.get(key)
+        return replace(receipt, repeated=True) if receipt else None
+
+    def _give(self, campaign: ShownCampaign, target: OrderTarget, origin: Origin) -> Receipt:
+        receipt = Receipt(verb=target.verb, by=origin.by, at=time.time())
+        if target.verb == "stop":
+            stopped = [run.label for run in target.runs if run.request_stop()]
+            return replace(receipt, answers=[f"{label}: asked to end" for label in stopped])
+        ledger = campaign.study.open_existing_ledger(writes=True)
+        if ledger is None:
+            raise RefusedOrder("the campaign has not run yet")
+        with closing(ledger):
+            if is_repeated(ledger, {_EVENTS[target.verb]}, origin):  # before a restart
+                return replace(receipt, repeated=True)
+            if target.verb in ("retry", "cancel", "release"):
+                return replace(receipt, cells=_act_on_cells(ledger, target, origin))
+            if target.verb == "override":
+                gates.override(campaign.study, ledger, target.phase, _WHY_OVERRIDDEN, origin)
+                return replace(receipt, answers=[f"the gate of {target.phase} is open"])
+            return _ask_runners(ledger, target, origin, receipt)
+
+
+def _act_on_cells(ledger: Ledger, target: OrderTarget, origin: Origin) -> Sequence[str]:
+    among = {row.fingerprint for row in target.rows}
+    if target.verb == "release":
+        among.update(*parts_of(ledger, among).values())
+        running = ledger.cells(states=["running"], fingerprints=among)
+        mine = [one for one in running if target.runner in ("", one.runner)]
+        holding = holders(ledger, mine)
+        return [one.record.path for one in cells.release(ledger, holding, origin.reason)]
+    records = list(ledger.cells(fingerprints=among))
+    if target.verb == "cancel":
+        active = [one for one in records if one.state in ("pending", "running")]
+        return cells.cancel(ledger, active, origin)
+    ended = [one for one in records if one.state in ("failed", "partial", "cancelled")]
+    return cells.retry(ledger, ended, origin)
+
+
+def _ask_runners(ledger: Ledger, target: OrderTarget, origin: Origin, receipt: Receipt) -> Receipt:
+    requests = {
+        slots.send(
+            ledger, SlotsCommand(action=_ACTIONS[target.verb], devices=tuple(devices)), id, origin
+        )
+        for id, devices in target.devices.items()
+    }
+    answers = slots.await_answers(ledger, requests)
+    done = [message for one in answers.values() for message in one.done]
+    if missing := len(requests) - len(answers):
+        silent = counted(missing, "runner", "have")
+        done.append(f"{silent} not answered yet; the page of machines shows when it does")
+    refused = [message for one in answers.values() for message in one.refused]
+    return replace(receipt, answers=done, refused=refused)

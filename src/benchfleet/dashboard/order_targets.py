@@ -1,0 +1,156 @@
+"""What an order would do: its cells, runner, device or phase, and its effect in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from benchfleet.dashboard.campaigns import ShownCampaign
+from benchfleet.dashboard.foreign import visible
+from benchfleet.dashboard.model import ReadModel
+from benchfleet.dashboard.rows import Row
+from benchfleet.dashboard.views.failures import failure_groups
+from benchfleet.dashboard.views.machines import machines
+from benchfleet.domain.humanize import counted, examples
+from benchfleet.domain.slots import DeviceName, device_name
+from benchfleet.runs.registry import Record, runs_of
+
+Verb = Literal["retry", "cancel", "release", "drain", "remove", "add", "override", "stop"]
+VERBS: tuple[str, ...] = get_args(Verb)
+TITLES: Mapping[str, str] = {
+    "retry": "Retry",
+    "cancel": "Cancel",
+    "release": "Release",
+    "drain": "Drain",
+    "remove": "Exclude",
+    "add": "Resume",
+    "override": "Open the gate",
+    "stop": "Stop the run",
+}
+_RETRIED = ("failed", "partial", "cancelled")
+_ACTIVE = ("pending", "retrying", "running")
+
+
+class RefusedOrder(Exception):
+    """The order names nothing that it could act on; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderTarget:
+    """What an order is about."""
+
+    verb: Verb
+    ids: Mapping[str, str]  # as the request named them
+    effect: str
+    rows: Sequence[Row] = ()
+    runner: str = ""
+    devices: Mapping[str, Sequence[DeviceName]] = field(default_factory=dict)  # by their runner
+    phase: str = ""
+    runs: Sequence[Record] = field(default=())  # of this machine
+
+
+def target_of(
+    campaign: ShownCampaign, model: ReadModel, verb: Verb, ids: Mapping[str, str]
+) -> OrderTarget:
+    """The target of an order. Raises RefusedOrder."""
+    ids = {name: value for name, value in ids.items() if value}
+    if verb in ("retry", "cancel", "release"):
+        return _cells_target(model, verb, ids)
+    if verb in ("drain", "remove", "add"):
+        return _device_target(model, verb, ids)
+    if verb == "override":
+        return _phase_target(campaign, model, ids)
+    runs = [run for run in runs_of(campaign.study.layout) if run.is_running and run.ends_on]
+    if not runs:
+        raise RefusedOrder("no run of this campaign is active on the dashboard's machine")
+    effect = f"{counted(len(runs), 'run')} on this machine ends after the samples at hand"
+    return OrderTarget(verb=verb, ids=ids, effect=effect, runs=runs)
+
+
+def _cells_target(model: ReadModel, verb: Verb, ids: Mapping[str, str]) -> OrderTarget:
+    with model.lock:
+        rows = _named_rows(model, ids)
+        running = sum(row.state == "running" for row in rows)
+        if verb == "retry":
+            chosen = [row for row in rows if row.state in _RETRIED]
+            effect = f"{counted(len(chosen), 'cell', 'go')} back to waiting, with all tries"
+        elif verb == "cancel":
+            chosen = [row for row in rows if row.state in _ACTIVE]
+            effect = f"{counted(len(chosen), 'cell', 'are')} cancelled; samples are kept"
+            if running:
+                effect += f". {counted(running, 'running cell')} stop after the sample at hand"
+        else:
+            chosen = [row for row in rows if row.state == "running"]
+            effect = (
+                f"{counted(len(chosen), 'running cell', 'go')} back to waiting. A runner that is "
+                "still alive stops them and publishes nothing"
+            )
+    if not chosen:
+        raise RefusedOrder(f"nothing to {verb}: the cells have another state by now")
+    runner = ids.get("runner", "")
+    return OrderTarget(verb=verb, ids=ids, effect=effect, rows=chosen, runner=runner)
+
+
+def _named_rows(model: ReadModel, ids: Mapping[str, str]) -> list[Row]:
+    if "cell" in ids:
+        row = model.by_id.get(ids["cell"])
+        return [row] if row else []
+    if "group" in ids:
+        groups = failure_groups(model)
+        return [row for group in groups if group.id == ids["group"] for row in group.rows]
+    if "runner" in ids:
+        runner, parts_of = ids["runner"], model.split_cells.parts_of
+        return [
+            row
+            for row in model.running.values()
+            if row.runner == runner
+            or any(part.runner == runner for part in parts_of(row.fingerprint))
+        ]
+    return []
+
+
+def _device_target(model: ReadModel, verb: Verb, ids: Mapping[str, str]) -> OrderTarget:
+    """One device of a runner, or all devices of a host."""
+    host, runner, device = (ids.get(name, "") for name in ("host", "runner", "device"))
+    with model.lock:
+        every = [(one.name, runner) for one in machines(model) for runner in one.runners]
+    using = [
+        (name, one)
+        for name, one in every
+        if one.life != "ended" and (name == host if host else one.id == runner)
+    ]
+    if not using:
+        raise RefusedOrder("no runner is at work there any more")
+    chosen: dict[str, list[str]] = {}
+    running: list[str] = []
+    for name, one in using:
+        names = one.drained if verb == "add" else one.drainable
+        names = [each for each in names if host or each == device]
+        if names:
+            chosen[one.id], where = names, name
+            running += [visible(slot.row.path) for slot in one.slots_on(names) if slot.row]
+    if not chosen:
+        raise RefusedOrder(f"there is no device here that a runner can {TITLES[verb].lower()}")
+    count = sum(map(len, chosen.values()))
+    what = f"{counted(count, 'device') if host else device} of {where}"
+    takes = f"{what} {'take' if count > 1 else 'takes'}"
+    if verb == "add":
+        effect = f"{takes} cells again"
+    else:
+        effect = f"{takes} no more cells"
+        effect += ", in this run and in later ones, until resumed" if verb == "remove" else ""
+        effect += f"; {examples(running)} ends first" if running else ""
+    devices = {id: [device_name(name) for name in names] for id, names in chosen.items()}
+    return OrderTarget(verb=verb, ids=ids, effect=effect, devices=devices)
+
+
+def _phase_target(campaign: ShownCampaign, model: ReadModel, ids: Mapping[str, str]) -> OrderTarget:
+    phase = ids.get("phase", "")
+    if phase not in {one.name for one in campaign.study.campaign.phases}:
+        raise RefusedOrder("the campaign has no such phase")
+    decision = model.decisions.get(phase)
+    if decision is not None and decision.state == "opened":
+        raise RefusedOrder("this gate is open already")
+    effect = f"the gate of {phase} opens, whatever its numbers say"
+    return OrderTarget(verb="override", ids=ids, effect=effect, phase=phase)

@@ -1,0 +1,195 @@
+"""The pages that the read model alone can show: overview, matrix, cells, failures, machines."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from benchfleet.dashboard.context import Context
+from benchfleet.dashboard.foreign import visible
+from benchfleet.dashboard.render import Links, render
+from benchfleet.dashboard.rows import SHOWN_STATES, Row, ShownState
+from benchfleet.dashboard.views import cells, failures, machines, matrix, overview, served
+from benchfleet.dashboard.views.filters import SPAN_NAMES, Filters
+from benchfleet.results.layout import Layout
+from benchfleet.runs.registry import runs_of
+
+MAX_GROUP_ROWS = 100
+Text = Annotated[str, Query(max_length=300)]
+StateFilter = Literal["", ShownState]
+ChangedFilter = Literal["", "10min", "1h", "24h"]
+CSV_COLUMNS = (
+    *("path", "model", "config", "benchmark", "subset", "repeat", "phase", "state", "attempt"),
+    *("score", "samples", "seconds", "host", "device", "stage", "kind", "message", "fingerprint"),
+)
+
+
+def filters_of(
+    model: Text = "",
+    config: Text = "",
+    benchmark: Text = "",
+    subset: Text = "",
+    state: StateFilter = "",
+    host: Text = "",
+    changed: ChangedFilter = "",
+    q: Text = "",
+) -> Filters:
+    """The filters in an address."""
+    return Filters(
+        model=model,
+        config=config,
+        benchmark=benchmark,
+        subset=subset,
+        state=state,
+        host=host,
+        changed=changed,
+        text=q,
+    )
+
+
+def router_of(context: Context) -> APIRouter:
+    """The routes of these pages."""
+    from fastapi import Depends
+
+    router = APIRouter(include_in_schema=False)
+    filters_query = Depends(filters_of)
+
+    @router.get("/")
+    def start(request: Request) -> Response:
+        names = context.campaigns.names
+        if len(names) == 1:
+            return RedirectResponse(f"./c/{Links(0).page(next(iter(names)))}/", status_code=307)
+        values = {"campaigns": names, "may_order": request.state.may_order}
+        return Response(render("campaigns.html.j2", values), media_type="text/html")
+
+    @router.get("/c/{slug}/")
+    def overview_page(request: Request, slug: str) -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view_soon()
+        return context.page(
+            request,
+            campaign,
+            model,
+            "overview.html.j2",
+            lambda: {
+                "view": overview.overview(model, campaign.study.campaign.phases),
+                "has_local_run": has_local_run(campaign.study.layout),
+            },
+            page="overview",
+        )
+
+    @router.get("/c/{slug}/matrix")
+    def matrix_page(
+        request: Request,
+        slug: str,
+        filters: Filters = filters_query,
+        unfold: Annotated[list[str] | None, Query(max_length=64)] = None,
+        show: Text = "score",
+        swap: bool = False,
+    ) -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view_soon()
+        unfolded = sorted(set(unfold or ()))
+        return context.page(
+            request,
+            campaign,
+            model,
+            "matrix.html.j2",
+            lambda: {
+                "view": matrix.matrix(model, filters, unfolded, swapped=swap),
+                "unfolded": unfolded,
+                "show": "state" if show == "state" else "score",
+                "swapped": swap,
+                **filter_values(filters),
+            },
+            page="matrix",
+        )
+
+    @router.get("/c/{slug}/cells")
+    def cells_page(
+        request: Request, slug: str, filters: Filters = filters_query, after: int = -1
+    ) -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view_soon()
+        return context.page(
+            request,
+            campaign,
+            model,
+            "cells.html.j2",
+            lambda: {
+                "view": cells.cell_page(model, filters, after=after),
+                "after": after,
+                **filter_values(filters),
+            },
+            page="matrix",
+        )
+
+    @router.get("/c/{slug}/cells.csv")
+    def cells_csv(slug: str, filters: Filters = filters_query) -> Response:
+        model = context.campaign(slug).view()
+        with model.lock:
+            rows = list(cells.matching(model, filters))
+        headers = {"Content-Disposition": 'attachment; filename="cells.csv"'}
+        return StreamingResponse(csv_lines(rows), media_type="text/csv", headers=headers)
+
+    @router.get("/c/{slug}/failures")
+    def failures_page(request: Request, slug: str, group: Text = "") -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view_soon()
+
+        def values() -> dict[str, Any]:
+            with model.lock:
+                groups = failures.failure_groups(model)
+            chosen = next((one for one in groups if one.id == group), groups[0] if groups else None)
+            return {"groups": groups, "chosen": chosen, "most": MAX_GROUP_ROWS}
+
+        return context.page(request, campaign, model, "failures.html.j2", values, page="failures")
+
+    @router.get("/c/{slug}/machines")
+    def machines_page(request: Request, slug: str) -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view_soon()
+
+        def values() -> dict[str, Any]:
+            with model.lock:
+                return {
+                    "machines": machines.machines(model),
+                    "served": served.served_models(model),
+                }
+
+        return context.page(request, campaign, model, "machines.html.j2", values, page="machines")
+
+    return router
+
+
+def filter_values(filters: Filters) -> dict[str, Any]:
+    """What the form of the filters shows."""
+    return {"filters": filters, "states": SHOWN_STATES, "spans": SPAN_NAMES}
+
+
+def has_local_run(layout: Layout) -> bool:
+    """Whether a run of this folder is active on this machine and can be stopped."""
+    return any(run.is_running and run.ends_on for run in runs_of(layout))
+
+
+def csv_lines(rows: list[Row]) -> Iterator[str]:
+    """All rows as CSV; no cell begins as a formula of a spreadsheet does."""
+    yield ",".join(CSV_COLUMNS) + "\n"
+    for row in rows:
+        buffer = io.StringIO()
+        values = [csv_value(getattr(row, column)) for column in CSV_COLUMNS]
+        csv.writer(buffer, lineterminator="\n").writerow(values)
+        yield buffer.getvalue()
+
+
+def csv_value(value: object) -> object:
+    """The value, made safe for spreadsheets."""
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text

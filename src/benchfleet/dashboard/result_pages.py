@@ -1,0 +1,243 @@
+"""The pages of whole results: compare, plan, cost and manifest; computed once for all viewers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from benchfleet.dashboard.campaigns import ShownCampaign
+from benchfleet.dashboard.context import Context
+from benchfleet.dashboard.foreign import one_line
+from benchfleet.dashboard.model import ReadModel
+from benchfleet.dashboard.pages import Text, csv_value
+from benchfleet.dashboard.views import results
+from benchfleet.dashboard.views.gantt import MAX_GANTT_EVENTS, MAX_ZOOM, Window, gantt
+from benchfleet.dashboard.views.side_by_side import MAX_ITEMS
+from benchfleet.dashboard.views.slots import slots_of
+from benchfleet.domain.plan import ASSIGNED, newest, plans
+from benchfleet.reports import wording
+from benchfleet.reports.manifest import COLUMNS
+from benchfleet.study import Study
+
+MAX_MANIFEST_ROWS = 200
+MAX_WAITING = 20
+_MAX_RESULTS = 16
+T = TypeVar("T")
+ChartKind = Literal["scores", "forest", "pareto", "length", "time", "cost", "failures"]
+
+
+class Results:
+    """What was computed, until a cell ends."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._values: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(
+        self, campaign: ShownCampaign, model: ReadModel, name: str, compute: Callable[[], T]
+    ) -> T:
+        """The value of this name, computed if a cell ended since."""
+        key = (campaign.slug, name, model.epoch, model.results_version)
+        with self._lock:
+            if key in self._values:
+                return cast(T, self._values[key])
+        with self._context.hold_expensive():
+            value = compute()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > _MAX_RESULTS:
+                self._values.popitem(last=False)
+        return value
+
+
+Names = Annotated[list[str] | None, Query(max_length=MAX_ITEMS)]
+
+
+def chosen_of(model: Names = None, config: Names = None, baseline: Text = "") -> results.Chosen:
+    """What an address compares."""
+    models, configs = tuple(dict.fromkeys(model or ())), tuple(dict.fromkeys(config or ()))
+    if configs and baseline and baseline not in configs:
+        configs = (baseline, *configs)
+    return results.Chosen(models=models, configs=configs, baseline=baseline)
+
+
+def router_of(context: Context) -> APIRouter:
+    """The routes of these pages."""
+    router = APIRouter(include_in_schema=False)
+    kept_results = Results(context)
+    chosen_query = Depends(chosen_of)
+
+    def compared(campaign: ShownCampaign, chosen: results.Chosen) -> results.CompareView:
+        model = campaign.view()
+        for axis, names in (
+            ("model", chosen.models),
+            ("config", (*chosen.configs, *filter(None, [chosen.baseline]))),
+        ):
+            if unknown := [name for name in names if name not in model.axes.get(axis, ())]:
+                raise HTTPException(
+                    404,
+                    f"the campaign has no {axis} {one_line(unknown[0])}; choose one of the page",
+                )
+        return kept_results.get(
+            campaign,
+            model,
+            f"compare {chosen}",
+            lambda: results.compare_view(campaign.study, chosen),
+        )
+
+    @router.get("/c/{slug}/compare")
+    def compare_page(
+        request: Request, slug: str, chosen: results.Chosen = chosen_query
+    ) -> Response:
+        campaign = context.campaign(slug)
+        view = compared(campaign, chosen)
+        model = campaign.view()
+        return context.page(
+            request,
+            campaign,
+            model,
+            "compare.html.j2",
+            lambda: {
+                "view": view,
+                "chosen": chosen,
+                "axes": model.axes,
+                "cells_of": results.done_cells(model),
+                "wording": wording,
+            },
+            page="compare",
+        )
+
+    @router.get("/c/{slug}/compare/{kind}.{form}")
+    def chart(
+        slug: str,
+        kind: ChartKind,
+        form: Literal["svg", "png"],
+        chosen: results.Chosen = chosen_query,
+    ) -> Response:
+        campaign = context.campaign(slug)
+        view = compared(campaign, chosen)
+        if kind not in dict(view.charts):
+            raise HTTPException(404, "no result has what this chart shows")
+        content = kept_results.get(
+            campaign,
+            campaign.view(),
+            f"{kind}.{form} {chosen}",
+            lambda: results.picture(view.comparison, kind, form),
+        )
+        return Response(content, media_type={"svg": "image/svg+xml", "png": "image/png"}[form])
+
+    @router.get("/c/{slug}/plan")
+    def plan_page(
+        request: Request,
+        slug: str,
+        zoom: Annotated[int, Query(ge=1, le=MAX_ZOOM)] = 1,
+        at: Annotated[float, Query(ge=0, le=1)] = 1.0,
+    ) -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view_soon()
+        window = Window(zoom=zoom, at=at)
+        return context.page(
+            request,
+            campaign,
+            model,
+            "plan.html.j2",
+            lambda: _limited(context, lambda: plan_values(campaign.study, model, window)),
+            page="plan",
+        )
+
+    @router.get("/c/{slug}/cost")
+    def cost_page(request: Request, slug: str) -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view()
+        view = kept_results.get(campaign, model, "cost", lambda: results.cost_view(campaign.study))
+        return context.page(
+            request, campaign, model, "cost.html.j2", lambda: {"view": view}, page="cost"
+        )
+
+    @router.get("/c/{slug}/manifest")
+    def manifest_page(request: Request, slug: str) -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view()
+        rows = kept_results.get(
+            campaign, model, "manifest", lambda: results.manifest_rows(campaign.study)
+        )
+        return context.page(
+            request,
+            campaign,
+            model,
+            "manifest.html.j2",
+            lambda: manifest_values(rows),
+            page="cost",
+        )
+
+    @router.get("/c/{slug}/manifest.csv")
+    def manifest_csv(slug: str) -> Response:
+        campaign = context.campaign(slug)
+        rows = kept_results.get(
+            campaign,
+            campaign.view(),
+            "manifest",
+            lambda: results.manifest_rows(campaign.study),
+        )
+        headers = {"Content-Disposition": 'attachment; filename="manifest.csv"'}
+        return StreamingResponse(_csv(rows), media_type="text/csv", headers=headers)
+
+    return router
+
+
+def plan_values(study: Study, model: ReadModel, window: Window) -> dict[str, Any]:
+    """What ran where, what waits for what, and the newest assignment to hosts."""
+    with model.lock:
+        paths = {row.fingerprint: row.path for row in model.rows}
+        waiting = [row for row in model.rows if row.state in ("pending", "retrying")]
+        done = {row.fingerprint for row in model.rows if row.state == "success"}
+        running = {
+            slot.fingerprint: f"{slot.host} {slot.devices}"
+            for slot in slots_of(model)
+            if slot.row is not None and slot.devices
+        }
+    drawn = gantt(study, paths, running, window)
+    assigned = study.query(
+        lambda ledger: newest(plans(ledger.events(kinds={ASSIGNED}))), default=None
+    )
+    hosts = [
+        (host, len(names), sum(name in done for name in names))
+        for host, names in ((assigned.hosts if assigned else None) or {}).items()
+    ]
+    return {
+        "gantt": drawn,
+        "window": window,
+        "waiting": waiting[:MAX_WAITING],
+        "waiting_total": len(waiting),
+        "hosts": hosts,
+        "events_read": MAX_GANTT_EVENTS,
+    }
+
+
+def _limited(context: Context, compute: Callable[[], T]) -> T:
+    with context.hold_expensive():
+        return compute()
+
+
+def manifest_values(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The newest rows, with the columns that have something in them."""
+    newest_rows = rows[::-1][:MAX_MANIFEST_ROWS]
+    used = [name for name in COLUMNS if any(row[name] not in (None, "") for row in newest_rows)]
+    return {"columns": used, "rows": newest_rows, "rows_total": len(rows)}
+
+
+def _csv(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield ",".join(COLUMNS) + "\n"
+    for row in rows:
+        buffer = io.StringIO()
+        values = [csv_value(row[name]) for name in COLUMNS]
+        csv.writer(buffer, lineterminator="\n").writerow(values)
+        yield buffer.getvalue()

@@ -1,0 +1,185 @@
+// Keeps a page live: one tab reads the event stream and relays it to the others; without a stream it
+// polls. A change refreshes the part of the page called #live in place.
+(function () {
+  "use strict";
+  var REFRESH_MS = 1500, SLOW_REFRESH_MS = 4000, POLL_MS = 2000, STREAM_AGAIN_MS = 60000, FAILURES = 3;
+  var root = document.documentElement;
+  var kept = null;
+  try { kept = localStorage.getItem("benchfleet-theme"); } catch (error) { kept = null; }
+  if (kept) root.setAttribute("data-theme", kept);
+  else if (matchMedia("(prefers-color-scheme: dark)").matches) root.setAttribute("data-theme", "dark");
+
+  document.addEventListener("DOMContentLoaded", function () {
+    themeButton();
+    relativeTimes();
+    setInterval(relativeTimes, 5000);
+    if (document.body.dataset.slug && !document.body.dataset.onDisk) watch();
+  });
+
+  function themeButton() {
+    var button = document.getElementById("theme");
+    if (button) button.addEventListener("click", function () {
+      var next = root.getAttribute("data-theme") === "dark" ? "light" : "dark";
+      root.setAttribute("data-theme", next);
+      try { localStorage.setItem("benchfleet-theme", next); } catch (error) { return; }
+    });
+  }
+
+  function relativeTimes() {
+    document.querySelectorAll("time[data-at]").forEach(function (time) {
+      time.textContent = ago(Date.now() / 1000 - Number(time.dataset.at));
+    });
+  }
+
+  function ago(seconds) {
+    seconds = Math.max(0, seconds);
+    if (seconds < 60) return Math.round(seconds) + " s ago";
+    if (seconds < 3600) return Math.round(seconds / 60) + " min ago";
+    if (seconds < 172800) return Math.round(seconds / 3600) + " h ago";
+    return Math.round(seconds / 86400) + " days ago";
+  }
+
+  function watch() {
+    var body = document.body, base = body.dataset.root, slug = body.dataset.slug;
+    var cursor = body.dataset.cursor, source = null, failures = 0, timer = 0, dirty = false;
+    var refreshedAt = Date.now(), refreshing = false, mayRelay = false, lastMessage = 0, spokenAt = 0;
+    var channel = window.BroadcastChannel ? new BroadcastChannel("benchfleet-" + location.port + "-" + slug) : null;
+    if (channel) channel.onmessage = function (event) { take(event.data); };
+    if (navigator.locks && channel) {
+      navigator.locks.request("benchfleet-" + location.port + "-" + slug, function () {
+        mayRelay = true;
+        open();
+        return new Promise(function () {});
+      });
+    } else {
+      open();
+      document.addEventListener("visibilitychange", function () {
+        if (document.hidden) close(); else open();
+      });
+    }
+    document.addEventListener("visibilitychange", function () { if (!document.hidden) refreshSoon(); });
+    window.addEventListener("offline", check);
+    window.addEventListener("online", function () { if (reads()) open(); });
+    setInterval(showStatus, 1000);
+
+    function reads() {
+      return mayRelay || !(navigator.locks && channel);
+    }
+
+    // The browser says that it is offline: ask whether this server is away too.
+    function check() {
+      fetch(base + "api/changes?campaign=" + encodeURIComponent(slug) + "&since=" + cursor).catch(function () {
+        failures = FAILURES;
+        showStatus();
+        if (reads()) { close(); poll(); }
+      });
+    }
+
+    function open() {
+      close();
+      source = new EventSource(base + "api/stream?campaign=" + encodeURIComponent(slug) + "&since=" + cursor);
+      source.onmessage = function (event) {
+        relay(JSON.parse(event.data));
+      };
+      source.onerror = function () {
+        failures += 1;
+        if (failures >= FAILURES || source.readyState === EventSource.CLOSED) { close(); poll(); }
+      };
+    }
+
+    function close() {
+      if (source) source.close();
+      source = null;
+      clearTimeout(timer);
+    }
+
+    function poll() {
+      var began = Date.now();
+      clearTimeout(timer);
+      (function again() {
+        fetch(base + "api/changes?campaign=" + encodeURIComponent(slug) + "&since=" + cursor)
+          .then(function (answer) { return answer.ok ? answer.json() : Promise.reject(answer.status); })
+          .then(function (message) {
+            var wasAway = failures >= FAILURES;
+            relay(message);
+            if (wasAway || Date.now() - began > STREAM_AGAIN_MS) { open(); return; }
+            timer = setTimeout(again, POLL_MS);
+          })
+          .catch(function () { showStatus(); timer = setTimeout(again, POLL_MS); });
+      })();
+    }
+
+    function relay(message) {
+      if (mayRelay && channel) channel.postMessage(message);
+      take(message);
+    }
+
+    function take(message) {
+      lastMessage = Date.now();
+      failures = 0;
+      if (message.cursor) cursor = message.cursor;
+      body.dataset.readAt = message.read_at;
+      body.dataset.error = message.error || "";
+      body.dataset.storeAge = message.store_age || 0;
+      showStatus();
+      if (!message.changed) return;
+      counts(message.counts);
+      document.dispatchEvent(new CustomEvent("benchfleet:changes", { detail: message }));
+      dirty = true;
+      refreshSoon();
+    }
+
+    function counts(values) {
+      document.querySelectorAll("[data-count]").forEach(function (place) {
+        place.textContent = (values[place.dataset.count] || 0).toLocaleString("en");
+      });
+      var failed = (values.failed || 0) + (values.partial || 0);
+      document.querySelectorAll("[data-failed]").forEach(function (badge) {
+        if (failed > Number(badge.textContent)) speak(failed + " cells failed", true);
+        badge.textContent = failed;
+        badge.hidden = !failed;
+      });
+      speak((values.success || 0) + " cells done, " + (values.running || 0) + " running", false);
+    }
+
+    function speak(text, now) {
+      if (!now && Date.now() - spokenAt < 30000) return;
+      spokenAt = Date.now();
+      document.getElementById("speech").textContent = text;
+    }
+
+    function refreshSoon() {
+      var live = document.getElementById("live");
+      if (!live || !dirty || document.hidden || refreshing || document.querySelector("dialog[open]")) return;
+      var every = live.dataset.live === "slow" ? SLOW_REFRESH_MS : REFRESH_MS;
+      var wait = Math.max(50, every - (Date.now() - refreshedAt));
+      refreshing = true;
+      setTimeout(function () {
+        dirty = false;
+        refreshedAt = Date.now();
+        window.htmx.ajax("GET", location.href, { target: "#live", select: "#live", swap: "outerMorph" })
+          .then(relativeTimes, function () { dirty = true; })
+          .then(function () { refreshing = false; if (dirty) refreshSoon(); });
+      }, wait);
+    }
+
+    function showStatus() {
+      var status = document.getElementById("status"), text = status.querySelector(".status-text");
+      var age = Date.now() / 1000 - Number(body.dataset.readAt || status.dataset.readAt) + Number(body.dataset.storeAge || 0);
+      var silent = lastMessage && Date.now() - lastMessage > 20000;
+      var error = body.dataset.error !== undefined ? body.dataset.error : status.dataset.error;
+      var away = Boolean(error) || silent || failures >= FAILURES;
+      status.classList.toggle("away", away);
+      status.classList.toggle("live", !away && Boolean(lastMessage));
+      var shown = !lastMessage && !away ? text.textContent
+        : failures >= FAILURES || silent ? took(age) + " old: the dashboard does not answer"
+        : error ? took(age) + " old: the ledger cannot be read"
+        : age > 4 ? "read " + took(age) + " ago" : "live";
+      if (text.textContent !== shown) text.textContent = shown;
+    }
+
+    function took(seconds) {
+      return seconds < 90 ? Math.round(seconds) + " s" : Math.round(seconds / 60) + " min";
+    }
+  }
+})();

@@ -1,0 +1,114 @@
+"""The slots of a campaign's runners, and what each does now."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from benchfleet.dashboard.model import ReadModel
+from benchfleet.dashboard.rows import Row
+from benchfleet.domain.event import Event
+from benchfleet.domain.slots import device_names, host_in
+from benchfleet.domain.worker_progress import SlotProgress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """What one slot does now."""
+
+    runner: str
+    host: str
+    devices: str  # without the host
+    stage: str  # starting, idle, load, benchmark; running where its runner has not reported yet
+    row: Row | None  # its cell
+    fingerprint: str  # of the cell, or of its part; "" while it has none
+    done: int
+    total: int
+    seconds: float
+    tokens_per_second: float | None
+    memory: int | None
+    memory_total: int | None
+    age: float  # seconds since it was reported
+    silent: float  # seconds since the lease of its cell expired; 0 while it is alive
+    idle_reason: str  # "" while it works
+
+    @property
+    def share(self) -> float:
+        """The completed share of its samples, from 0 to 1."""
+        return min(self.done / self.total, 1.0) if self.row and self.total else 0.0
+
+    @property
+    def share_of_cell(self) -> float:
+        """The same of its whole cell, of which it may run one part."""
+        return self.share / max(1, self.row.parts) if self.row else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds that its samples should still take; None before enough samples."""
+        if not self.row or not self.total or not self.done or self.stage != "benchmark":
+            return None
+        return self.seconds * (self.total - self.done) / self.done
+
+
+def slots_of(model: ReadModel) -> list[Slot]:
+    """Every slot of the runners that have not ended, and running cells that no report has; the lock
+    of the model is held."""
+    slots: list[Slot] = []
+    reported: set[str] = set()
+    by_path = {row.path: (row.fingerprint, row) for row in model.running.values()}
+    for path, (name, part) in model.split_cells.by_path.items():
+        if (whole := model.running.get(part.whole)) is not None and part.state == "running":
+            by_path[path] = name, whole
+    passed = time.monotonic() - model.progress_at
+    for report in model.progress:
+        if report.runner not in model.fleet.ended:
+            for slot in report.slots:
+                name, row = by_path.get(slot.cell, ("", None))
+                reported.add(name)
+                slots.append(_slot(model, report.runner, slot, name, row, report.age + passed))
+    for path, (name, row) in by_path.items():
+        if name not in reported and not (row.parts and name == row.fingerprint):
+            nothing = SlotProgress(devices="", cell=path, stage="running")
+            its_part = model.split_cells.parts.get(name)
+            runner = its_part.runner if its_part else row.runner
+            slots.append(_slot(model, runner, nothing, name, row, 0.0))
+    return slots
+
+
+def _slot(
+    model: ReadModel, runner: str, slot: SlotProgress, name: str, row: Row | None, age: float
+) -> Slot:
+    host, devices = host_in(slot.devices)
+    return Slot(
+        runner=runner,
+        host=host or host_of(model.fleet.runners.get(runner)),
+        devices=devices,
+        stage=slot.stage if row or slot.stage not in ("load", "benchmark") else "idle",
+        row=row,
+        fingerprint=name,
+        done=slot.done,
+        total=slot.total,
+        seconds=slot.seconds + age if row and slot.seconds else slot.seconds,
+        tokens_per_second=slot.tokens_per_second,
+        memory=slot.memory,
+        memory_total=slot.memory_total,
+        age=age,
+        silent=model.lease_silence(name) if row else 0.0,
+        idle_reason="" if row else _idle_reason(model, runner, slot.devices),
+    )
+
+
+def _idle_reason(model: ReadModel, runner: str, devices: str) -> str:
+    try:
+        names = {str(name) for name in device_names(devices)}
+    except ValueError:  # an endpoint
+        names = set()
+    if names & model.fleet.drained.get(runner, set()):
+        return "drained"
+    waiting = model.counts.get("pending", 0) + model.counts.get("retrying", 0)
+    return "" if waiting else "no cell waits"
+
+
+def host_of(began: Event | None) -> str:
+    """The host of a runner, by the event with which it began; "" where it is not known."""
+    return str(began.data.get("host") or began.data.get("machine") or "") if began else ""

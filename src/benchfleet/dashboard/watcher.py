@@ -1,0 +1,260 @@
+"""Feeds the read model of a campaign from its ledger, while somebody looks.
+
+One thread reads one ledger. It asks for new events once a second, and for the progress of runners
+and the leases of running cells every ten seconds. Without a viewer it asks nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from benchfleet.dashboard.model import LISTED_KINDS, ReadModel
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.event import Event
+from benchfleet.domain.humanize import duration
+from benchfleet.domain.part import FOLLOWED, SPLIT
+from benchfleet.domain.worker_progress import WorkerProgress
+from benchfleet.errors import BenchfleetError
+from benchfleet.ledger.base import Ledger
+from benchfleet.runs.follow import local_progress
+from benchfleet.study import Study
+
+EVENTS_INTERVAL_S = 1.0
+GIT_INTERVAL_S = 5.0  # of a ledger in a git repository; a hosted one allows less, and says so
+HOSTED_INTERVAL_S = 30.0
+PROGRESS_INTERVAL_S = 10.0
+RETRY_INTERVAL_S = 2.0  # while the ledger is away
+VIEWER_TIMEOUT_S = 20.0  # seconds after its last request for which a viewer counts
+CALL_TIMEOUT_S = 10.0  # of one call to the ledger
+FIRST_READ_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 0.5
+RECENT_EVENTS = 5_000  # before the load, that are read for what happened last
+
+
+class Watcher:
+    """The thread that reads one campaign's ledger."""
+
+    def __init__(self, study: Study, model: ReadModel) -> None:
+        self._study, self.model = study, model
+        self._ledger: Ledger | None = None
+        self._streams = 0
+        self._seen_at = -VIEWER_TIMEOUT_S  # monotonic: the last request
+        self._wake, self._read = threading.Event(), threading.Condition()
+        self._reads = 0  # finished rounds
+        self._round_began: float | None = None  # monotonic; None between rounds
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._progress_at = -PROGRESS_INTERVAL_S
+        self._reports: Sequence[WorkerProgress] = ()  # of the ledger
+        self._had_local = False  # whether runs of this machine were shown
+        self.queries = 0  # calls to the ledger so far
+        self._lock = threading.Lock()
+
+    def view(self, first_read_s: float = FIRST_READ_TIMEOUT_S) -> ReadModel:
+        """Count a viewer for a while, and return the model. Waits for what is older than a few
+        seconds to be read again, but never long for a ledger that is away. The first read may take
+        longer than `first_read_s`; then the model is empty."""
+        self._seen_at = time.monotonic()
+        self._start()
+        self._notice_silence()
+        freshness = self.model.freshness
+        if not freshness.read_at and not freshness.error:
+            self._await_read(first_read_s)
+        elif not self._is_watching_now():
+            self._await_read(CALL_TIMEOUT_S)
+        return self.model
+
+    def _notice_silence(self) -> None:
+        """Say that the ledger does not answer, if a read hangs; the first one may take long."""
+        began = self._round_began
+        if began is None or not self.model.freshness.read_at:
+            return
+        if (silent := time.monotonic() - began) > CALL_TIMEOUT_S:
+            self.model.failed(f"no answer for {duration(silent)}")
+
+    def enter(self) -> None:
+        """A stream is open."""
+        with self._lock:
+            self._streams += 1
+        self._start()
+
+    def leave(self) -> None:
+        """A stream ended."""
+        with self._lock:
+            self._streams -= 1
+        self._seen_at = time.monotonic()
+
+    def refresh(self) -> None:
+        """Read again at once, after an order."""
+        self._seen_at = time.monotonic()
+        self._start()
+        self._await_read(CALL_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """End the thread and close the ledger."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(STOP_TIMEOUT_S)  # it may be in a long read; it ends with us
+
+    @property
+    def has_viewer(self) -> bool:
+        return self._streams > 0 or time.monotonic() - self._seen_at < VIEWER_TIMEOUT_S
+
+    def _is_watching_now(self) -> bool:
+        limit = 2 * self._interval() + 1.0
+        return bool(self.model.freshness.error) or (
+            time.time() - self.model.freshness.read_at < limit
+        )
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._stopped:
+                self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
+                self._thread.start()
+
+    def _await_read(self, seconds: float) -> None:
+        with self._read:
+            target = self._reads + 1
+            self._wake.set()
+            self._read.wait_for(lambda: self._reads >= target or self._stopped, seconds)
+
+    def _interval(self) -> float:
+        if self._ledger is None:
+            return EVENTS_INTERVAL_S
+        if self._ledger.hosted:
+            return HOSTED_INTERVAL_S
+        return GIT_INTERVAL_S if self._ledger.stores_results else EVENTS_INTERVAL_S
+
+    def _watch(self) -> None:
+        while not self._stopped:
+            if not self.has_viewer:
+                self._wake.wait(1.0)
+                if not self.has_viewer and not self._wake.is_set():
+                    continue
+            self._wake.clear()
+            began = self._round_began = time.monotonic()
+            pause = self._interval()
+            try:
+                self._round()
+                self.model.succeeded(self._ledger.read_age() if self._ledger else 0.0)
+            except Exception as error:  # noqa: BLE001 - viewers see it, and the next round may succeed
+                expected = isinstance(error, (BenchfleetError, OSError))
+                text = str(error) if expected else f"{type(error).__name__}: {error}"
+                self.model.failed(text.partition("\n")[0])
+                pause = RETRY_INTERVAL_S
+                self._close()
+            self._round_began = None
+            with self._read:
+                self._reads += 1
+                self._read.notify_all()
+            self._wake.wait(max(0.0, pause - (time.monotonic() - began)))
+        self._close()
+
+    def _round(self) -> None:
+        if self._ledger is None:
+            self._open()
+            if self._ledger is None:
+                return
+        with self._ledger.within(CALL_TIMEOUT_S):
+            self._read_events(self._ledger)
+            self._read_progress(self._ledger)
+
+    def _open(self) -> None:
+        """Open the ledger and take the campaign as it is."""
+        ledger = self._study.open_existing_ledger()
+        self.queries += 1
+        if ledger is None:
+            if not self.model.rows:
+                self.model.load(((cell, None) for cell in self._study.cells()), ())
+            return
+        self._ledger = ledger
+        last = ledger.last_event()
+        self.queries += 4
+        if not self.model.rows or last < self.model.last_event:
+            self._load(ledger, last)
+
+    def _load(self, ledger: Ledger, last: int) -> None:
+        self.model.load(self._cells(ledger), ledger.events(kinds=LISTED_KINDS))
+        self.model.last_event = last
+        recent = ledger.events(max(0, last - RECENT_EVENTS))
+        self.model.take_recent([event for event in recent if event.seq <= last])
+        if whole := {event.fingerprint for event in ledger.events(kinds={SPLIT})}:
+            self.model.take_splits(ledger.events(fingerprints=whole, kinds=FOLLOWED))
+            self._read_parts(ledger, self.model.split_cells.unread)
+
+    def _cells(self, ledger: Ledger) -> Iterator[tuple[Cell, CellRecord | None]]:
+        """The cells of the campaign, counted while they are read."""
+        if self._study.campaign.file is None:
+            for number, record in enumerate(ledger.cells(with_cell=True)):
+                if record.cell is not None:
+                    self.model.cells_read = number + 1
+                    yield record.cell, record
+            return
+        records = {str(record.fingerprint): record for record in ledger.cells()}
+        for cell in self._study.cells():
+            yield cell, records.get(str(cell.fingerprint))
+
+    def _read_events(self, ledger: Ledger) -> None:
+        events = ledger.events(self.model.last_event)
+        self.queries += 1
+        if any(event.kind == "enrolled" and event.data.get("new") for event in events):
+            self._load(ledger, ledger.last_event())  # new cells, and the paths that they got
+            return
+        self.model.apply(events)
+        self._read_parts(ledger, self.model.split_cells.unread)
+
+    def _read_parts(self, ledger: Ledger, names: Collection[str]) -> list[CellRecord]:
+        """Read the records of parts of split cells; those that run."""
+        if not names:
+            return []
+        records = list(ledger.cells(fingerprints=names))
+        self.queries += 1
+        self.model.take_parts(records)
+        return [record for record in records if record.state == "running"]
+
+    def _read_progress(self, ledger: Ledger) -> None:
+        local = local_progress(self._study)
+        now = time.monotonic()
+        running = None
+        if now - self._progress_at >= PROGRESS_INTERVAL_S:
+            self._progress_at = now
+            self._reports = ledger.progress()
+            running = list(ledger.cells(states=["running"]))
+            self.queries += 2
+            running += self._read_parts(ledger, list(self.model.split_cells.parts))
+        if local or self._had_local or running is not None:
+            self._had_local = bool(local)
+            every = merged(self._reports, local, self.model.fleet.runners)
+            self.model.take_progress(every, running)
+
+    def _close(self) -> None:
+        ledger, self._ledger = self._ledger, None
+        if ledger is not None:
+            with suppress(BenchfleetError, OSError):  # it is away
+                ledger.close()
+
+
+def merged(
+    reports: Sequence[WorkerProgress],
+    local: Sequence[WorkerProgress],
+    runners: Mapping[str, Event],
+) -> list[WorkerProgress]:
+    """The reports of the ledger, with those of runs on this machine in place of the same runners':
+    these are newer. `runners` are the events by which runners began, by id."""
+    by_process = {
+        (str(event.data.get("machine")), str(event.data.get("process", "")).partition("@")[0]): name
+        for name, event in runners.items()
+    }
+    newer = {}
+    for report in local:
+        process = report.runner.rpartition("-")[2]  # the name of a run ends with its process
+        name = by_process.get((socket.gethostname(), process), report.runner)
+        newer[name] = replace(report, runner=name)
+    return [*newer.values(), *(one for one in reports if one.runner not in newer)]

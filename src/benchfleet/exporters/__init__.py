@@ -1,0 +1,1 @@
+"""Where results are exported to: one file for each tool or format."""

@@ -1,0 +1,295 @@
+"""Results from Python: `benchfleet.load` gives a campaign's cells, samples and comparisons as data
+frames, its status, and charts that notebooks show."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from benchfleet.campaign.load import load_campaign
+from benchfleet.campaign.selection import choose_cells
+from benchfleet.campaign_results import comparison_of, side_of
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.errors import BenchfleetError, MissingExtra
+from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
+from benchfleet.ledger_campaign import campaign_of
+from benchfleet.reports.charts.base import DATA
+from benchfleet.reports.charts.collection import REASONS, charts_of_kind
+from benchfleet.reports.charts.timeline import spans
+from benchfleet.reports.pooling import column_names
+from benchfleet.reports.side_by_side import DEFAULT_MIN_EFFECT, Side, changes
+from benchfleet.reports.tables import Comparison
+from benchfleet.results.layout import SAMPLES, Layout
+from benchfleet.results.read import is_published
+from benchfleet.results.samples import read_samples
+from benchfleet.status import Status, status_of
+from benchfleet.study import Study, open_study
+
+FrameLibrary = Literal["pandas", "polars"]
+_SAMPLE_COLUMNS = {
+    "sample": "id",
+    "index": "index",
+    "score": "score",
+    "answer": "predicted_answer",
+    "prompt_tokens": "prompt_tokens",
+    "completion_tokens": "completion_tokens",
+    "seconds": "seconds",
+    "finish": "finish",
+    "ended": "ended",
+    "question": "question",
+    "draw": "draw",
+    "reasoning": "reasoning",
+    "reasoning_tokens": "reasoning_tokens",
+    "error": "error",
+    "context": "context",
+}
+
+
+def load(
+    source: str | Path,
+    *,
+    ledger: str = "",
+    only: Sequence[str] = (),
+    frames: FrameLibrary = "pandas",
+) -> Results:
+    """The results of a campaign file, of a campaign's results folder, or of a ledger's address.
+
+    `only` selects cells as on the command line, such as ``["models=llama*"]``. `frames` names the
+    library of the data frames. Nothing is read before it is asked for. Raises `CampaignError`,
+    `LedgerError`, or `MissingExtra` if the library is not installed.
+    """
+    if find_spec(frames) is None:
+        install = "'benchfleet[report]'" if frames == "pandas" else frames
+        raise MissingExtra(f"data frames need {frames}; pip install {install}")
+    text = str(source)
+    if "://" in text:
+        study = open_study(campaign_of(text), ledger=text)
+    elif (folder := Path(text)).is_dir():
+        file = Layout(folder).ledger
+        if not file.is_file():
+            raise BenchfleetError(
+                f"{folder} has no ledger; give the campaign file, or its results folder"
+            )
+        address = f"sqlite:///{file.absolute()}"
+        study = open_study(campaign_of(address), ledger=address)
+    else:
+        study = open_study(load_campaign(source), ledger=ledger)
+    return Results(study, choose_cells(study.cells(), only=only, option="only"), frames)
+
+
+class Results:
+    """A campaign's results; each frame is read once, when it is first used."""
+
+    def __init__(self, study: Study, cells: Sequence[Cell], frames: FrameLibrary) -> None:
+        self._study, self._cells, self._frames = study, cells, frames
+
+    def status(self) -> Status:
+        """How far the campaign is, as `benchfleet status` shows it."""
+        return status_of(self._study, self._cells)
+
+    @cached_property
+    def cells(self) -> Any:
+        """One row a cell: its axes, state, score, seconds by stage, host and failure."""
+        records = self._record_of
+        return self._frame([self._cell_row(c, records.get(c.fingerprint)) for c in self._cells])
+
+    @cached_property
+    def samples(self) -> Any:
+        """One row a sample of every published result: its answer, score and tokens."""
+        rows = []
+        for cell in self._cells:
+            record = self._record_of.get(cell.fingerprint)
+            digest = record.outcome.digest if record and record.outcome else ""
+            if record is None or not is_published(self._study.layout, record.path, digest):
+                continue
+            samples = read_samples(self._study.layout.published(record.path) / SAMPLES)
+            axes = self._axes(cell)
+            rows += [
+                {**axes, **{name: one.get(key) for name, key in _SAMPLE_COLUMNS.items()}}
+                for one in samples.values()
+            ]
+        return self._frame(rows)
+
+    @cached_property
+    def attempts(self) -> Any:
+        """One row an attempt: when it began and ended, where, and how."""
+        cells = {str(cell.fingerprint): cell for cell in self._cells}
+        rows = [
+            _attempt_row(self._axes(cells[fingerprint]), attempt)
+            for fingerprint, some in self._attempts.items()
+            if fingerprint in cells
+            for attempt in some
+        ]
+        return self._frame(rows)
+
+    @cached_property
+    def comparisons(self) -> Any:
+        """One row for each compared pair of models × configs: the first less the second. Its
+        `label` is that of the compared cells."""
+        rows = []
+        for pair in self.comparison.pairs:
+            values = pair.difference.to_dict()
+            low, high = values.pop("interval") or (None, None)
+            rows.append(
+                {
+                    **self._names_of.get(pair.benchmark, {}),
+                    "first_model": pair.first[0],
+                    "first_config": pair.first[1],
+                    "second_model": pair.second[0],
+                    "second_config": pair.second[1],
+                    **values,
+                    "low": low,
+                    "high": high,
+                }
+            )
+        return self._frame(rows)
+
+    @cached_property
+    def suites(self) -> Any:
+        """One row for each suite and model × config: its score, and how it differs from the
+        baseline's."""
+        rows = []
+        for score in self.comparison.suites:
+            values = score.to_dict()
+            difference = values.pop("difference") or {}
+            low, high = difference.get("interval") or (None, None)
+            names = ("difference", "p_value", "adjusted_p", "sure")
+            compared = {name: difference.get(name) for name in names}
+            rows.append({**values, **compared, "low": low, "high": high})
+        return self._frame(rows)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """All that a report says, as plain values."""
+        return comparison_of(self._study, self._cells, self._records)
+
+    def compare(self, before: str, after: str, *, min_effect: float = DEFAULT_MIN_EFFECT) -> Any:
+        """What changes from one selection to another, such as ``configs=dense`` and
+        ``configs=streaming``: a frame with a row for each model × config × benchmark."""
+        sides = [self._side(selection) for selection in (before, after)]
+        rows = []
+        for change in changes(sides[0], sides[1], min_effect=min_effect):
+            values = change.to_dict()
+            difference = values.pop("difference")
+            low, high = difference.pop("interval") or (None, None)
+            flips = {name: len(values.pop(name)) for name in ("gained", "lost")}
+            names = self._names_of.get(change.benchmark, {"label": change.label})
+            rows.append({**values, **names, **flips, **difference, "low": low, "high": high})
+        return self._frame(rows)
+
+    def chart(self, kind: str) -> Any:
+        """A chart as Altair has it, which notebooks show: the kinds of `report --chart`. Raises
+        `UnknownName`, `MissingExtra`, and `BenchfleetError` if no result has what it shows."""
+        ids = {str(cell.fingerprint): str(cell.id) for cell in self._cells}
+        times = spans(ids, self._attempts) if kind == "timeline" else ()
+        drawn = charts_of_kind(kind, self.comparison, times)
+        if not drawn:
+            raise BenchfleetError(f"no chart {kind!r} yet: {REASONS[kind]}")
+        import altair as alt
+
+        parts = []
+        for chart in drawn:
+            spec = {key: value for key, value in chart.spec.items() if key != "config"}
+            data = {"datasets": {DATA: [*chart.rows]}} if chart.rows else {}
+            part = alt.Chart.from_dict({**spec, **data})
+            parts.append(part.properties(title=chart.title))
+        return parts[0] if len(parts) == 1 else alt.vconcat(*parts)
+
+    @cached_property
+    def _records(self) -> list[CellRecord]:
+        records = self._study.records(self._cells)
+        if not records and not self._study.has_ledger():
+            warnings.warn(
+                f"{self._study.ledger_text} has no ledger of {self._study.campaign.name!r}: "
+                "nothing has run there; if it ran elsewhere, load its results folder or its ledger",
+                stacklevel=2,
+            )
+        return records
+
+    @cached_property
+    def _record_of(self) -> Mapping[str, CellRecord]:
+        return {record.fingerprint: record for record in self._records}
+
+    @cached_property
+    def _labels(self) -> Mapping[Fingerprint, str]:
+        """What reports call the benchmark of each cell, by fingerprint."""
+        return column_names(self._cells)
+
+    @cached_property
+    def _names_of(self) -> Mapping[str, Mapping[str, Any]]:
+        """The label of each benchmark with its parts."""
+        return {self._labels[cell.fingerprint]: self._benchmark_names(cell) for cell in self._cells}
+
+    def _benchmark_names(self, cell: Cell) -> dict[str, Any]:
+        names = {"benchmark": cell.workload.name, "subset": cell.workload.subset}
+        return {"label": self._labels[cell.fingerprint], **names}
+
+    def _axes(self, cell: Cell) -> dict[str, Any]:
+        return {
+            "cell": cell.id,
+            "model": cell.model.name,
+            "config": cell.config.name,
+            **self._benchmark_names(cell),
+            "repeat": cell.repeat,
+        }
+
+    @cached_property
+    def _attempts(self) -> Mapping[str, Sequence[Attempt]]:
+        nothing: dict[str, list[Attempt]] = {}
+        return self._study.query(
+            lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing
+        )
+
+    def _side(self, selection: str) -> Side:
+        return side_of(self._study, selection.split(":"), name=selection, cells=self._cells)
+
+    def _cell_row(self, cell: Cell, record: CellRecord | None) -> dict[str, Any]:
+        outcome = record.outcome if record else None
+        metrics = outcome.metrics if outcome else {}
+        reason = outcome.reason if outcome else None
+        return {
+            **self._axes(cell),
+            "state": record.state if record else "pending",
+            "score": metrics.get("overall_score"),
+            "samples": metrics.get("samples"),
+            "density": metrics.get("density"),
+            "load_seconds": outcome.seconds.get("load") if outcome else None,
+            "benchmark_seconds": outcome.seconds.get("benchmark") if outcome else None,
+            "host": outcome.host if outcome else None,
+            "device": outcome.device if outcome else None,
+            "failure_stage": reason.stage if reason else None,
+            "failure_kind": reason.kind if reason else None,
+            "failure": reason.message if reason else None,
+            "path": record.path if record else None,
+            "fingerprint": cell.fingerprint,
+        }
+
+    def _frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        if self._frames == "polars":
+            import polars
+
+            return polars.DataFrame([*rows], infer_schema_length=None)
+        import pandas
+
+        return pandas.DataFrame([*rows])
+
+
+def _attempt_row(axes: Mapping[str, Any], attempt: Attempt) -> dict[str, Any]:
+    outcome = attempt.outcome
+    return {
+        **axes,
+        "attempt": attempt.attempt,
+        "runner": attempt.runner,
+        "began": attempt.claimed_at,
+        "ended": attempt.ended_at,
+        "how": attempt.how or "running",
+        "state": outcome.state if outcome else None,
+        "host": outcome.host if outcome else None,
+        "device": outcome.device if outcome else None,
+        "failure": outcome.why if outcome else None,
+    }

@@ -1,0 +1,1 @@
+"""Messages of a run to chats, mail and other services, through Apprise."""

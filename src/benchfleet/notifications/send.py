@@ -1,0 +1,73 @@
+"""Sends one message through Apprise, in a process of its own: ``python -m …send``.
+
+Standard input has ``{"addresses": […], "title": …, "body": …}``; without a title only the addresses
+are checked. Standard output gets ``{"unknown": N, "failed": N}``. So no address is an argument or
+in the environment of a process, and a service that hangs can be ended.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchfleet.environment import child_environment
+
+SEND_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S, _READ_TIMEOUT_S = 10, 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """How many of the addresses are unknown to Apprise, and how many did not take the message."""
+
+    unknown: int = 0
+    failed: int = 0
+
+
+def send(
+    addresses: Sequence[str], title: str, body: str, *, timeout: float = SEND_TIMEOUT_S
+) -> Delivery:
+    """Send a message and return how that went; after `timeout` seconds it has failed."""
+    request = json.dumps({"addresses": [*addresses], "title": title, "body": body})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __spec__.name if __spec__ else __name__],
+            input=request.encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # of libraries, which may name addresses
+            timeout=timeout,
+            env=child_environment(),
+            start_new_session=True,  # Ctrl-C is for the run
+            check=True,
+        )
+        return Delivery(**json.loads(done.stdout))
+    except (subprocess.SubprocessError, OSError, ValueError, TypeError):
+        return Delivery(failed=len(addresses))
+
+
+def _main() -> None:
+    signal.alarm(int(SEND_TIMEOUT_S))  # even if the run that started it is gone
+    import apprise
+
+    request = json.load(sys.stdin)
+    services = []
+    for address in request["addresses"]:
+        mark = "&" if "?" in address else "?"
+        limits = f"{mark}cto={_CONNECT_TIMEOUT_S}&rto={_READ_TIMEOUT_S}"
+        services.append(apprise.Apprise.instantiate(address + limits))
+    known_services = [service for service in services if service is not None]
+    failed = 0
+    if request["title"]:
+        for service in known_services:
+            one = apprise.Apprise()
+            one.add(service)
+            failed += not one.notify(title=request["title"], body=request["body"])
+    print(json.dumps({"unknown": len(services) - len(known_services), "failed": failed}))
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,1 @@
+"""Which machines to rent, and what that costs."""

@@ -1,0 +1,62 @@
+"""What a reader should know before trusting a report's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from benchfleet.domain.attempt import CellRecord
+
+from .pooling import Row
+
+_MAX_LISTED_NAMES, _EXAMPLES = 5, 3
+
+
+def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
+    """What a reader must know to read the numbers correctly."""
+    incomplete = [row for row in rows if row.lacks_samples]
+    if bare := dict.fromkeys(row.benchmark for row in incomplete if row.has_none):
+        yield f"Without samples, each repeat counts as one value: {_examples(bare)}."
+    if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
+        yield f"Some samples are not here, so each repeat counts as one value: {_examples(absent)}."
+    whole = (row for row in rows if not row.by_sample and not row.lacks_samples)
+    if headlines := dict.fromkeys(row.benchmark for row in whole):
+        yield (
+            "The score is not the mean of its samples' scores, so each repeat counts as one value: "
+            f"{_examples(headlines)}."
+        )
+    if any(map(_has_uneven_samples, rows)):
+        yield (
+            "Some configs have fewer samples than others so far: means use all of a config's "
+            "samples, differences and ranking only the shared ones."
+        )
+    if any(pool.is_slowed and pool.tokens() for row in rows for pool in row.pools.values()):
+        yield (
+            "No speed is shown for sparse configs whose density was measured: measuring it "
+            "computes dense attention as well."
+        )
+    if len(hosts := _hosts(records)) > 1:
+        yield (
+            f"Results come from {len(hosts)} machines, which can change scores slightly and speed "
+            f"a lot: {_examples(hosts)}."
+        )
+
+
+def _has_uneven_samples(row: Row) -> bool:
+    """Whether some of its configs have other samples than the rest."""
+    return len({frozenset(pool.values) for pool in row.measured().values()}) > 1
+
+
+def _hosts(records: Iterable[CellRecord]) -> list[str]:
+    """The hosts of the results, each with its kind of device if known."""
+    outcomes = [record.outcome for record in records if record.state == "success"]
+    hosts = {(one.host, one.device.partition(":")[0]) for one in outcomes if one and one.host}
+    return [f"{host} ({device})" if device else host for host, device in sorted(hosts)]
+
+
+def _examples(names: Iterable[str]) -> str:
+    """The names; of many the first three, and where the others are."""
+    names = list(names)
+    if len(names) <= _MAX_LISTED_NAMES:
+        return ", ".join(names)
+    first = ", ".join(names[:_EXAMPLES])
+    return f"{first} and {len(names) - _EXAMPLES} more"

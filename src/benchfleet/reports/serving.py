@@ -1,0 +1,263 @@
+"""Results of serving benchmarks, as reports show them: a row for each load point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import counted
+from benchfleet.serving.cost import billed_cost_per_million, cost_per_million
+
+BENCHMARK = "serving"
+HEADS = (
+    *("load", "requests", "requests/s", "output tok/s", "TTFT p50 / p99 ms", "TPOT p50 / p99 ms"),
+    *("E2E p50 / p99 ms", "goodput/s", "errors", "per Mtok", "server", "remarks"),
+)
+LEGEND = (
+    "Requests: those that were sent in the steady window. TTFT = first content − sent; "
+    "TPOT = (last content − first content) / (tokens − 1); E2E = last "
+    "content − sent; in an open loop TTFT and E2E count from when a request was scheduled. "
+    "Goodput: requests per second that keep the objective. Per Mtok: the price of a million output "
+    "tokens in the steady window, then of the whole bill, and the seconds of both. Server: its "
+    "load time, memory, power, and energy per output token, where known. A latency in parentheses "
+    "is not the server's, since the load client was the bottleneck. ≈: a p99 of fewer than 662 "
+    "requests."
+)
+Details = Callable[[CellRecord], Mapping[str, Any]]
+_HOUR_S, _GB = 3600.0, 1e9
+_LEAST_ROUND_TRIP_MS = 1.0  # of which a reader must know
+MIN_REQUESTS = 30  # in the steady window; a report remarks on fewer
+_MUCH_OF_LIMIT = 0.5  # of the chunks per second that the load client can read
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingPoint:
+    """One load point of one cell."""
+
+    model: str
+    config: str
+    label: str  # the subset, with the load
+    state: str
+    metrics: Mapping[str, Any] = field(default_factory=dict)  # as of `serving.metrics`
+    verdict: str = ""  # of a search: pass, miss, client, or undecided
+    conclusion: str = ""  # of a search
+    price_per_hour: float | None = None
+    bill: float | None = None
+    billed_seconds: float | None = None
+    currency: str = ""
+
+    @property
+    def series(self) -> str:
+        """Which points belong to one curve."""
+        return f"{self.model} / {self.config}"
+
+    @property
+    def window_requests(self) -> int | None:
+        """Requests that were sent in the steady window; None if they were not counted."""
+        count = self.metrics.get("window_requests")
+        return None if count is None else int(count)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.metrics.get("closed", True)
+
+    def latency(self, name: str, percent: str) -> float | None:
+        """ms of ``ttft``, ``tpot`` or ``e2e``; from scheduled in an open loop."""
+        scheduled = self.is_open and name in ("ttft", "e2e")
+        values = self.metrics.get(f"{name}_scheduled_ms" if scheduled else f"{name}_ms") or {}
+        value = values.get(percent)
+        return None if value is None else float(value)
+
+    def cells(self) -> tuple[str, ...]:
+        """What its row says under `HEADS`."""
+        metrics = self.metrics
+        return (
+            self.label,
+            _number(self.window_requests, 0),
+            _number(metrics.get("requests_per_second"), 2),
+            _number(metrics.get("output_tokens_per_second", metrics.get("tokens_per_second")), 1),
+            *(self._latencies(name) for name in ("ttft", "tpot", "e2e")),
+            _number(metrics.get("goodput"), 2),
+            self._errors(),
+            self._cost(),
+            self._server(),
+            "; ".join(self.remarks()),
+        )
+
+    def remarks(self) -> Iterator[str]:
+        """What a reader must know of it."""
+        metrics = self.metrics
+        if self.state != "success":
+            yield self.state
+        if self.verdict:
+            yield self.verdict
+        if self.conclusion:
+            yield f"capacity: {self.conclusion}"
+        yield from (f"client bound: {reason}" for reason in metrics.get("client_bound") or ())
+        if (share := self.client_share) is not None and share > _MUCH_OF_LIMIT:
+            yield f"the load client read {share:.0%} of the chunks that it can"
+        if (trip := metrics.get("round_trip_ms") or 0.0) >= _LEAST_ROUND_TRIP_MS:
+            yield f"the server is {trip:.1f} ms away (round trip)"
+        if metrics.get("unstable"):
+            yield "unstable: latency is a lower bound"
+        if metrics.get("collapsed"):
+            yield "tokens per second collapsed"
+        if metrics and not metrics.get("is_steady", True):
+            yield "too short for a steady window"
+        if self.window_requests is not None and self.window_requests < MIN_REQUESTS:
+            yield f"fewer than {MIN_REQUESTS} requests"
+        if metrics.get("short_outputs"):
+            yield f"{metrics['short_outputs']:.0%} of answers are shorter than requested"
+
+    def _latencies(self, name: str) -> str:
+        p50, p99 = self.latency(name, "p50"), self.latency(name, "p99")
+        if p50 is None:
+            return "–"
+        values = self.metrics.get(f"{name}_ms") or {}
+        mark = "≈" if "p99" in values.get("flagged", ()) else ""
+        text = f"{_number(p50, 1)} / {_number(p99, 1)}{mark}"
+        return f"({text})" if self.metrics.get("client_bound") else text
+
+    def _errors(self) -> str:
+        errors = self.metrics.get("errors") or {}
+        if errors:
+            return ", ".join(f"{count} {kind}" for kind, count in errors.items())
+        return _number(self.metrics.get("error_count"), 0)
+
+    @property
+    def client_share(self) -> float | None:
+        """The chunks per second that were read, of those that the load client can read."""
+        limit = (self.metrics.get("client_limit") or {}).get("chunks_per_second")
+        read = self.metrics.get("chunks_per_second")
+        return read / limit if limit and read is not None else None
+
+    def cost(self) -> dict[str, Any]:
+        """Of a million output tokens: by the price in the steady window, and by the whole bill,
+        each with its seconds. Empty without a price."""
+        if self.price_per_hour is None or self.bill is None:
+            return {}
+        speed = float(self.metrics.get("output_tokens_per_second") or 0.0)
+        return {
+            "measured": cost_per_million(self.price_per_hour, speed),
+            "measured_seconds": self.metrics.get("window_seconds"),
+            "billed": billed_cost_per_million(
+                self.bill, int(self.metrics.get("total_tokens") or 0)
+            ),
+            "billed_seconds": self.billed_seconds,
+            "currency": self.currency,
+        }
+
+    def _cost(self) -> str:
+        if not (cost := self.cost()):
+            return "–"
+        costs = f"{_number(cost['measured'], 2)} / {_number(cost['billed'], 2)} {self.currency}"
+        seconds = (_number(cost[f"{name}_seconds"], 0) for name in ("measured", "billed"))
+        return f"{costs.strip()} ({' / '.join(seconds)} s)"
+
+    def _server(self) -> str:
+        """Load time, memory, power and energy of a token, where they are known."""
+        metrics = self.metrics
+        is_valid = metrics.get("power_valid", True)
+        parts = [
+            (metrics.get("load_seconds"), "{:.1f} s"),
+            (_scaled(metrics.get("server_ram")), "{:.1f} GB RAM"),
+            (_scaled(metrics.get("server_gpu_memory")), "{:.1f} GB GPU"),
+            (metrics.get("watts"), "{:.0f} W" if is_valid else "({:.0f} W)"),
+            (metrics.get("joules_per_token"), "{:.3f} J"),
+        ]
+        return ", ".join(words.format(value) for value, words in parts if value) or "–"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only, without the curves."""
+        left_out = ("curves", "server", "tokens_each_second")
+        metrics = {k: v for k, v in self.metrics.items() if k not in left_out}
+        return {
+            **{name: getattr(self, name) for name in self.__dataclass_fields__},
+            "metrics": metrics,
+            "cost_per_million": self.cost(),
+            "client_share": self.client_share,
+        }
+
+
+def serving_points(
+    pairs: Iterable[tuple[Cell, CellRecord | None]], details: Details
+) -> tuple[ServingPoint, ...]:
+    """The points of all serving cells with a result, or with what they measured until they ended.
+    `details` reads the metrics of a published result."""
+    return tuple(
+        point
+        for cell, record in pairs
+        if cell.workload.benchmark == BENCHMARK and record and record.outcome
+        for point in _points(cell, record, record.outcome, details)
+    )
+
+
+def _points(
+    cell: Cell, record: CellRecord, outcome: Outcome, details: Details
+) -> Iterator[ServingPoint]:
+    name = cell.workload.subset or cell.workload.label
+    usage = outcome.usage
+    common: dict[str, Any] = {
+        "model": cell.model.name,
+        "config": cell.config.name,
+        "state": record.state,
+    }
+    if usage is not None and usage.cost is not None and usage.seconds:
+        common |= {
+            "price_per_hour": usage.cost / usage.seconds * _HOUR_S,
+            "bill": usage.cost,
+            "billed_seconds": usage.seconds,
+            "currency": usage.currency,
+        }
+    serving = details(record) if record.state == "success" else {}
+    if not serving:
+        yield ServingPoint(label=name, metrics=outcome.metrics, **common)
+        return
+    for point in serving.get("points") or ():
+        verdict = point["verdict"] if point["is_decided"] else "undecided"
+        best = point["level"] == serving["capacity"] or len(serving["points"]) == 1
+        yield ServingPoint(
+            label=f"{name}: {point['metrics']['load']}",
+            metrics=point["metrics"],
+            verdict=verdict,
+            conclusion=serving["conclusion"] if best else "",
+            **common,
+        )
+    if "points" not in serving:
+        yield ServingPoint(label=f"{name}: {serving['load']}", metrics=serving, **common)
+
+
+def legend(points: Sequence[ServingPoint]) -> str:
+    """The formulas, and what the load client can take on each host by its calibration."""
+    limits: dict[tuple[str, int], tuple[float, float]] = {}
+    for one in points:
+        if limit := one.metrics.get("client_limit"):
+            key = str(limit.get("host", "")), int(limit["streams"])
+            most = max(limits.get(key, (0.0, 0.0))[1], one.metrics.get("chunks_per_second") or 0.0)
+            limits[key] = float(limit["chunks_per_second"]), most
+    sentences = [
+        f" The load client{f' on {host}' if host else ''} can read {_number(limit, 0)} chunks/s at "
+        f"{counted(streams, 'stream')}; "
+        f"these points had at most {_number(most, 0)}."
+        for (host, streams), (limit, most) in sorted(limits.items())
+    ]
+    return LEGEND + "".join(sentences)
+
+
+def by_series(points: Sequence[ServingPoint]) -> dict[str, list[ServingPoint]]:
+    """The points of each model × config, in their order."""
+    groups: dict[str, list[ServingPoint]] = {}
+    for point in points:
+        groups.setdefault(point.series, []).append(point)
+    return groups
+
+
+def _scaled(size: Any) -> float | None:
+    return None if size is None else size / _GB
+
+
+def _number(value: Any, decimals: int) -> str:
+    return "–" if value is None else f"{float(value):,.{decimals}f}"

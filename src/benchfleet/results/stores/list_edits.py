@@ -1,0 +1,126 @@
+"""What people change in lists of phases (one result name a line), taken as orders.
+
+A line that is added runs its cell again if it has failed, a line that is struck cancels its cell,
+and lines that are moved up run first. What can mean several things is refused with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchfleet.domain.attempt import CellRecord
+
+REFUSED = "# refused: "
+_MARKERS = ("<<<<<<<", "=======", ">>>>>>>")
+Lists = Mapping[str, Sequence[str]]  # the lines of each list, by path
+RecordsByName = Mapping[str, CellRecord]  # the cells by result name
+
+
+@dataclass(kw_only=True)
+class Orders:
+    """What the edits of all lists of a branch ask for."""
+
+    retry: list[CellRecord] = field(default_factory=list)
+    cancel: list[CellRecord] = field(default_factory=list)
+    first: dict[str, list[CellRecord]] = field(default_factory=dict)  # by list, in their order
+    refused: list[tuple[str, str, str]] = field(default_factory=list)  # list, line, reason
+    back: dict[str, list[str]] = field(default_factory=dict)  # lines that return, by list
+
+    def refuse(self, path: str, line: str, why: str, *, home: str = "") -> None:
+        """Refuse an edit; a line with a `home` returns to that list."""
+        self.refused.append((path, line, why))
+        if home:
+            self.back.setdefault(home, []).append(line)
+
+
+def has_conflict(lines: Sequence[str]) -> bool:
+    """Whether git left conflict markers in a list."""
+    return any(line.startswith(_MARKERS) for line in lines)
+
+
+def orders_of(before: Lists, after: Lists, records_by_name: RecordsByName) -> Orders:
+    """What was asked for between two states of the lists."""
+    orders = Orders()
+    homes = {line: path for path, lines in before.items() for line in entries(lines)}
+    now = {line: path for path, lines in after.items() for line in entries(lines)}
+    for path, lines in after.items():
+        ours = any(line in records_by_name for line in (*lines, *before.get(path, ())))
+        for line in dict.fromkeys(entries(lines)):
+            if homes.get(line, path) != path:
+                why = (
+                    f"it was moved from {homes[line]}; the campaign file says which phase it is in"
+                )
+                orders.refuse(path, line, why, home=homes[line])
+            elif line not in homes and ours:
+                _add(orders, path, line, records_by_name.get(line))
+    for path, lines in before.items():
+        struck = [line for line in entries(lines) if line in records_by_name and line not in now]
+        open_ = [line for line in struck if records_by_name[line].state == "pending"]
+        if len(open_) > 1 and not entries(after.get(path, ())):
+            why = "all lines are gone; strike some of them, or use `benchfleet cancel`"
+            for line in open_:
+                orders.refuse(path, line, why, home=path)
+            continue
+        for line in struck:
+            _strike(orders, path, line, records_by_name[line])
+    for path in before.keys() & after.keys():
+        if moved := _raised(before[path], after[path], records_by_name):
+            orders.first[path] = moved
+    return orders
+
+
+def entries(lines: Sequence[str]) -> list[str]:
+    """The lines that are no comments."""
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def _add(orders: Orders, path: str, line: str, record: CellRecord | None) -> None:
+    if record is None:
+        orders.refuse(path, line, "it is the name of no cell of the campaign")
+    elif record.state == "success":
+        orders.refuse(
+            path, line, "it is done; `benchfleet plan --explain` says what would change that"
+        )
+    elif record.state not in ("pending", "running"):
+        orders.retry.append(record)
+
+
+def _strike(orders: Orders, path: str, line: str, record: CellRecord) -> None:
+    if record.state == "pending":
+        orders.cancel.append(record)
+    elif record.state == "running":
+        orders.refuse(path, line, "it runs now; `benchfleet cancel` ends it", home=path)
+
+
+def _raised(
+    before: Sequence[str], after: Sequence[str], records_by_name: RecordsByName
+) -> list[CellRecord]:
+    """The first cells of a list whose order changed: behind them all is in the order of before."""
+    ranks = {line: rank for rank, line in enumerate(entries(before))}
+    lines = [
+        line
+        for line in dict.fromkeys(entries(after))
+        if line in ranks and line in records_by_name and records_by_name[line].state == "pending"
+    ]
+    start = len(lines)
+    while start > 0 and (start == len(lines) or ranks[lines[start - 1]] < ranks[lines[start]]):
+        start -= 1
+    return [records_by_name[line] for line in lines[:start]]
+
+
+def rewritten(
+    path: str, lines: Sequence[str], orders: Orders, records_by_name: RecordsByName
+) -> list[str]:
+    """The list without what is done, and with what was refused as comments."""
+    refused = {line: why for list_, line, why in orders.refused if list_ == path}
+    back = orders.back.get(path, [])
+    remaining: list[str] = []
+    for line in lines:
+        record = records_by_name.get(line)
+        if record is not None and (record.state == "success" or line in remaining):
+            continue
+        if line not in refused or line in back:
+            remaining.append(line)
+    remaining += [line for line in back if line not in remaining]
+    return [*remaining, *(f"{REFUSED}{line}: {why}" for line, why in refused.items())]

@@ -1,0 +1,31 @@
+"""Which cells no machine can take, each reason reported once."""
+
+from __future__ import annotations
+
+from benchfleet.domain.cell import Cell
+from benchfleet.runner.resources.devices import Devices
+
+
+class ImpossibleReport:
+    """Remembers what it reported of the cells that no machine can take."""
+
+    def __init__(self, devices: Devices) -> None:
+        self._devices = devices
+        self._able = frozenset[str]()  # the able cells of the last report
+        self._messages: set[str] = set()
+
+    def news(self) -> list[str]:
+        """A message for each reason that is new."""
+        if self._devices.able is self._able:
+            return []
+        self._able = self._devices.able
+        cells: dict[str, list[Cell]] = {}
+        for cell, why in self._devices.impossible:
+            cells.setdefault(why, []).append(cell)
+        messages = []
+        for why, some in cells.items():
+            others = f" and {len(some) - 1} more" if len(some) > 1 else ""
+            messages.append(f"no machine can run {some[0].id}{others}: {why}")
+        new = [message for message in messages if message not in self._messages]
+        self._messages.update(new)
+        return new

@@ -1,0 +1,1 @@
+"""How a server serves: the load client, its journal, and the metrics of what it saw."""

@@ -1,0 +1,77 @@
+"""How many pilots a campaign needs, and a back-off where pilots end without ending a cell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from benchfleet.slurm.commands import Pilot
+
+FIRST_PAUSE_S = 60.0  # seconds before more pilots follow some that finished no cell
+MAX_PAUSE_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The cells of a campaign that are not done."""
+
+    waiting: int  # cells that a pilot could claim
+    running: int
+    ended: int  # cells in a final state
+    too_long: tuple[str, ...] = ()  # paths of cells that take longer than a pilot may run
+    blocked: int = 0  # cells of phases whose gates are not open
+
+    @property
+    def remaining(self) -> int:
+        """Cells that pilots can still do something about."""
+        return self.waiting + self.running + self.blocked
+
+
+def missing_pilots(work: Work, pilots: Iterable[Pilot], *, workers: int, max_queued: int) -> int:
+    """How many pilots to submit: up to `workers` in all, never more than there are cells for them,
+    at most `max_queued` that wait in Slurm's queue, and none where no cell waits."""
+    if not work.waiting:
+        return 0
+    current = list(pilots)
+    queued = sum(pilot.queued for pilot in current)
+    target = min(workers, work.waiting + work.running)
+    return max(0, min(target - len(current), max_queued - queued))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitBackoff:
+    """Makes each submission wait longer if the pilots before it ended without ending a cell, as
+    they do where the prelude fails. Times are seconds since 1970."""
+
+    ended: int = -1  # cells in a final state at the last submission; -1 before the first
+    pause: float = 0.0
+    not_before: float = 0.0
+
+    def after(self, work: Work, pilots: Sequence[Pilot], now: float) -> SubmitBackoff:
+        """The same once it is known how the pilots of the last submission did."""
+        if work.ended > self.ended:
+            return replace(self, pause=0.0, not_before=0.0)
+        if pilots or self.ended < 0 or self.not_before:
+            return self
+        pause = min(MAX_PAUSE_S, 2 * self.pause or FIRST_PAUSE_S)
+        return replace(self, pause=pause, not_before=now + pause)
+
+    def submitted(self, work: Work) -> SubmitBackoff:
+        """The same after a submission."""
+        return replace(self, ended=work.ended, not_before=0.0)
+
+    def save(self, file: Path) -> None:
+        """Keep it for the next call."""
+        file.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, file: Path) -> SubmitBackoff:
+        """As it was saved; a new one where that cannot be read."""
+        try:
+            values = json.loads(file.read_text())
+            ended, pause, not_before = values["ended"], values["pause"], values["not_before"]
+            return cls(ended=int(ended), pause=float(pause), not_before=float(not_before))
+        except (OSError, ValueError, LookupError, TypeError):
+            return cls()

@@ -1,0 +1,40 @@
+"""benchfleet whose minutes are seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from .conftest import User
+
+CODE = """\
+import sys
+from benchfleet.cli.main import main
+from benchfleet.git import process
+from benchfleet.ledger.git import batched, ledger, push_queue
+from benchfleet.providers import vast
+from benchfleet.rentals import prepare
+from benchfleet.runner import worker_time
+
+push_queue.INTERVAL_S = 0.1  # a hosted repository that takes many pushes a minute
+ledger.LISTS_EVERY_S = 0.2
+worker_time.AWAY_LIMIT_S = 2.0
+process.INTERRUPTED_TIMEOUT_S = 2.0
+vast.INTERVALS.update(dict.fromkeys(vast.INTERVALS, 0.1))  # a provider that takes many requests
+prepare._PAUSE_S = 0.3
+sys.exit(main())
+"""
+
+
+def start_hurried(user: User, *words: str) -> subprocess.Popen[str]:
+    """Start benchfleet with short times."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, *words],
+        cwd=user.folder,
+        env=user.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    user.started.append(process)
+    return process

@@ -1,0 +1,32 @@
+"""``batch_size: auto`` on the command line, with a real model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .conftest import User
+
+MODEL = Path(__file__).parents[2] / "examples" / "recall" / "model"
+STUDY = f"""\
+campaign: s
+defaults: {{batch_size: auto}}
+matrix:
+  models: [{{name: tiny, path: {MODEL}}}]
+  benchmarks: [recall: {{subsets: 64, samples: 8}}]
+"""
+
+
+def test_a_batch_size_is_found_by_trying_recorded_and_remembered(user: User) -> None:
+    user.write(STUDY)
+    assert user.json("plan", "study.yaml")["counts"]["to_run"] == 1
+    user.run("run", "study.yaml", "--cpu-slots", "1")
+    (file,) = (user.folder / "benchmark_results").rglob("cell.json")
+    provenance = json.loads(file.read_text())["provenance"]
+    size = provenance["effective_batch_size"]
+    assert size in (1, 2, 4, 8, 16, 32, 64)
+    assert provenance["model"]["batch_size"] == size
+    config = json.loads((file.parent / "config.json").read_text())
+    assert config["batch_size"] == "auto"
+    (remembered,) = (user.folder / ".cache" / "benchfleet" / "batch_sizes").iterdir()
+    assert int(remembered.read_text()) >= size

@@ -1,0 +1,88 @@
+"""`benchfleet compare`: two sets of results side by side, as a user and a CI job see it."""
+
+from __future__ import annotations
+
+import json
+
+from .conftest import User
+
+BOTH = ("compare", "--in", "study.yaml", "models=m1", "models=m2")
+
+
+def test_two_models_of_one_campaign_are_compared(finished: User) -> None:
+    output = finished.run(*BOTH).stdout
+    assert output.startswith("A models=m1   B models=m2")
+    assert "no regression in " in output
+    changes = json.loads(finished.run(*BOTH, "--json").stdout)["changes"]
+    assert {change["model"] for change in changes} == {""}
+    assert all(change["difference"]["n"] > 0 for change in changes)
+
+
+def test_a_campaign_is_compared_with_a_part_of_itself(finished: User) -> None:
+    both = ("compare", "study.yaml", "study.yaml:models=m1", "--json")
+    remarks = {(c["model"], c["remark"]) for c in json.loads(finished.run(*both).stdout)["changes"]}
+    assert remarks == {("m1", ""), ("m2", "not in study.yaml:models=m1")}
+
+
+def test_a_policy_decides_the_exit_code(finished: User) -> None:
+    finished.write("rules: [{benchmark: '*', max_drop: 1}]", "go.yaml")
+    output = finished.run(*BOTH, "--policy", "go.yaml").stdout
+    assert "verdict: GO" in output
+    finished.write("rules: [{benchmark: nothing, max_drop: 0.5}]", "open.yaml")
+    output = finished.run(*BOTH, "--policy", "open.yaml", "--markdown", code=1).stdout
+    assert output.startswith("**INCONCLUSIVE**")
+
+
+def test_a_suite_is_reported_compared_and_decided_without_a_new_run(finished: User) -> None:
+    file = finished.folder / "study.yaml"
+    finished.write(file.read_text() + "suites: {core: {benchmarks: [mock_benchmark]}}\n")
+    assert "suite core: m1" in finished.run("report", "study.yaml").stdout
+    finished.write("rules: [{benchmark: core, max_drop: 1}]", "go.yaml")
+    output = finished.run(*BOTH, "--policy", "go.yaml").stdout
+    assert "suite core" in output
+    assert "verdict: GO" in output
+
+
+def test_the_ending_of_the_file_chooses_the_format(finished: User) -> None:
+    for name, start in (("c.md", "| benchmark |"), ("c.json", "{"), ("c.txt", "A models=m1")):
+        assert finished.run(*BOTH, "--output", name).stdout == f"changes  {name}\n"
+        assert (finished.folder / name).read_text().startswith(start)
+    refused = finished.run(*BOTH, "--output", "c.xlsx", code=2).stderr
+    assert "unknown format '.xlsx': use .txt, .md, .json" in refused
+    assert not (finished.folder / "c.xlsx").exists()
+
+
+def test_results_are_compared_by_when_they_ended(finished: User) -> None:
+    both = ("compare", "--in", "study.yaml", "until=2020-01-01", "since=2020-01-01", "--json")
+    changes = json.loads(finished.run(*both).stdout)["changes"]
+    assert {change["remark"] for change in changes} == {"no result in until=2020-01-01"}
+    assert all(change["after"] is not None for change in changes)
+    wrong = ("compare", "--in", "study.yaml", "models=m1:since=soon", "models=m1")
+    assert "invalid date 'soon'" in finished.run(*wrong, code=2).stderr
+
+
+def test_wrong_input_names_what_to_write(finished: User) -> None:
+    for words, message in (
+        (("compare", "models=m1", "models=m2"), "write FILE:axis=name, or add --in FILE"),
+        (
+            ("compare", "--in", "study.yaml", "models=m1", "models=m3"),
+            "models=m3  no model is called 'm3'",
+        ),
+        ((*BOTH, "--policy", "absent.yaml"), "absent.yaml cannot be read"),
+        (("compare", "--in", "study.yaml", "study.yaml", "models=m1"), "drop one"),
+        ((*BOTH, "--json", "--markdown"), "exclude each other"),
+        (("compare", "study.yaml", "study.yaml"), "is compared with itself"),
+    ):
+        assert message in finished.run(*words, code=2).stderr
+    finished.write("rules: [{max_drop: -1}]", "bad.yaml")
+    assert "rules[0].max_drop" in finished.run(*BOTH, "--policy", "bad.yaml", code=2).stderr
+    finished.write("rules: [", "torn.yaml")
+    assert "torn.yaml" in finished.run(*BOTH, "--policy", "torn.yaml", code=2).stderr
+
+
+def test_a_campaign_that_never_ran_has_nothing_to_compare(user: User) -> None:
+    from .conftest import MOCK
+
+    user.write(MOCK)
+    refused = user.run("compare", "study.yaml", "study.yaml:models=m1", code=2).stderr
+    assert "run it first: benchfleet run study.yaml" in refused

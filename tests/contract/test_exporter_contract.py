@@ -1,0 +1,264 @@
+"""Every exporter against the contract, read by the other tool's own reader."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from benchfleet.errors import ExportError
+from benchfleet.exporters.base import Exporter
+from benchfleet.exporters.every_eval_ever import EveryEvalEverExporter
+from benchfleet.exporters.hub_dataset import HubDatasetExporter
+from benchfleet.exporters.inspect_logs import InspectExporter
+from benchfleet.exporters.lm_eval import LmEvalExporter
+from benchfleet.exporters.mlflow_runs import MlflowExporter
+from benchfleet.exporters.model_card import ModelCardExporter
+from benchfleet.exporters.wandb_runs import WandbExporter
+from benchfleet.testing import ExporterContract
+from benchfleet.testing.exporter_contract import sample_results
+from hub_uploads import UploadHub
+from hubs import serving
+from mlflow_server import mlflow_server
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the other tools' libraries
+_BLOCK = 32 * 1024
+SCHEMAS = Path(__file__).parents[1] / "data/every_eval_ever"
+
+
+class TestLmEval(ExporterContract):
+    heavy: ClassVar[tuple[str, ...]] = ("lm_eval", "torch", "transformers")
+
+    def open(self, folder: Path) -> Exporter:
+        return LmEvalExporter(str(folder / "out"), "study")
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        datasets = pytest.importorskip("datasets")
+        from lm_eval.utils import get_latest_filename, get_results_filenames, make_table
+        from lm_eval.utils import get_sample_results_filenames as get_samples_filenames
+
+        found = []
+        for place in sorted(
+            {file.parent for file in (folder / "out").rglob("*.json*")} - {folder / "out"}
+        ):
+            files = [str(file) for file in place.iterdir()]
+            content = json.loads(
+                Path(get_latest_filename(get_results_filenames(files))).read_text()
+            )
+            ((task, values),) = content["results"].items()
+            assert task in make_table(content)
+            (samples,) = get_samples_filenames(files)
+            rows = datasets.load_dataset(
+                "json", data_files=samples, split="train", cache_dir=str(folder / "cache")
+            )
+            assert len(rows) == content["n-samples"][task]["effective"]
+            found.append((content["benchfleet"]["fingerprint"], values["score,none"]))
+        return found
+
+
+class TestEveryEvalEver(ExporterContract):
+    heavy: ClassVar[tuple[str, ...]] = ("jsonschema",)
+
+    def open(self, folder: Path) -> Exporter:
+        return EveryEvalEverExporter(str(folder / "out"), "study")
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        import jsonschema
+
+        schema, lines_schema = (
+            json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+            for name in ("eval", "instance_level_eval")
+        )
+        found = []
+        for file in (folder / "out").glob("data/*/*/*/*.json"):
+            record = json.loads(file.read_text())
+            jsonschema.validate(record, schema)
+            details = record["detailed_evaluation_results"]
+            lines = (folder / "out" / details["file_path"]).read_text().splitlines()
+            assert len(lines) == details["total_rows"]
+            results = {one["evaluation_result_id"]: one for one in record["evaluation_results"]}
+            for line in map(json.loads, lines):
+                jsonschema.validate(line, lines_schema)
+                assert line["evaluation_id"] == record["evaluation_id"]
+                assert line["evaluation_result_id"] in results
+            fingerprint = record["source_metadata"]["additional_details"]["fingerprint"]
+            found.append((fingerprint, record["evaluation_results"][0]["score_details"]["score"]))
+        return found
+
+
+class TestInspect(ExporterContract):
+    def open(self, folder: Path) -> Exporter:
+        pytest.importorskip("inspect_ai")
+        return InspectExporter(str(folder / "out"), "study")
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        from inspect_ai.log import list_eval_logs, read_eval_log
+
+        found = []
+        for info in list_eval_logs(str(folder / "out")):
+            log = read_eval_log(info)
+            assert log.status == "success"
+            assert log.results
+            assert len(log.samples or []) == log.results.completed_samples
+            score = log.results.scores[0].metrics["score"].value
+            found.append(((log.eval.metadata or {})["fingerprint"], score))
+        return found
+
+
+class TestHubFolder(ExporterContract):
+    def open(self, folder: Path) -> Exporter:
+        return HubDatasetExporter(str(folder / "out"), "study")
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        return _dataset_rows(folder / "out", folder / "cache")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[UploadHub]:
+    hub = UploadHub()
+    with serving(hub):
+        monkeypatch.setenv("HF_ENDPOINT", hub.address)
+        monkeypatch.setenv("HF_TOKEN", "hf_a_token_of_mine")
+        yield hub
+
+
+class TestHubDataset(ExporterContract):
+    @pytest.fixture(autouse=True)
+    def _hub(self, hub: UploadHub) -> None:
+        self.hub = hub
+
+    def open(self, folder: Path) -> Exporter:
+        return HubDatasetExporter("hf://datasets/me/results", "study")
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        assert self.hub.private == {"datasets/me/results": True}
+        for name, content in self.hub.files["datasets/me/results"].items():
+            file = folder / "clone" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        return _dataset_rows(folder / "clone", folder / "cache")
+
+
+def _dataset_rows(repository: Path, cache: Path) -> list[tuple[str, float]]:
+    """What `datasets` reads of a repository; every result has its samples."""
+    datasets = pytest.importorskip("datasets")
+    results, samples = (
+        datasets.load_dataset(
+            str(repository), name, split="train", cache_dir=str(cache / os.urandom(4).hex())
+        )
+        for name in ("results", "samples")
+    )
+    assert {*samples["fingerprint"]} == {*results["fingerprint"]}
+    return list(zip(results["fingerprint"], results["score"], strict=True))
+
+
+class TestModelCard(ExporterContract):
+    def open(self, folder: Path) -> Exporter:
+        return ModelCardExporter(str(folder / "out"), "study")
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        return _card_results((folder / "out" / "README.md").read_text())
+
+
+class TestModelCardOnHub(TestModelCard):
+    @pytest.fixture(autouse=True)
+    def _hub(self, hub: UploadHub) -> None:
+        self.hub = hub
+
+    def open(self, folder: Path) -> Exporter:
+        return ModelCardExporter("hf://me/tiny", "study")
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        return _card_results(self.hub.files["models/me/tiny"]["README.md"].decode())
+
+
+def _card_results(text: str) -> list[tuple[str, float]]:
+    from huggingface_hub import ModelCard
+
+    results = ModelCard(text).data.eval_results or []
+    assert "## Evaluation results" in text
+    return [((one.dataset_args or {})["fingerprint"], one.metric_value) for one in results]
+
+
+class TestWandb(ExporterContract):
+    def open(self, folder: Path) -> Exporter:
+        return WandbExporter(str(folder / "out"), "study")
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        return [_wandb_run(file) for file in (folder / "out").glob("wandb/offline-run-*/*.wandb")]
+
+
+def _wandb_run(file: Path) -> tuple[str, float]:
+    """Fingerprint and score of a run, as W&B's own record format has them."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    config: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
+    for data in _wandb_records(file.read_bytes()):
+        record = Record()
+        record.ParseFromString(data)
+        for update in (*record.run.config.update, *record.config.update):
+            config[update.key or update.nested_key[0]] = json.loads(update.value_json)
+        for update in (*record.run.summary.update, *record.summary.update):
+            summary[update.key or update.nested_key[0]] = json.loads(update.value_json)
+    return config["fingerprint"], summary["score"]
+
+
+def _wandb_records(content: bytes) -> Iterator[bytes]:
+    """The records of a log in LevelDB's format: parts in blocks, after W&B's own header."""
+    position, parts = 7, b""
+    while position < len(content):
+        if (left := -position % _BLOCK) < 7 and left:
+            position += left  # a block's end is filled up
+            continue
+        _, size, kind = struct.unpack_from("<IHB", content, position)
+        parts += content[position + 7 : position + 7 + size]
+        position += 7 + size
+        if kind in (1, 4):  # whole, or the last part
+            yield parts
+            parts = b""
+
+
+@pytest.fixture(scope="module")
+def mlflow_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as address:
+        yield address
+
+
+class TestMlflow(ExporterContract):
+    @pytest.fixture(autouse=True)
+    def _address(self, mlflow_address: str) -> None:
+        self.address = mlflow_address
+
+    def open(self, folder: Path) -> Exporter:
+        return MlflowExporter(self.address, folder.name)
+
+    def read(self, folder: Path) -> list[tuple[str, float]]:
+        from mlflow import MlflowClient
+
+        client = MlflowClient(self.address)
+        experiment = client.get_experiment_by_name(folder.name)
+        assert experiment
+        found = []
+        for run in client.search_runs([experiment.experiment_id]):
+            assert run.info.status == "FINISHED"
+            names = {file.path for file in client.list_artifacts(run.info.run_id)}
+            assert names == {"config.json", "metrics.json", "samples.jsonl"}
+            found.append((run.data.tags["benchfleet.fingerprint"], run.data.metrics["score"]))
+        return found
+
+    def test_a_run_that_was_left_halfway_is_replaced(self, tmp_path: Path) -> None:
+        one, _ = sample_results(tmp_path / "results")
+        exporter = self.open(tmp_path)
+        broken = replace(one, folder=tmp_path / "nothing")  # its files cannot be sent
+        with pytest.raises(ExportError):
+            exporter.put([broken])
+        assert dict(exporter.digests()) == {}
+        exporter.put([one])
+        assert self.read(tmp_path) == [(one.fingerprint, one.score)]

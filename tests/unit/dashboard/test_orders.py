@@ -1,0 +1,181 @@
+"""Orders: what each does, that it acts once, and that it names its giver."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from benchfleet.domain.phase import GateDecision
+from benchfleet.domain.slots import ANSWERED, REQUESTED, Answer
+from benchfleet.testing import sample_cell
+from dashboards import NAME, RUNNER, DashboardCampaign, client_of, every_kind_of_cell
+
+KEY = "key-of-one-order"
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> DashboardCampaign:
+    return every_kind_of_cell(tmp_path)
+
+
+@pytest.fixture
+def client(campaign: DashboardCampaign) -> Iterator[TestClient]:
+    with client_of(campaign.campaigns(), session=True) as client:
+        yield client
+
+
+def cell_id(client: TestClient, state: str) -> str:
+    return str(client.get("/api/cells", params={"state": state}).json()["cells"][0]["id"])
+
+
+def order(client: TestClient, verb: str, key: str = KEY, **ids: str) -> dict[str, object]:
+    answer = client.post("/api/orders", json={"verb": verb, "key": key, **ids})
+    assert answer.status_code == 200, answer.text
+    values: dict[str, object] = answer.json()
+    return values
+
+
+def states(client: TestClient) -> dict[str, int]:
+    values: dict[str, int] = client.get("/api/status").json()["states"]
+    return values
+
+
+def test_a_person_confirms_a_retry_and_it_names_who_ordered_it(
+    client: TestClient, campaign: DashboardCampaign
+) -> None:
+    failed = cell_id(client, "failed")
+    page = client.get(f"/c/{NAME}/order", params={"verb": "retry", "cell": failed}).text
+    assert "1 cell goes back to waiting" in page
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
+    receipt = client.post(f"/c/{NAME}/orders", data=fields).text
+    assert "Ordered by" in receipt
+    assert states(client)["failed"] == 0
+    assert "retry ordered by" in client.get(f"/c/{NAME}/cell/{failed}?tab=events").text
+    again = client.post(f"/c/{NAME}/orders", data=fields).text
+    assert "it acted once" in again
+    assert len(campaign.ledger.events(kinds={"retry_asked"})) == 1
+
+
+def test_a_group_of_failures_is_retried_together(
+    client: TestClient, campaign: DashboardCampaign
+) -> None:
+    campaign.fail(sample_cell(7), message="no memory left")
+    campaign.fail(sample_cell(8), message="another reason", kind="crash")
+    client.post("/no")  # a viewer, so that the next page is fresh
+    (group,) = (one for one in client.get("/api/failures").json()["groups"] if one["kind"] == "oom")
+    assert len(order(client, "retry", group=group["id"])["cells"]) == group["count"]  # type: ignore[arg-type]
+
+
+def test_a_key_acts_once_even_after_the_server_was_started_again(
+    campaign: DashboardCampaign,
+) -> None:
+    with client_of(campaign.campaigns(), session=True) as client:
+        failed = cell_id(client, "failed")
+        assert order(client, "retry", cell=failed)["state"] == "done"
+        assert order(client, "retry", cell=failed)["state"] == "repeated"
+    (record,) = (one for one in campaign.ledger.cells(states=["pending"]) if one.attempt)
+    campaign.ledger.claim(RUNNER, [record.fingerprint])
+    with client_of(campaign.campaigns(), session=True) as client:
+        order(client, "cancel", key="another-key", cell=failed)
+        assert order(client, "retry", cell=failed)["state"] == "repeated"
+    assert len(campaign.ledger.events(kinds={"retry_asked"})) == 1
+
+
+def test_two_requests_at_once_with_one_key_act_once(
+    client: TestClient, campaign: DashboardCampaign
+) -> None:
+    failed = cell_id(client, "failed")
+    threads = [
+        threading.Thread(target=order, args=(client, "retry"), kwargs={"cell": failed})
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(campaign.ledger.events(kinds={"retry_asked"})) == 1
+
+
+def test_cancel_and_release_end_what_runs(client: TestClient) -> None:
+    running = cell_id(client, "running")
+    assert len(order(client, "release", runner=RUNNER)["cells"]) == 1  # type: ignore[arg-type]
+    assert states(client)["running"] == 0
+    order(client, "cancel", key="another-key", cell=running)
+    assert states(client)["cancelled"] == 1
+
+
+def test_a_device_is_drained_by_its_runner(client: TestClient, campaign: DashboardCampaign) -> None:
+    answered = threading.Event()
+
+    def runner() -> None:
+        while not (asked := campaign.ledger.events(kinds={REQUESTED})):
+            answered.wait(0.05)
+        answer = Answer(runner=RUNNER, request=asked[0].seq, done=("gpu:0 drains",))
+        campaign.ledger.record(answer.event())
+
+    thread = threading.Thread(target=runner)
+    thread.start()
+    receipt = order(client, "drain", runner=RUNNER, device="gpu:0")
+    thread.join()
+    assert receipt["answers"] == ["gpu:0 drains"]
+    (asked,) = campaign.ledger.events(kinds={REQUESTED})
+    assert (asked.data["action"], asked.data["devices"]) == ("drain", ["gpu:0"])
+    assert asked.data["by"]
+    assert campaign.ledger.events(kinds={ANSWERED})
+
+
+@pytest.mark.parametrize(
+    ("verb", "ids"),
+    [
+        ("retry", {"cell": "unknown"}),
+        ("retry", {"group": "unknown"}),
+        ("retry", {}),
+        ("drain", {"runner": "unknown", "device": "gpu:0"}),
+        ("drain", {"runner": RUNNER, "device": "gpu:7"}),
+        ("drain", {"runner": RUNNER, "device": "gpu:0; rm -rf /"}),
+        ("add", {"runner": RUNNER, "device": "../gpu:0"}),
+        ("override", {"phase": "unknown"}),
+        ("stop", {}),
+    ],
+)
+def test_an_order_about_nothing_is_refused_and_says_why(
+    client: TestClient, campaign: DashboardCampaign, verb: str, ids: dict[str, str]
+) -> None:
+    before = campaign.ledger.last_event()
+    answer = client.post("/api/orders", json={"verb": verb, "key": KEY, **ids})
+    assert answer.status_code == 409
+    assert len(answer.json()["detail"]) > 10
+    assert client.get(f"/c/{NAME}/order", params={"verb": verb, **ids}).status_code == 200
+    assert campaign.ledger.last_event() == before
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"verb": "run"}, {"verb": "retry", "key": "short"}, {"verb": "retry", "key": "a b c d e f g"}],
+)
+def test_only_known_verbs_and_plain_keys_are_taken(
+    client: TestClient, values: dict[str, str]
+) -> None:
+    assert client.post("/api/orders", json={"key": KEY, **values}).status_code == 422
+
+
+def test_a_reader_gets_no_form(campaign: DashboardCampaign) -> None:
+    with client_of(campaign.campaigns()) as client:
+        failed = cell_id(client, "failed")
+        page = client.get(f"/c/{NAME}/order", params={"verb": "retry", "cell": failed}).text
+        assert 'method="post"' not in page
+        assert client.post("/api/orders", json={"verb": "retry", "key": KEY}).status_code == 403
+
+
+def test_a_decision_on_a_gate_is_shown(client: TestClient, campaign: DashboardCampaign) -> None:
+    decision = GateDecision(phase="e0", state="opened", by="me@here", override=True)
+    campaign.ledger.record(decision.event())
+    client.get("/api/status")
+    campaign.ledger.record(decision.event())
+    assert order(client, "retry", cell=cell_id(client, "failed"))["state"] == "done"
+    assert "gate of e0 opened by me@here" in client.get(f"/c/{NAME}/").text

@@ -1,0 +1,62 @@
+"""How many samples show a difference of a given size."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.planner.power import ASSUMED_DEVIATION, power
+from benchfleet.reports.statistics import samples_to_detect, standard_error
+from benchfleet.reports.tables import Comparison, compare
+from benchfleet.results.read import SampleScores
+from records import record_of
+
+DENSE = [1.0, 0.0] * 50
+SPARSE = [1.0] * 75 + [0.0] * 25
+
+
+def compared(*scores: list[float]) -> Comparison:
+    """One config for each list of scores; with an empty one, the cell is pending."""
+    cells, records, samples = [], [], {}
+    for number, values in enumerate(scores):
+        steps = (AttentionStep(name="sink"),) if number else ()
+        cell = Cell(
+            model=Model(name="tiny", adapter="mock", source="tiny", digest="tiny"),
+            config=Config(name=f"c{number}", attention=steps),
+            workload=Workload(benchmark="recall", version="1", subset="512"),
+        )
+        cells.append(cell)
+        if values:
+            metrics = {"overall_score": sum(values) / len(values), "samples": len(values)}
+            outcome = Outcome(state="success", metrics=metrics)
+            records.append(record_of(cell, state="success", outcome=outcome))
+            samples[cell.fingerprint] = {str(n): value for n, value in enumerate(values)}
+    return compare(records, cells, lambda r: SampleScores(scores=samples[r.fingerprint]))
+
+
+def test_the_results_so_far_say_how_much_scores_vary() -> None:
+    (found,) = power(compared(DENSE, SPARSE), 0.02)
+    differences = [b - a for a, b in zip(DENSE, SPARSE, strict=True)]
+    error = standard_error(differences)
+    assert error is not None
+    assert found.deviation == pytest.approx(error * 10)
+    assert found.needed == samples_to_detect(0.02, found.deviation)
+    assert (found.samples, found.pairs) == (100, 1)
+    assert found.detectable == pytest.approx(2.8016 * error, rel=1e-4)
+    assert "its 100 show differences from 0.184" in str(found)
+
+
+def test_without_results_independent_scores_of_0_and_1_are_assumed() -> None:
+    (found,) = power(compared([], []), 0.02)
+    assert found.needed == math.ceil((2.80158 * ASSUMED_DEVIATION / 0.02) ** 2)
+    assert (found.samples, found.detectable, found.pairs) == (None, None, 0)
+    assert "assumed" in str(found)
+
+
+def test_equal_scores_say_nothing_of_how_much_they_vary() -> None:
+    (found,) = power(compared(DENSE, DENSE), 0.02)
+    assert (found.deviation, found.pairs, found.samples) == (ASSUMED_DEVIATION, 0, 100)

@@ -1,0 +1,50 @@
+"""The benchmark report, from rows of a manifest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchfleet.reports.benchmark_report import benchmark_report
+from benchfleet.reports.manifest import COLUMNS
+
+
+def row(**values: Any) -> dict[str, Any]:
+    usual = {"gpu_type": "RTX 4090", "provider": "vast", "model": "7b", "status": "success"}
+    return {**dict.fromkeys(COLUMNS), **usual, **values}
+
+
+ROWS = [
+    row(tokens_per_second=100.0, price_per_hour=0.36, total_cost=0.04),
+    row(tokens_per_second=300.0, price_per_hour=0.36, total_cost=0.04),
+    row(gpu_type="A100", tokens_per_second=400.0, price_per_hour=1.8, total_cost=0.1),
+    row(
+        model=None,
+        status="ended",
+        failure_stage="ssh_wait",
+        failure_reason="ssh_failed",
+        error_message="no | answer\nfrom it",
+        total_cost=0.02,
+    ),
+    row(status="failed", failure_stage="load", failure_reason="oom", error_message="too large"),
+]
+
+
+def test_speed_and_cost_are_medians_by_gpu_provider_and_model() -> None:
+    text = benchmark_report(ROWS, title="study")
+    assert "| RTX 4090 | vast | 7b | 2 | 200.0 | 0.360 | 0.500 |" in text
+    assert "| A100 | vast | 7b | 1 | 400.0 | 1.800 | 1.250 |" in text
+    bars = {line.split("  ")[0].strip(): line.count("█") for line in text.splitlines()}
+    assert bars["RTX 4090 vast 7b"] * 2 < bars["A100 vast 7b"] * 2
+
+
+def test_failures_are_named_with_stage_and_reason_once() -> None:
+    text = benchmark_report(ROWS, title="study")
+    assert "| ssh_wait | ssh_failed | 1 | RTX 4090 vast | no / answer from it |" in text
+    assert "| load | oom | 1 | RTX 4090 vast | too large |" in text
+    assert "They cost 0.2000 USD; 0.0200 of it (10%)" in text
+
+
+def test_a_campaign_without_speed_or_failure_says_so() -> None:
+    text = benchmark_report([row()], title="study")
+    assert "Nothing failed." in text
+    assert "No attempt measured a speed." in text

@@ -1,0 +1,221 @@
+"""The charts beside the heat maps, drawn as Vega does it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import vl_convert
+
+from benchfleet.reports.charts import base
+from benchfleet.reports.charts.collection import KINDS, REASONS, charts, charts_of_kind
+from benchfleet.reports.charts.forest import forest
+from benchfleet.reports.charts.images import image
+from benchfleet.reports.charts.lengths import lengths
+from benchfleet.reports.charts.timeline import Span, timeline
+
+HOSTILE = '"] || 1 + datum.x </text><b>`${y}`'
+
+
+def svg(chart):
+    spec = {**chart.spec, "datasets": {base.DATA: list(chart.rows)}}
+    return vl_convert.vegalite_to_svg(spec)
+
+
+def texts(chart):
+    return re.findall(r"<text [^>]*>([^<]*)</text>", svg(chart))
+
+
+def marks(chart, role):
+    """How many shapes of one kind are drawn, all panels together."""
+    return len(re.findall(rf'aria-roledescription="{role}"', svg(chart)))
+
+
+def only(study, kind):
+    (chart,) = charts_of_kind(kind, study.compared())
+    return chart
+
+
+def test_a_forest_plot_draws_each_difference_once_in_its_own_panel(demo):
+    chart = only(demo, "forest")
+    assert marks(chart, "point") == 12  # four configs on three benchmarks
+    output = texts(chart)
+    assert {"recall_128", "recall_512", "window_32", "top_k"} <= set(output)
+    assert "dense" not in output
+
+
+def test_a_forest_plot_of_many_benchmarks_is_no_wider_than_a_page(study):
+    for config, right in (("dense", 40), ("a", 30)):
+        for length in range(25):
+            study.done(config, [1.0] * right + [0.0] * (50 - right), subset=str(128 + length))
+    svg = image([only(study, "forest")], "svg").decode()
+    (width, *_) = re.findall(r'width="([\d.]+)"', svg)
+    assert float(width) < 1400
+
+
+def test_a_difference_that_is_not_significant_has_a_mark_of_its_own(demo):
+    marked = {(row["row"], row["mark"]) for row in only(demo, "forest").rows}
+    assert ("top_k", "not significant") in marked
+    assert ("window_32", "lower") in marked
+
+
+def test_the_front_has_what_nothing_else_beats(study):
+    for config, score, density in (
+        ("dense", 40, 1.0),
+        ("a", 40, 0.2),
+        ("b", 10, 0.1),
+        ("c", 9, 0.3),
+    ):
+        values = [1.0] * score + [0.0] * (50 - score)
+        study.done(config, values, metrics={"density": density})
+    (chart,) = (one for one in charts(study.compared()) if one.kind == "pareto-density")
+    front = {row["name"] for row in chart.rows if row["front"] == "on the front"}
+    assert front == {"a", "b"}
+    assert marks(chart, "point") == 4
+
+
+def test_a_price_that_all_share_makes_no_chart(demo):
+    assert not charts_of_kind("pareto", demo.compared())  # the density is 0.25 everywhere
+
+
+def test_scores_are_drawn_against_the_lengths_that_subsets_name(demo):
+    chart = only(demo, "length")
+    assert {row["length"] for row in chart.rows} == {128, 512, 1024}
+    assert marks(chart, "point") == 15
+    assert {"128", "512", "1024"} <= set(texts(chart))
+
+
+def test_scores_are_drawn_against_training_steps_a_line_for_each_series_and_config(study):
+    for model in ("run", HOSTILE):
+        for step in (1000, 2000, 3000):
+            for config in ("dense", "top_k"):
+                values = [float(n * 100 < step) for n in range(50)]
+                study.done(config, values, model=model, step=step)
+    study.done("dense", [1.0, 0.0], model="other")  # no checkpoint
+    chart = only(study, "steps")
+    assert {row["step"] for row in chart.rows} == {1000, 2000, 3000}
+    assert all(row["low"] < row["score"] < row["high"] for row in chart.rows)
+    assert len({row["name"] for row in chart.rows}) == 4
+    assert {"run / dense", "run / top_k", "training step"} <= set(texts(chart))
+    assert marks(chart, "point") == 12
+
+
+def test_one_checkpoint_makes_no_chart(study):
+    study.done("dense", [1.0, 0.0], model="run", step=1000)
+    assert not charts_of_kind("steps", study.compared())
+
+
+def test_subsets_that_are_no_lengths_make_no_chart(study):
+    study.done("dense", [1.0, 0.0], subset="qasper")
+    study.done("dense", [1.0, 0.0], subset="hotpotqa")
+    assert not charts_of_kind("length", study.compared())
+
+
+def test_of_sixty_configs_eight_have_a_colour_and_all_are_drawn(study):
+    for subset in ("1k", "2k"):
+        for number in range(60):
+            study.done(f"c{number}", [1.0] * number + [0.0] * (60 - number), subset=subset)
+    chart = only(study, "length")
+    assert marks(chart, "point") == 120
+    coloured = {row["series"] for row in chart.rows}
+    assert coloured == {f"c{number}" for number in range(52, 60)} | {"others"}
+    assert "52 others" in chart.about
+
+
+def test_failures_are_counted_by_stage_and_kind(study):
+    for number in range(3):
+        study.failed("dense", subset=str(number), message=f"at {number}")
+    study.failed("window", stage="benchmark", kind="timeout")
+    output = texts(only(study, "failures"))
+    assert {"load: oom", "3", "benchmark: timeout", "1"} <= set(output)
+
+
+def test_a_time_line_draws_each_attempt_and_says_what_it_leaves_out():
+    spans = [
+        Span(lane=f"host gpu:{n % 2}", cell=f"c{n}", attempt=1, begin=n, end=n + 1, state="success")
+        for n in range(2_003)
+    ]
+    chart = timeline(spans[:5])
+    assert chart is not None
+    assert marks(chart, "bar") == 5
+    assert {"host gpu:0", "host gpu:1"} <= set(texts(chart))
+    long = timeline(spans)
+    assert long is not None
+    assert len(long.rows) == 2_000
+    assert "3 shorter attempts of 2003 are not drawn" in long.about
+    assert timeline([]) is None
+
+
+def test_hostile_names_are_text_in_every_chart(study):
+    for subset in ("128", "512"):
+        study.done(
+            "dense", [0.5, 0.7, 0.6] * 4, model=HOSTILE, subset=subset, metrics={"density": 1}
+        )
+        study.done(
+            HOSTILE, [0.1, 0.9, 0.2] * 4, model=HOSTILE, subset=subset, metrics={"density": 0.1}
+        )
+    study.failed("broken", model=HOSTILE, stage=HOSTILE)
+    drawn = list(charts(study.compared()))
+    assert {chart.kind for chart in drawn} == {"forest", "pareto-density", "length", "failures"}
+    for chart in drawn:
+        assert "<b>" not in svg(chart)
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_charts_with_data_of_their_own_share_an_image(demo, form):
+    comparison = demo.compared()
+    two = [*charts_of_kind("scores", comparison), *charts_of_kind("forest", comparison)]
+    assert len(image(two, form)) > len(image(two[:1], form)) > 1000
+
+
+def test_every_kind_can_be_asked_for(demo):
+    for kind in KINDS:
+        charts_of_kind(kind, demo.compared())
+    with pytest.raises(Exception, match="no chart 'forrest'; did you mean 'forest'"):
+        charts_of_kind("forrest", demo.compared())
+
+
+def test_a_bar_of_the_time_line_is_named_where_the_name_fits():
+    long = Span(lane="a", cell="m/dense/recall_512", attempt=1, begin=0, end=90, state="success")
+    short = replace(long, cell="m/top_k/recall_512", begin=90, end=95)
+    middle = replace(long, cell="m/sink/recall_512", begin=95, end=103, lane="b")
+    chart = timeline([long, short, middle])
+    assert chart is not None
+    labels = {row["cell"]: row["label"] for row in chart.rows}
+    assert labels == {
+        "m/dense/recall_512": "dense/recall_512",  # without the only model
+        "m/top_k/recall_512": "top_…",
+        "m/sink/recall_512": "sink/rec…",
+    }
+
+
+def test_legends_have_what_occurs(study):
+    span = Span(lane="a", cell="m/dense/recall", attempt=1, begin=0, end=9, state="success")
+    chart = timeline([span])
+    assert chart is not None
+    assert "given back" not in json.dumps(chart.spec)
+    study.done("dense", [1.0, 0.0, 1.0], subset="64")
+    study.done("same", [1.0, 0.0, 1.0], subset="64")
+    chart = forest(study.compared())
+    assert chart is not None
+    assert "higher" not in json.dumps(chart.spec)
+
+
+def test_equal_lines_are_all_seen(study):
+    """Of lines that lie on each other the later is thinner."""
+    for config in ("dense", "sink", "window"):
+        for subset in ("128", "512"):
+            study.done(config, [1.0, 0.0, 1.0], subset=subset)
+    chart = lengths(study.compared())
+    assert chart is not None
+    widths = [row["width"] for row in chart.rows if row["length"] == 128]
+    assert widths == sorted(widths, reverse=True)
+    assert len(set(widths)) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_says_why_there_is_nothing_to_draw(kind, study):
+    assert charts_of_kind(kind, study.compared()) == []
+    assert REASONS[kind]

@@ -1,0 +1,110 @@
+"""Each statistic against scipy's, or against a published worked example."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from benchfleet.reports.statistics import (
+    Difference,
+    mcnemar_p,
+    paired_difference,
+    samples_to_detect,
+    standard_error,
+    weighted_difference,
+)
+from benchfleet.reports.students_t import t_quantile, two_sided_p
+
+VALUES = st.lists(st.floats(-100, 100), min_size=3, max_size=30)
+
+
+def named(values):
+    return dict(enumerate(values))
+
+
+def normal(seed, count, shift=0.0):
+    rng = random.Random(seed)
+    return [rng.gauss(shift, 1) for _ in range(count)]
+
+
+@given(VALUES)
+def test_the_standard_error_is_that_of_scipy(values):
+    assert standard_error(values) == pytest.approx(float(stats.sem(values)), rel=1e-9, abs=1e-12)
+
+
+@given(st.floats(0.5, 0.999), st.floats(1, 5000))
+def test_the_quantile_is_that_of_scipy(confidence, freedom):
+    expected = float(stats.t.ppf((1 + confidence) / 2, freedom))
+    assert t_quantile(confidence, freedom) == pytest.approx(expected, rel=1e-6)
+
+
+@given(st.floats(-50, 50), st.floats(1, 5000))
+def test_the_p_value_is_that_of_scipy(t, freedom):
+    expected = float(2 * stats.t.sf(abs(t), freedom))
+    assert two_sided_p(t, freedom) == pytest.approx(expected, rel=1e-6, abs=1e-300)
+
+
+@pytest.mark.parametrize("count", [5, 60, 800])
+def test_a_paired_difference_is_the_paired_t_test(count):
+    ours, theirs = normal(1, count, 0.3), normal(2, count)
+    found = paired_difference(named(ours), named(theirs))
+    test = stats.ttest_rel(ours, theirs)
+    interval = test.confidence_interval(0.95)
+    assert found.p_value == pytest.approx(float(test.pvalue), rel=1e-6)
+    assert found.interval == pytest.approx((float(interval.low), float(interval.high)), rel=1e-6)
+
+
+@pytest.mark.parametrize(("clusters", "size"), [(6, 4), (40, 3)])
+def test_equal_clusters_are_the_standard_error_of_their_means(clusters, size):
+    values = normal(3, clusters * size)
+    groups = [index // size for index in range(len(values))]
+    means = [sum(values[at : at + size]) / size for at in range(0, len(values), size)]
+    assert standard_error(values, groups) == pytest.approx(float(stats.sem(means)))
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+def test_mcnemar_is_the_binomial_test_of_what_differs(gains, losses):
+    assume(gains + losses > 0)
+    expected = float(stats.binomtest(gains, gains + losses).pvalue)
+    assert mcnemar_p(gains, losses) == pytest.approx(expected, rel=1e-6, abs=1e-300)
+
+
+@pytest.mark.parametrize(("first", "second"), [(8, 12), (30, 500), (4, 4)])
+def test_a_weighted_difference_has_the_error_of_welchs_test(first, second):
+    """Two independent means with the weights 1 and −1 are Welch's t-test."""
+    ours, theirs = normal(4, first, 0.5), [3 * value for value in normal(5, second)]
+    zero = dict.fromkeys(range(max(first, second)), 0.0)
+    parts = [(1.0, paired_difference(named(ours), zero))]
+    parts += [(-1.0, paired_difference(named(theirs), zero))]
+    found = weighted_difference(parts)
+    test = stats.ttest_ind(ours, theirs, equal_var=False)
+    interval = test.confidence_interval(0.95)
+    assert found.p_value == pytest.approx(float(test.pvalue), rel=1e-6)
+    assert found.interval == pytest.approx((float(interval.low), float(interval.high)), rel=1e-6)
+
+
+def test_one_part_alone_is_its_own_difference():
+    found = paired_difference(named(normal(6, 30, 0.4)), named(normal(7, 30)))
+    alone = weighted_difference([(1.0, found)])
+    assert alone.n == found.n
+    assert alone.p_value == pytest.approx(found.p_value)
+    assert alone.interval == pytest.approx(found.interval)
+
+
+def test_parts_that_never_vary_take_the_sign_test_over_all_samples():
+    lower = paired_difference(named([0.0] * 4), named([1.0] * 4))
+    equal = paired_difference(named([1.0] * 9), named([1.0] * 9))
+    assert weighted_difference([(0.5, lower), (0.5, equal)]).p_value == 2**-3
+    assert weighted_difference([(0.5, lower), (0.5, lower.reversed())]).p_value == 1.0
+    assert weighted_difference([(1.0, Difference(n=1, difference=0.5))]).stderr is None
+    assert weighted_difference([(1.0, lower), (1.0, Difference(n=0, difference=None))]).n == 0
+
+
+def test_samples_for_an_effect_agree_with_the_papers_example():
+    """arXiv 2411.00640, section 5: 969 questions find a difference of 3 points, if the variance of
+    the paired differences is 1/9."""
+    assert samples_to_detect(0.03, (1 / 9) ** 0.5) == 969

@@ -1,0 +1,63 @@
+"""When a running cell is split."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.part import AUTO_SPLIT
+from benchfleet.domain.resource import Device
+from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.resources.slots import Slots
+from benchfleet.runner.scheduler.backlog import Backlog
+from benchfleet.runner.scheduler.splitter import Splitter
+from benchfleet.testing import sample_cell
+
+EXPECTED_S = 100.0  # of each cell, which began ten seconds ago
+
+
+def cell(number: int) -> Cell:
+    declared = sample_cell(benchmark="mock_benchmark", subset=f"s{number}")
+    return replace(declared, split=AUTO_SPLIT)
+
+
+def running(one: Cell) -> Any:
+    lease = SimpleNamespace(fingerprint=one.fingerprint)
+    attempt = SimpleNamespace(
+        claim=SimpleNamespace(lease=lease, cell=one), began=0.0, stage="benchmark",
+        cancelled_at=None, done=10, before=0, key=f"{one.fingerprint}/1-1",
+    )  # fmt: skip
+    return SimpleNamespace(id="slot", attempt=attempt, display=SimpleNamespace(total=100))
+
+
+@pytest.mark.parametrize(("cells", "stopped"), [(1, 1), (2, 0)])
+def test_a_running_cell_is_no_work_beside_itself(cells: int, stopped: int) -> None:
+    """Two slots: alone it is split; two of a kind keep both slots at work until they end."""
+    declared = [cell(number) for number in range(cells)]
+    stops: list[str] = []
+    estimates = SimpleNamespace(
+        seconds_left=lambda name, elapsed: EXPECTED_S - elapsed, load=lambda model: 0.0
+    )
+    splitter = Splitter(
+        cast(RunnerContext, SimpleNamespace(
+            ledger=None, heartbeat=None, layout=None, inbox=SimpleNamespace(now=lambda: 10.0),
+            engine=SimpleNamespace(stop=lambda slot, attempt: stops.append(attempt)),
+        )),
+        {str(one.fingerprint): one for one in declared},
+        cast(Slots, SimpleNamespace(busy=list(map(running, declared)), any_idle=True)),
+        cast(Backlog, SimpleNamespace(
+            lanes=list, estimates=estimates, remaining=lambda endpoint: SimpleNamespace(seconds=0.0)
+        )),
+        pools=lambda: [Pool(devices=(Device(kind="cpu", index=0),), slots=2)],
+        fetch=lambda records: None,
+        was_split=lambda path, parts: None,
+        add_cells=lambda cells: None,
+        changed=lambda: None,
+    )  # fmt: skip
+    splitter.look()
+    assert len(stops) == stopped
