@@ -26,7 +26,7 @@ from overhead import OUR_FILES
 
 from benchfleet.domain.host import Host
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import HostReady, SlotId, SlotReady, SlotSpec
+from benchfleet.engines.base import HostReady, SlotId, SlotLost, SlotReady, SlotSpec
 from benchfleet.engines.ray_cluster import RayCluster
 from benchfleet.engines.ray_engine import RayEngine
 from benchfleet.machines.host_capacity import capacity_from_facts
@@ -166,7 +166,8 @@ def starts(work: Path) -> dict[str, float]:
 def awaited(events: queue.SimpleQueue[Any], kind: type[Any]) -> Any:
     """The next event of this kind."""
     while not isinstance(event := events.get(timeout=120), kind):
-        pass
+        if isinstance(event, SlotLost) and not event.expected:
+            raise SystemExit(event.reason)
     return event
 
 
@@ -175,7 +176,7 @@ def main() -> None:
     with folder(chosen) as work, ray_nodes(cpus=0) as nodes:
         for _ in range(NODES):
             nodes.add(cpus=2 * SLOTS // NODES)
-        cluster = RayCluster(nodes.address)
+        RayCluster(nodes.address)
         count, cells = iter(range(10**6)), chosen.cells
 
         def fresh() -> Path:
@@ -191,7 +192,6 @@ def main() -> None:
             chosen.repeats,
         )
         start = starts(work)
-        cluster.disconnect()
     show(figures, {"cell": ("ms a cell", 1e3)}, against="bare Ray", by="cell", arguments=chosen)
     print(f"start: a slot {start['slot']:.2f} s, a bare actor {start['actor']:.2f} s")
     for peer in ("bare Ray", "bare Ray, our files"):

@@ -92,7 +92,7 @@ def ray_nodes(*, cpus: int, gpus: int = 0) -> Iterator[RayNodes]:
     """A cluster of a head with so much; this process becomes its driver where an engine connects.
     Skips the test where Ray is not installed."""
     os.environ.update(SETTINGS)
-    pytest.importorskip("ray", reason="Ray is not installed")
+    ray = pytest.importorskip("ray", reason="Ray is not installed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from ray.cluster_utils import Cluster
@@ -103,6 +103,7 @@ def ray_nodes(*, cpus: int, gpus: int = 0) -> Iterator[RayNodes]:
     try:
         yield nodes
     finally:
+        ray.shutdown()  # Ray refuses to end the node of a driver, which would hide what failed
         cluster.shutdown()
         del cluster
         nodes.forget()
