@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
+from benchfleet.domain.humanize import counted
+
 from .conftest import User, samples_kept, until
 
 SLOW = """\
@@ -129,9 +131,11 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     psutil.wait_procs(slots, timeout=60)
     assert not any(slot.is_running() for slot in slots)
     before = user.published()
-    user.run("run", "study.yaml")
+    output = user.run("run", "study.yaml")
     assert events_of(user, "reaped") == []  # it waits for no lease
-    assert {data["reason"] for _, data in events_of(user, "released")} == {"its runner was killed"}
+    released = events_of(user, "released")
+    assert {data["reason"] for _, data in released} == {"its runner was killed"}
+    assert f"released {counted(len(released), 'cell')} of a run that ended" in output.stdout + output.stderr
     after = user.published()
     assert before.items() <= after.items()
     assert len(after) == 6

@@ -137,13 +137,16 @@ class Runner:
         if self._options.enrolls:
             self._ledger.enroll(self._enrolled)
         self._ledger.reap()
-        release_killed(self._ledger, self._local_host)
+        released = release_killed(self._ledger, self._local_host)
         self._state.count()
         self._state.progress.reused = self._state.progress.states.get("success", 0)
         self._state.notify("run_started")
         if adopted.entered:
             results = counted(adopted.entered, "result")
             message = f"entered {results} of this folder that the ledger did not have"
+            self._state.notify("warning", message=message)
+        if released:
+            message = f"released {counted(released, 'cell')} of a run that ended without notice"
             self._state.notify("warning", message=message)
         for path, why in adopted.refused:
             self._state.notify("warning", cell=path, message=why)

@@ -54,20 +54,21 @@ def publish_committed(
         yield Recovered(path=path, problem=str(wrong or ""))
 
 
-def release_killed(ledger: Ledger, local_host: LocalHost) -> None:
-    """Release the cells and parts of runners that were killed on this machine. Their leases would
-    hold them up; a runner elsewhere may be alive, so its leases have to expire."""
+def release_killed(ledger: Ledger, local_host: LocalHost) -> int:
+    """Release the cells and parts of runners that were killed on this machine, and count them.
+    Their leases would hold them up; a runner elsewhere may be alive: its leases have to expire."""
     if not local_host.space:
-        return
+        return 0
     parts = {part for event in ledger.events(kinds={SPLIT}) for part in event.data["parts"]}
     running = list(ledger.cells(states=["running"]))
     running += ledger.cells(states=["running"], fingerprints=parts) if parts else ()
     if not running:
-        return
+        return 0
     runners = {event.data["runner"]: event.data for event in ledger.events(kinds={BEGAN})}
     killed = {name for name, began in runners.items() if _was_killed(began, local_host)}
     if leases := [record.lease for record in running if record.runner in killed]:
         ledger.release(leases, "its runner was killed")
+    return len(leases)
 
 
 def _was_killed(began: Mapping[str, Any], local_host: LocalHost) -> bool:

@@ -68,7 +68,7 @@ class DurationModel:
         # By type of device ("": any) and likeness.
         self._times: defaultdict[tuple[str, Likeness], dict[Key, _Times]] = defaultdict(dict)
         self._loads: dict[tuple[str, str], _Times] = {}  # by model and type of device
-        self._all = _Times()
+        self._all = {True: _Times(), False: _Times()}  # of cells with a limit of samples, or not
         self._errors: deque[float] = deque(maxlen=_MAX_TIMES)  # relative, of expected times
         self._keys: dict[tuple[int, int, int], tuple[object, tuple[Key, ...]]] = {}
         for cell, outcome in ended:
@@ -88,7 +88,7 @@ class DurationModel:
             return []
         if (expected := self.expected(cell, device)) and expected.seconds:
             self._errors.append(abs(seconds / expected.seconds - 1))
-        self._all.add(seconds)
+        self._all[_is_limited(cell)].add(seconds)
         changed: list[Key] = []
         for like, key in zip(LIKENESSES, self.keys(cell), strict=True):
             for where in devices:
@@ -110,10 +110,11 @@ class DurationModel:
                     )
         return None
 
-    @property
-    def typical(self) -> float | None:
-        """The median of all cells; None before the first."""
-        return self._all.median if len(self._all) else None
+    def typical(self, *, limited: bool) -> float | None:
+        """The median of all cells with a limit of samples, or of those without; None before the
+        first."""
+        times = self._all[limited]
+        return times.median if len(times) else None
 
     def error(self, cells: int) -> float:
         """What the expected time of so many cells together is off by, as a part of it: two of three
@@ -154,6 +155,10 @@ class DurationModel:
         ) is None:  # the parts are kept, so that no other gets them
             known_errors = self._keys[ids] = (parts, tuple(_keys(cell)))
         return known_errors[1]
+
+
+def _is_limited(cell: Cell) -> bool:
+    return cell.workload.limit is not None
 
 
 def _size(cell: Cell) -> float:

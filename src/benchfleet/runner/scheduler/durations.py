@@ -27,10 +27,12 @@ class DurationIndex:
         self._kinds: dict[tuple[Key, int | None, float], Kind] = {}
         self._by_key: dict[Key, list[Kind]] = {}  # by each of the keys of their cells
         self._slowdowns: dict[str, float] = {}  # by type of device, until another cell ends
+        self._limited = True  # all cells have a limit of samples, as in a trial
         self.add_cells(cells)
 
     def add_cells(self, cells: Mapping[str, Cell]) -> None:
         """Add cells."""
+        self._limited &= all(cell.workload.limit is not None for cell in cells.values())
         for fingerprint, cell in cells.items():
             keys = self._model.keys(cell)
             key = keys[0], cell.workload.limit, cell.part.share if cell.part else 1.0
@@ -62,8 +64,9 @@ class DurationIndex:
 
     @property
     def typical(self) -> float | None:
-        """Seconds of a cell of which nothing is known; None before the first ended."""
-        return self._model.typical
+        """Seconds of a cell of which nothing is known; None before the first ended. Trials do not
+        count where whole cells run."""
+        return self._model.typical(limited=self._limited)
 
     def load(self, model: str) -> float:
         """Seconds that the model takes to load; 0 where nobody knows."""
@@ -113,7 +116,7 @@ class DurationIndex:
 
     def learn(self, cell: Cell, outcome: Outcome) -> None:
         """Learn from a cell that ended now."""
-        first = self._model.typical is None
+        first = self.typical is None
         changed = self._model.learn(cell, outcome)
         self._slowdowns.clear()
         affected = (kind for key in changed for kind in self._by_key.get(key, ()))
@@ -129,7 +132,7 @@ class DurationIndex:
     def _estimate(self, kind: Kind) -> None:
         """Expect what is known of its like, or what is typical."""
         expected = self._model.expected(kind.cell, self._device_type)
-        seconds = expected.seconds if expected else self._model.typical
+        seconds = expected.seconds if expected else self.typical
         if seconds is None:
             return
         waiting = [(lane, len(lane.kinds[kind])) for lane in kind.lanes if kind in lane.kinds]

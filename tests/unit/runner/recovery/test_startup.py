@@ -37,7 +37,7 @@ def running(ledger: MemoryLedger) -> int:
 
 def test_what_a_runner_held_that_was_killed_here_is_released_at_once() -> None:
     ledger = held(DEAD)
-    release_killed(ledger, HERE)
+    assert release_killed(ledger, HERE) == 1
     assert running(ledger) == 0
     (event,) = ledger.events(kinds={"released"})
     assert event.data["reason"] == "its runner was killed"
@@ -60,7 +60,7 @@ def test_only_what_is_seen_to_be_dead_here_loses_its_leases(
     process: str, machine: str, space: str
 ) -> None:
     ledger = held(process, machine, space)
-    release_killed(ledger, HERE)
+    assert release_killed(ledger, HERE) == 0
     assert running(ledger) == 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.policies.base import Policy, Preference
@@ -102,3 +102,14 @@ def test_cells_that_a_campaign_brings_later_come_last() -> None:
     for fingerprint in new:
         found.mark_waiting(fingerprint)
     assert best(found, cells) == [1, 0, 2, 3]
+
+
+def test_trials_do_not_tell_what_whole_cells_take() -> None:
+    whole, trial = sample_cell(), sample_cell(1, limit=2)
+    of_whole, of_trials = backlog(whole), backlog(sample_cell(2, limit=2, subset="other"))
+    for found in (of_whole, of_trials):
+        found.estimates.remember([(trial, Outcome(state="success", seconds={"benchmark": 0.1}))])
+    assert of_whole.estimates.typical is None
+    assert of_trials.estimates.typical == 0.1
+    of_whole.estimates.learn(whole, Outcome(state="success", seconds={"benchmark": 90.0}))
+    assert of_whole.estimates.typical == 90.0
