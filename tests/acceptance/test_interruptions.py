@@ -135,7 +135,10 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     assert events_of(user, "reaped") == []  # it waits for no lease
     released = events_of(user, "released")
     assert {data["reason"] for _, data in released} == {"its runner was killed"}
-    assert f"released {counted(len(released), 'cell')} of a run that ended" in output.stdout + output.stderr
+    assert (
+        f"released {counted(len(released), 'cell')} of a run that ended"
+        in output.stdout + output.stderr
+    )
     after = user.published()
     assert before.items() <= after.items()
     assert len(after) == 6

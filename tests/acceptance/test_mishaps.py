@@ -100,7 +100,11 @@ def test_a_ledger_that_was_named_and_is_not_there_is_reported_whatever_it_is(
     phases = "phases: [{name: first, only: {models: m1}}, {name: second, only: {models: m2}}]\n"
     user.write(MOCK.replace("campaign: study", "campaign: never-begun") + phases)
     assert "nothing has run there" in user.run("gate", "show", "study.yaml", *at).stderr
-    assert user.run("status", "study.yaml").stderr == ""
+    unnamed = user.run("status", "study.yaml")
+    assert unnamed.stderr == ""
+    assert unnamed.stdout.endswith(
+        "ledger.db; if workers used another ledger, give it: --ledger URL\n"
+    )
 
 
 def test_rebuilding_leaves_out_what_was_changed(finished: User) -> None:

@@ -27,6 +27,14 @@ def warn(arguments: argparse.Namespace, study: Study, *, always: bool = False) -
         say(f"note: {message(study)}", to=sys.stderr, flush=True)
 
 
+def hint(study: Study) -> str:
+    """Say that the local ledger is not there, where no option named another one."""
+    return (
+        f"no runs are on record in {study.ledger_text}; "
+        "if workers used another ledger, give it: --ledger URL"
+    )
+
+
 def records_of(
     arguments: argparse.Namespace, study: Study, cells: Iterable[Cell], *, always: bool = False
 ) -> list[CellRecord]:

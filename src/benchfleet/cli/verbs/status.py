@@ -38,6 +38,8 @@ def main(arguments: argparse.Namespace) -> int:
         print_json(status.to_dict())
     else:
         say(*lines(status, partial(next_command.same_choice, arguments)))
+        if not (status.has_ledger or arguments.ledger or arguments.results):
+            say(missing_ledger.hint(study))
     return 0
 
 
