@@ -6,18 +6,30 @@ tables keep the rows of cells that are not exported now, such as those of other 
 
 from __future__ import annotations
 
-import io
 import json
+import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.exporters.base import ExportedResult, Exporter
 from benchfleet.exporters.hub_repository import HubRepository
+from benchfleet.exporters.parquet_groups import (
+    ColumnType,
+    new_rows,
+    opened,
+    retained_rows,
+    schema_of,
+    write_groups,
+)
 from benchfleet.exporters.samples import as_text, question_of, targets_of
 from benchfleet.exporters.score_table import Score, score_table
 
 _RESULTS, _SAMPLES, _CARD = "data/results.parquet", "data/samples.parquet", "README.md"
-_TEXT, _NUMBER, _COUNT = "string", "double", "int64"
+_TEXT: ColumnType = "string"
+_NUMBER: ColumnType = "double"
+_COUNT: ColumnType = "int64"
 _RESULT_COLUMNS = {
     "campaign": _TEXT,
     "model": _TEXT,
@@ -34,6 +46,7 @@ _RESULT_COLUMNS = {
     "fingerprint": _TEXT,
     "digest": _TEXT,
 }
+_CARD_COLUMNS = ("campaign", "model", "config", "benchmark", "subset", "score", "stderr")
 _SAMPLE_COLUMNS = {
     "fingerprint": _TEXT,
     "model": _TEXT,
@@ -66,61 +79,58 @@ class HubDatasetExporter(Exporter):
         self.hint = f'datasets.load_dataset("{name}", "results")'
 
     def digests(self) -> Mapping[str, str]:
-        return {row["fingerprint"]: row["digest"] for row in self._rows(_RESULTS)}
+        with tempfile.TemporaryDirectory() as folder:
+            file = self._repository.download(_RESULTS, Path(folder))
+            rows = _results(file, ("fingerprint", "digest")) if file else []
+            return {row["fingerprint"]: row["digest"] for row in rows}
 
     def put(self, results: Sequence[ExportedResult]) -> None:
         replaced = {result.fingerprint for result in results}
-        rows = [row for row in self._rows(_RESULTS) if row["fingerprint"] not in replaced]
-        rows += [_result_row(result, self.campaign) for result in results]
-        samples = [row for row in self._rows(_SAMPLES) if row["fingerprint"] not in replaced]
-        for result in results:
-            samples += [_sample_row(result, sample) for sample in result.samples()]
-        self._repository.write(
-            {
-                _SAMPLES: _parquet(samples, _SAMPLE_COLUMNS),
-                _CARD: self._card(rows).encode(),
-                _RESULTS: _parquet(rows, _RESULT_COLUMNS),  # last: with it the export is whole
-            }
-        )
+        sample_rows = (_sample_row(one, sample) for one in results for sample in one.samples())
+        result_rows = (_result_row(one, self.campaign) for one in results)
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            samples, table = folder / "samples.parquet", folder / "results.parquet"
+            for name, file, rows, columns in (
+                (_SAMPLES, samples, sample_rows, _SAMPLE_COLUMNS),
+                (_RESULTS, table, result_rows, _RESULT_COLUMNS),
+            ):
+                schema = schema_of(columns)
+                earlier = self._repository.download(name, folder / "earlier")
+                retained = (
+                    retained_rows(earlier, schema, "fingerprint", replaced) if earlier else ()
+                )
+                write_groups(file, chain(retained, new_rows(rows, schema)), schema)
+            card = _card(_results(table, _CARD_COLUMNS)).encode()
+            # The results come last: with them the export is whole.
+            self._repository.write({_SAMPLES: samples, _CARD: card, _RESULTS: table})
 
-    def _rows(self, name: str) -> list[dict[str, Any]]:
-        content = self._repository.read(name)
-        if content is None:
-            return []
-        from pyarrow import parquet
 
-        rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(content)).to_pylist()
+def _results(file: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+    """These columns of a table of results."""
+    with opened(file, schema_of(_RESULT_COLUMNS)) as source:
+        rows: list[dict[str, Any]] = source.read([*names]).to_pylist()
         return rows
 
-    def _card(self, rows: Sequence[Mapping[str, Any]]) -> str:
-        from huggingface_hub import DatasetCard, DatasetCardData
 
-        tables = [("results", _RESULTS), ("samples", _SAMPLES)]
-        data = DatasetCardData(
-            tags=["evaluation", "benchfleet"],
-            configs=[
-                {"config_name": name, "data_files": [{"split": "train", "path": file}]}
-                for name, file in tables
-            ],
-        )
-        campaigns = sorted({row["campaign"] for row in rows})
-        parts = [f"# Results of {', '.join(campaigns)}", "Exported by benchfleet."]
-        for model in sorted({row["model"] for row in rows}):
-            scores = [Score.of(row) for row in rows if row["model"] == model]
-            parts += [f"## {model}", score_table(scores)]
-        text = "\n\n".join(parts)
-        return str(DatasetCard(f"---\n{data.to_yaml()}\n---\n\n{text}\n"))
+def _card(rows: Sequence[Mapping[str, Any]]) -> str:
+    from huggingface_hub import DatasetCard, DatasetCardData
 
-
-def _parquet(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> bytes:
-    import pyarrow
-    from pyarrow import parquet
-
-    types = {_TEXT: pyarrow.string(), _NUMBER: pyarrow.float64(), _COUNT: pyarrow.int64()}
-    schema = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
-    sink = pyarrow.BufferOutputStream()
-    parquet.write_table(pyarrow.Table.from_pylist([*rows], schema=schema), sink)
-    return bytes(sink.getvalue())
+    tables = [("results", _RESULTS), ("samples", _SAMPLES)]
+    data = DatasetCardData(
+        tags=["evaluation", "benchfleet"],
+        configs=[
+            {"config_name": name, "data_files": [{"split": "train", "path": file}]}
+            for name, file in tables
+        ],
+    )
+    campaigns = sorted({row["campaign"] for row in rows})
+    parts = [f"# Results of {', '.join(campaigns)}", "Exported by benchfleet."]
+    for model in sorted({row["model"] for row in rows}):
+        scores = [Score.of(row) for row in rows if row["model"] == model]
+        parts += [f"## {model}", score_table(scores)]
+    text = "\n\n".join(parts)
+    return str(DatasetCard(f"---\n{data.to_yaml()}\n---\n\n{text}\n"))
 
 
 def _result_row(result: ExportedResult, campaign: str) -> dict[str, Any]:

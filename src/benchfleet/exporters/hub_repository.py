@@ -34,24 +34,40 @@ class HubRepository:
                 raise ExportError(f"invalid {kind} {where!r}: use {_PREFIXES[kind]}OWNER/NAME")
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none."""
-        if not self._name:
+        """The content of a small file; None where there is none."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = self.download(name, Path(folder))
             try:
-                return Path(self._where, name).read_bytes()
+                return None if file is None else file.read_bytes()
+            except OSError as error:
+                raise ExportError(f"{file}: {error.strerror}") from error
+
+    def download(self, name: str, folder: Path) -> Path | None:
+        """A file as a path: a copy in `folder`, or the file of a local repository.
+
+        None where there is none.
+        """
+        if not self._name:
+            file = Path(self._where, name)
+            try:
+                file.stat()
             except FileNotFoundError:
                 return None
             except OSError as error:
                 raise ExportError(f"{self._where}/{name}: {error.strerror}") from error
+            return file
         from huggingface_hub.errors import (
             EntryNotFoundError,
             LocalEntryNotFoundError,
             RepositoryNotFoundError,
         )
 
-        with self._errors(), tempfile.TemporaryDirectory() as folder:  # no cache: it may be old
-            try:
-                file = self._api().hf_hub_download(
-                    self._name, name, repo_type=self._kind, local_dir=folder
+        with self._errors():
+            try:  # not from the cache, which may be old
+                return Path(
+                    self._api().hf_hub_download(
+                        self._name, name, repo_type=self._kind, local_dir=folder
+                    )
                 )
             except LocalEntryNotFoundError:
                 raise ExportError(
@@ -59,10 +75,9 @@ class HubRepository:
                 ) from None
             except (EntryNotFoundError, RepositoryNotFoundError):
                 return None
-            return Path(file).read_bytes()
 
-    def write(self, files: Mapping[str, bytes]) -> None:
-        """Write these files; others stay as they are."""
+    def write(self, files: Mapping[str, bytes | Path]) -> None:
+        """Write these files, each a content or a path to copy; others stay as they are."""
         if not self._name:
             for name, content in files.items():
                 write_whole(Path(self._where, name), content)
