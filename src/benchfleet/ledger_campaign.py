@@ -73,6 +73,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
         eligibility=eligibility,
         variants=record.variants,
         suites=record.suites,
+        notify=record.notify,
     )
 
 

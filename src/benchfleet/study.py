@@ -15,6 +15,7 @@ from benchfleet.domain.campaign_record import CAMPAIGN_RECORDED, newest_record
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.host_filter import filter_for_host
+from benchfleet.domain.notification import SUBJECT
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
 from benchfleet.domain.usage import UsageTotal
@@ -173,7 +174,11 @@ class Study:
             event_number = int(json.loads(self.layout.summary.read_bytes())["last_event"])
         except (OSError, ValueError, LookupError, TypeError):
             return False
-        return self.query(lambda ledger: not ledger.events(event_number), default=False)
+
+        def read(ledger: Ledger) -> bool:
+            return all(event.fingerprint == SUBJECT for event in ledger.events(event_number))
+
+        return self.query(read, default=False)
 
     def finished_records(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
         """The cells' records if all are done and no result waits to be published; None where a

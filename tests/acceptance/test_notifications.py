@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from benchfleet.campaign.base import Campaign
+from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.notification import NotificationSettings
 from benchfleet.notifications.notifier import notifying
 from benchfleet.notifications.send import send
 from benchfleet.runner.progress import Notice, Progress
+from benchfleet.study import Study, open_study
 
-from .conftest import User
+from .conftest import User, end_of, until
 
 SECRET = "s3cret-t0ken"  # noqa: S105 - of the test alone
 STUDY = """\
@@ -37,6 +40,22 @@ phases:
   - name: first
     gate: "min(overall_score) >= 0"
     matrix: {models: [{name: m, adapter: mock}], benchmarks: [mock_benchmark]}
+  - name: second
+    gate: "min(overall_score) >= 0.9"
+    matrix:
+      models: [{name: n, adapter: none}]
+      configs: {a: null, b: {settings: {x: 1}}, c: {settings: {x: 2}}}
+      benchmarks: [command: {name: broken, argv: ["false"]}]
+"""
+SHARED = """\
+campaign: study
+notify: {to: env:CHAT, every: 1s}
+defaults: {limits: {tries: 1}}
+phases:
+  - name: first
+    matrix:
+      models: [{name: m1, adapter: mock}, {name: m2, adapter: mock}]
+      benchmarks: [{_hostile: {act: wait, shared: GATE}}]
   - name: second
     gate: "min(overall_score) >= 0.9"
     matrix:
@@ -124,7 +143,33 @@ def test_phases_gates_failures_and_the_end_are_reported(user: User, receiver: Re
 def test_a_spent_budget_is_reported(user: User, receiver: Receiver) -> None:
     user.write(STUDY)
     user.run("run", "study.yaml", "--cpu-slots", "1", code=None)
-    assert "% of the budget of 1e-07 USD is spent" in receiver.text()
+    assert "the budget of 1e-07 USD is spent" in receiver.text()
+
+
+def test_two_workers_send_each_message_once(user: User, receiver: Receiver) -> None:
+    gate = user.write("", "gate")
+    user.write(SHARED.replace("GATE", str(gate)))
+    shared = ("--ledger", "sqlite:shared.db", "--cpu-slots", "1")
+    first = user.start("work", "study.yaml", *shared)
+    until(lambda: _running(user) == 1)
+    second = user.start("work", *shared, "--trust-campaign", "--results", "other")
+    until(lambda: _running(user) == 2)
+    gate.unlink()
+    end_of(first, 1)
+    end_of(second, 1)
+    lines = receiver.text().splitlines()
+    assert sorted(line.split(":")[0].lstrip("0123456789") for line in lines) == [
+        "% of the ended cells failed",
+        "Phase first",
+        "Phase second",
+        "The campaign is done",
+    ]
+
+
+def _running(user: User) -> int:
+    """How many cells run, by the shared ledger; 0 while there is none."""
+    done = user.run("status", "--ledger", "sqlite:shared.db", "--json", code=None)
+    return int(json.loads(done.stdout)["running"]) if done.returncode == 0 else 0
 
 
 def test_a_receiver_that_hangs_or_refuses_hurts_no_run(user: User, receiver: Receiver) -> None:
@@ -162,9 +207,10 @@ def test_a_lost_host_is_reported_with_the_addresses_of_a_private_file(
     file = tmp_path / "addresses"
     file.write_text(f"{receiver.address}\nnothing://{SECRET}\n")
     file.chmod(0o600)
-    settings = NotificationSettings(to=("file:addresses",))
+    study = study_of(tmp_path, "file:addresses")
+    study.open_ledger().close()
     warnings: list[str] = []
-    with notifying(settings, "study", tmp_path, warnings.append) as notifier:
+    with notifying(study, warnings.append) as notifier:
         assert notifier
         notifier(Notice(kind="host_lost", message="no route", data={"host": "lab2"}), Progress())
         notifier.close(timeout=120)
@@ -172,6 +218,32 @@ def test_a_lost_host_is_reported_with_the_addresses_of_a_private_file(
     assert warnings == [
         "1 of 2 addresses of notify.to are unknown to Apprise; see its list of services"
     ]
+
+
+def test_a_worker_without_addresses_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CHAT", raising=False)
+    study = study_of(tmp_path, "env:CHAT")
+    warnings: list[str] = []
+    with notifying(study, warnings.append, is_worker=True):
+        pass
+    assert warnings == [
+        "this worker sends no notifications: the environment has no CHAT; set it to addresses of "
+        "Apprise"
+    ]
+
+
+def study_of(folder: Path, to: str) -> Study:
+    """A campaign that sends messages."""
+    campaign = Campaign(
+        name="study",
+        file=folder / "study.yaml",
+        results=folder / "results",
+        matrix=Matrix(models=(), configs=(), workloads=()),
+        notify=NotificationSettings(to=(to,)),
+    )
+    return open_study(campaign)
 
 
 def test_a_service_that_answers_too_late_has_failed(receiver: Receiver) -> None:

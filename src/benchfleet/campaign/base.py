@@ -58,7 +58,7 @@ class Campaign:
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
     suites: tuple[Suite, ...] = ()  # of benchmarks with one score
-    notify: NotificationSettings | None = None  # of runs with its file
+    notify: NotificationSettings | None = None  # what it sends messages about
     series: tuple[CheckpointSeries, ...] = ()  # of checkpoints, which may grow
     record: CampaignRecord | None = None  # for hosts without its file; None where there is no file
 

@@ -223,6 +223,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
             rules=None if fields["eligibility"].absent else rules_for_machines.rules,
             variants=variants,
             suites=suites,
+            notify=notify,
         ),
     )
 

@@ -51,11 +51,14 @@ class Budget:
         return self.spending.total / self.amount if self.amount else 1.0
 
     @property
+    def limit(self) -> str:
+        """``20 USD``"""
+        return f"{self.amount:g} {self.currency}"
+
+    @property
     def used(self) -> str:
         """``82 % of the budget of 20 USD is spent``"""
-        return (
-            f"{int(100 * self.share)} % of the budget of {self.amount:g} {self.currency} is spent"
-        )
+        return f"{int(100 * self.share)} % of the budget of {self.limit} is spent"
 
     @property
     def problem(self) -> str:
@@ -64,6 +67,6 @@ class Budget:
         if spent < self.amount:
             return ""
         return (
-            f"the budget of {self.amount:g} {self.currency} is spent ({spent:.2f} "
-            f"{self.currency}); raise 'budget' and run again"
+            f"the budget of {self.limit} is spent ({spent:.2f} {self.currency}); raise 'budget' "
+            "and run again"
         )

@@ -9,6 +9,7 @@ from typing import Any
 from .eligibility import Rule
 from .event import Event
 from .host_filter import HostFilter
+from .notification import NotificationSettings
 from .phase import Phase
 from .suite import Suite
 
@@ -27,6 +28,7 @@ class CampaignRecord:
     rules: tuple[Rule, ...] | None = None  # that machines are held against; None: the usual ones
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
     suites: tuple[Suite, ...] = ()  # of benchmarks with one score
+    notify: NotificationSettings | None = None  # what its workers send messages about
 
     def event(self) -> Event:
         """The event that stores it."""
@@ -37,7 +39,9 @@ class CampaignRecord:
         }
         rules = None if self.rules is None else [rule.to_dict() for rule in self.rules]
         suites = [suite.to_dict() for suite in self.suites]
-        optional = {"rules": rules, "variants": list(self.variants), "suites": suites}
+        notify = None if self.notify is None else self.notify.to_dict()
+        optional: dict[str, Any] = {"rules": rules, "suites": suites, "notify": notify}
+        optional["variants"] = list(self.variants)
         own = {key: value for key, value in optional.items() if value not in (None, [])}
         fields = {key: value for key, value in vars(self).items() if key not in optional}
         return Event(
@@ -55,7 +59,7 @@ class CampaignRecord:
             host: HostFilter(phases=tuple(one["phases"]), models=tuple(one["models"]))
             for host, one in data.get("runners", {}).items()
         }
-        rules = data.get("rules")
+        rules, notify = data.get("rules"), data.get("notify")
         return cls(
             **{
                 **known_fields,
@@ -64,6 +68,7 @@ class CampaignRecord:
                 "rules": None if rules is None else tuple(map(Rule.from_dict, rules)),
                 "variants": tuple(data.get("variants", ())),
                 "suites": tuple(map(Suite.from_dict, data.get("suites", ()))),
+                "notify": None if notify is None else NotificationSettings.from_dict(notify),
             }
         )
 

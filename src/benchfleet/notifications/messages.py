@@ -1,11 +1,16 @@
-"""Which notices of a run are worth a message, and what it says."""
+"""Which notices of a run and which events of its ledger are worth a message, and what it says."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.notification import NotificationKind, NotificationSettings
+from benchfleet.domain.phase import newest_decisions
 from benchfleet.runner.progress import Notice, Progress
 
 _MIN_FAILED_CELLS = 3  # below, a share says little
@@ -13,11 +18,17 @@ _MIN_FAILED_CELLS = 3  # below, a share says little
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One thing that happened."""
+    """One thing that happened. Workers that report the same thing give it the same key."""
 
     kind: NotificationKind
     text: str
-    final: bool = False  # the run is over
+    final: bool = False  # the campaign or the run is over
+    key: str = field(default_factory=lambda: secrets.token_hex(8))
+    again_after: tuple[str, ...] = ()  # kinds of events after which the key may come again
+
+    def data(self) -> dict[str, Any]:
+        """What the ledger keeps of it; JSON values."""
+        return {"key": self.key, "message": self.kind, "text": self.text, "final": self.final}
 
 
 class MessageWriter:
@@ -25,7 +36,8 @@ class MessageWriter:
 
     def __init__(self, settings: NotificationSettings) -> None:
         self._settings = settings
-        self._ran = self._interrupted = self._warned = False
+        self._warned = False
+        self.ran = self.interrupted = self.ended = False
 
     def messages(self, notice: Notice, progress: Progress) -> list[Message]:
         """The messages about a notice that the campaign asks for."""
@@ -34,22 +46,18 @@ class MessageWriter:
 
     def _of(self, notice: Notice, progress: Progress) -> list[Message]:
         if notice.kind == "interrupted":
-            self._interrupted = True
-        elif notice.kind == "gate_decided":
-            kind: NotificationKind = "phase_done" if notice.data["opened"] else "gate_failed"
-            return [Message(kind=kind, text=f"Phase {notice.message}")]
+            self.interrupted = True
+        elif notice.kind == "run_ended":
+            self.ended = True
         elif notice.kind == "host_lost":
             return [Message(kind="host_lost", text=f"Host {notice.data['host']}: {notice.message}")]
-        elif notice.kind == "budget_used":
-            return [Message(kind="budget", text=notice.message)]
+        elif notice.kind in ("budget_used", "budget_spent"):
+            kind: NotificationKind = "budget" if notice.kind == "budget_used" else "budget_spent"
+            key = f"{kind}: {notice.data['budget']}"
+            return [Message(kind=kind, text=notice.message, key=key)]
         elif notice.kind in ("cell_done", "cell_failed"):
-            self._ran = True
+            self.ran = True
             return self._failures(progress)
-        elif notice.kind == "run_ended" and self._ran and not self._interrupted:
-            is_done = progress.ended >= progress.total
-            first = "The campaign is done" if is_done else "The run ended before all cells"
-            text = f"{first}: {_counts(progress)}"
-            return [Message(kind="campaign_done", text=text, final=True)]
         return []
 
     def _failures(self, progress: Progress) -> list[Message]:
@@ -61,11 +69,40 @@ class MessageWriter:
         if share <= self._settings.failures:
             return []
         self._warned = True
-        text = f"{share:.0%} of the ended cells failed: {_counts(progress)}"
-        return [Message(kind="failures", text=text)]
+        text = f"{share:.0%} of the ended cells failed: {cells_text(progress.states)}"
+        again_after = ("retry_asked", "enrolled")
+        return [Message(kind="failures", text=text, key="failures", again_after=again_after)]
 
 
-def _counts(progress: Progress) -> str:
-    states = {state: count for state, count in progress.states.items() if count}
-    parts = [counted(progress.total, "cell"), *(f"{n} {state}" for state, n in states.items())]
-    return ", ".join(parts)
+def campaign_done(states: Mapping[str, int]) -> Message:
+    """The message that all cells of a campaign have ended."""
+    text = f"The campaign is done: {cells_text(states)}"
+    again_after = ("finished",)
+    return Message(
+        kind="campaign_done", text=text, final=True, key="campaign_done", again_after=again_after
+    )
+
+
+def run_ended(run: str, states: Mapping[str, int]) -> Message:
+    """The message that a run is over, while cells of its campaign wait."""
+    text = f"The run ended before all cells: {cells_text(states)}"
+    return Message(kind="campaign_done", text=text, final=True, key=f"run_ended: {run}")
+
+
+def gate_message(event: Event) -> Message:
+    """The message about the decision on a gate."""
+    ((phase, decision),) = newest_decisions([event]).items()
+    kind: NotificationKind = "phase_done" if decision.state == "opened" else "gate_failed"
+    return Message(kind=kind, text=f"Phase {phase}: {decision}")
+
+
+def recorded_message(event: Event) -> Message:
+    """The message that a worker recorded in the ledger."""
+    data = event.data
+    return Message(kind=data["message"], text=data["text"], final=data["final"], key=data["key"])
+
+
+def cells_text(states: Mapping[str, int]) -> str:
+    """``4 cells, 3 success, 1 failed``"""
+    parts = [counted(sum(states.values()), "cell")]
+    return ", ".join([*parts, *(f"{count} {state}" for state, count in states.items() if count)])

@@ -11,7 +11,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchfleet.environment import child_environment
@@ -29,24 +29,37 @@ class Delivery:
 
 
 def send(
-    addresses: Sequence[str], title: str, body: str, *, timeout: float = SEND_TIMEOUT_S
+    addresses: Sequence[str],
+    title: str,
+    body: str,
+    *,
+    timeout: float = SEND_TIMEOUT_S,
+    started: Callable[[Callable[[], None]], None] = lambda kill: None,
 ) -> Delivery:
-    """Send a message and return how that went; after `timeout` seconds it has failed."""
+    """Send a message and return how that went; after `timeout` seconds it has failed.
+
+    `started` gets what ends that sooner, from any thread.
+    """
     request = json.dumps({"addresses": [*addresses], "title": title, "body": body})
+    failed = Delivery(failed=len(addresses))
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, "-m", __spec__.name if __spec__ else __name__],
-            input=request.encode(),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,  # of libraries, which may name addresses
-            timeout=timeout,
             env=child_environment(),
             start_new_session=True,  # Ctrl-C is for the run
-            check=True,
-        )
-        return Delivery(**json.loads(done.stdout))
-    except (subprocess.SubprocessError, OSError, ValueError, TypeError):
-        return Delivery(failed=len(addresses))
+        ) as process:
+            started(process.kill)
+            try:
+                answer, _ = process.communicate(request.encode(), timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return failed
+            return Delivery(**json.loads(answer)) if process.returncode == 0 else failed
+    except (OSError, ValueError, TypeError):
+        return failed
 
 
 def _main() -> None:

@@ -34,6 +34,7 @@ NoticeKind = Literal[
     "kept_off",
     "blocked",
     "budget_used",
+    "budget_spent",
     "interrupted",
     "warning",
     "run_ended",

@@ -39,7 +39,7 @@ class RunState:
         self._inbox, self._observe = inbox, observer
         floor = max((cell.limits.disk or 0 for cell in cells), default=0) or None
         self._disk_guard = DiskGuard(disk_space, floor=floor)
-        self._budget, self._budget_reported = budget, False
+        self._budget, self._is_budget_warned = budget, False
         self.stop_waiting = stop_waiting
         self.progress = Progress(total=len(self._fingerprints))
         self.interrupts = 0
@@ -96,10 +96,14 @@ class RunState:
         """End the run, after the cells that run now, if the budget is spent; whether it now is."""
         if not self._budget or self.broken:
             return False
-        if not self._budget_reported and self._budget.share >= BUDGET_WARNING_SHARE:
-            self._budget_reported = True
-            self.notify("budget_used", message=self._budget.used, share=self._budget.share)
-        self.broken = self._budget.problem
+        budget = self._budget
+        self.broken = budget.problem
+        if self.broken:
+            self.notify("budget_spent", message=self.broken, budget=budget.limit)
+        elif not self._is_budget_warned and budget.share >= BUDGET_WARNING_SHARE:
+            self._is_budget_warned = True
+            message = f"{budget.used}; no cell begins once all is"
+            self.notify("budget_used", message=message, share=budget.share, budget=budget.limit)
         return bool(self.broken)
 
     def check_disk(self) -> None:

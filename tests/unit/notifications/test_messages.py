@@ -1,18 +1,14 @@
-"""Which notices become messages, and how messages are gathered."""
+"""Which notices become messages, and what they say."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from benchfleet.domain.notification import NotificationSettings
-from benchfleet.notifications.messages import Message, MessageWriter
-from benchfleet.notifications.notifier import Notifier, body_of
-from benchfleet.notifications.send import Delivery
-from benchfleet.providers.secret import Secret
+from benchfleet.notifications.messages import Message, MessageWriter, campaign_done, run_ended
+from benchfleet.notifications.notifier import body_of
 from benchfleet.runner.progress import Notice, NoticeKind, Progress
 
 SETTINGS = NotificationSettings(to=("env:ADDRESS",))
@@ -27,18 +23,13 @@ def progress_of(total: int, **states: int) -> Progress:
     return Progress(total=total, states=states)
 
 
-def test_a_campaign_that_ended_is_done_or_stopped() -> None:
-    writer = MessageWriter(SETTINGS)
-    assert texts(writer, "run_ended", progress_of(2, success=2)) == []  # nothing ran
-    texts(writer, "cell_done", progress_of(2, success=1, pending=1))
-    assert texts(writer, "run_ended", progress_of(2, success=1, failed=1)) == [
-        "campaign_done: The campaign is done: 2 cells, 1 success, 1 failed"
-    ]
-    assert texts(writer, "run_ended", progress_of(2, success=1, pending=1)) == [
-        "campaign_done: The run ended before all cells: 2 cells, 1 success, 1 pending"
-    ]
-    texts(writer, "interrupted", progress_of(2, success=1, pending=1))
-    assert texts(writer, "run_ended", progress_of(2, success=1, pending=1)) == []
+def test_the_end_of_a_campaign_and_of_a_run_are_different_messages() -> None:
+    done = campaign_done({"success": 1, "failed": 1, "pending": 0})
+    assert done.text == "The campaign is done: 2 cells, 1 success, 1 failed"
+    ended = run_ended("run", {"success": 1, "pending": 1})
+    assert ended.text == "The run ended before all cells: 2 cells, 1 success, 1 pending"
+    assert (done.final, ended.final) == (True, True)
+    assert done.key != ended.key != run_ended("another", {}).key
 
 
 def test_a_share_of_failures_is_reported_once() -> None:
@@ -54,10 +45,9 @@ def test_a_share_of_failures_is_reported_once() -> None:
 @pytest.mark.parametrize(
     ("kind", "data", "expected"),
     [
-        ("gate_decided", {"opened": True}, "phase_done: Phase the reason"),
-        ("gate_decided", {"opened": False}, "gate_failed: Phase the reason"),
         ("host_lost", {"host": "lab2", "hopeless": False}, "host_lost: Host lab2: the reason"),
-        ("budget_used", {"share": 0.8}, "budget: the reason"),
+        ("budget_used", {"share": 0.8, "budget": "20 USD"}, "budget: the reason"),
+        ("budget_spent", {"budget": "20 USD"}, "budget_spent: the reason"),
     ],
 )
 def test_each_kind_is_sent_if_it_is_asked_for(
@@ -77,80 +67,13 @@ def test_equal_messages_are_counted_and_many_are_cut() -> None:
     assert len(lines) == 21
 
 
-class Outbox:
-    """Takes messages as a service does; `hold` makes it hang."""
-
-    def __init__(self) -> None:
-        self.bodies: list[str] = []
-        self.answer = Delivery()
-        self.hold = threading.Event()
-        self.hold.set()
-        self.changed = threading.Condition()
-
-    def __call__(
-        self, addresses: Sequence[str], title: str, body: str, *, timeout: float = 0
-    ) -> Delivery:
-        assert self.hold.wait(60)
-        with self.changed:
-            self.bodies += [body] if title else []
-            self.changed.notify_all()
-        return self.answer
-
-    def wait_for(self, count: int) -> None:
-        with self.changed:
-            assert self.changed.wait_for(lambda: len(self.bodies) >= count, 60)
-
-
-def notifier_of(
-    outbox: Outbox, warn: Callable[[str], None] = lambda message: None, every: float = 600.0
-) -> Notifier:
-    settings = NotificationSettings(to=("env:ADDRESS",), every=every)
-    return Notifier(settings, "study", [Secret("json://secret")], warn=warn, send=outbox)
-
-
-LOST = Notice(kind="host_lost", message="gone", data={"host": "lab1"})
-
-
-def test_the_first_message_goes_at_once_and_the_next_ones_together_at_the_end() -> None:
-    outbox = Outbox()
-    notifier = notifier_of(outbox)
-    notifier(LOST, Progress())
-    outbox.wait_for(1)
-    notifier(LOST, Progress())
-    notifier(LOST, Progress())
-    notifier.close()
-    assert outbox.bodies == ["Host lab1: gone", "Host lab1: gone (2 times)"]
-
-
-def test_the_end_of_a_campaign_waits_for_nothing() -> None:
-    outbox = Outbox()
-    notifier = notifier_of(outbox)
-    notifier(LOST, Progress())
-    outbox.wait_for(1)
-    notifier(Notice(kind="cell_done"), progress_of(1, success=1))
-    notifier(Notice(kind="run_ended"), progress_of(1, success=1))
-    outbox.wait_for(2)
-    assert outbox.bodies[1] == "The campaign is done: 1 cell, 1 success"
-    notifier.close()
-
-
-def test_a_service_that_hangs_holds_up_nobody() -> None:
-    outbox = Outbox()
-    outbox.hold.clear()
-    notifier = notifier_of(outbox)
-    for _ in range(1000):
-        notifier(LOST, Progress())
-    notifier.close(timeout=0.01)
-    assert outbox.bodies == []
-    outbox.hold.set()
-
-
-def test_what_could_not_be_sent_is_a_warning_without_the_address() -> None:
-    outbox, warnings = Outbox(), list[str]()
-    outbox.answer = Delivery(unknown=1, failed=1)
-    notifier = notifier_of(outbox, warnings.append)
-    notifier(LOST, Progress())
-    notifier.close(60)
-    assert len([one for one in warnings if "unknown to Apprise" in one]) == 1
-    assert any("did not reach 1 of 1 addresses" in one for one in warnings)
-    assert "secret" not in "".join(warnings)
+def test_a_budget_has_one_key_for_each_amount() -> None:
+    writer, progress = MessageWriter(SETTINGS), progress_of(1, success=1)
+    keys = [
+        message.key
+        for kind in ("budget_used", "budget_spent")
+        for budget in ("20 USD", "20 USD", "30 USD")
+        for message in writer.messages(Notice(kind=kind, data={"budget": budget}), progress)
+    ]
+    assert len(keys) == 6
+    assert len(set(keys)) == 4

@@ -72,7 +72,7 @@ def _run(
         registered_run(
             study, ends_on="SIGTERM", command=command_of(arguments, study), metrics=metrics
         ) as feed,
-        _notifying(arguments, study, inbox, serving) as notifier,
+        _notifying(arguments, study, cells, inbox, serving) as notifier,
         watching(
             arguments,
             study,
@@ -145,9 +145,13 @@ def _metered(arguments: argparse.Namespace, study: Study) -> Iterator[Collector 
 
 
 def _notifying(
-    arguments: argparse.Namespace, study: Study, inbox: EventQueue, serving: threading.Event
+    arguments: argparse.Namespace,
+    study: Study,
+    cells: Sequence[Cell],
+    inbox: EventQueue,
+    serving: threading.Event,
 ) -> contextlib.AbstractContextManager[Notifier | None]:
-    """What sends the messages of a campaign; a worker sends none, or several would send each."""
+    """What sends the messages of a campaign."""
 
     def warn(message: str) -> None:
         if serving.is_set():
@@ -155,12 +159,8 @@ def _notifying(
         else:  # nobody reads the inbox any more
             say(f"warning: {message}", to=sys.stderr, flush=True)
 
-    return notifying(
-        study.campaign.notify if arguments.verb == "run" else None,
-        study.campaign.name,
-        study.campaign.folder,
-        warn,
-    )
+    trial = cells if arguments.limit is not None else None
+    return notifying(study, warn, cells=trial, is_worker=arguments.verb == "work")
 
 
 def _write_files(study: Study, arguments: argparse.Namespace, end: RunEnd) -> None:

@@ -15,7 +15,16 @@ _LEVEL_OF_KIND: Mapping[str, int] = {
     **dict.fromkeys(("cell_progress", "run_started", "run_ended"), 0),  # no sentence
     **dict.fromkeys(("cell_started", "slot_opening", "slot_ready"), DEBUG),
     **dict.fromkeys(
-        ("warning", "host_lost", "slot_lost", "claim_lost", "kept_off", "blocked", "budget_used"),
+        (
+            "warning",
+            "host_lost",
+            "slot_lost",
+            "claim_lost",
+            "kept_off",
+            "blocked",
+            "budget_used",
+            "budget_spent",
+        ),
         WARNING,
     ),
     **dict.fromkeys(("cell_released", "cell_cancelled", "interrupted"), WARNING),
