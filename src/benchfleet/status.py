@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.placement import KeptOff, Placement
 from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalHistory
+from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.usage import UsageTotal
+from benchfleet.domain.worker_progress import (
+    WorkerProgress,
+    completed_share,
+    eta_of,
+    with_local_reports,
+)
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
@@ -96,6 +103,7 @@ class _LedgerFacts:
     records: Sequence[CellRecord] = ()
     decisions: Mapping[str, GateDecision] = field(default_factory=dict)
     holders: Sequence[Holder] = ()
+    eta: float | None = None
     used: UsageTotal = field(default_factory=UsageTotal)
     placement: Placement = field(default_factory=Placement)
     rented: Sequence[Rental] = ()
@@ -107,11 +115,10 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
     """The status of these cells of a campaign; of all where None are given."""
     chosen = study.cells() if cells is None else cells
     ledger_facts = study.query(
-        lambda ledger: _read_ledger(ledger, study.campaign, chosen), default=_LedgerFacts()
+        lambda ledger: _read_ledger(ledger, study, chosen), default=_LedgerFacts()
     )
     ended = {record.fingerprint for record in ledger_facts.records if record.state != "pending"}
-    local = local_progress(study)
-    running = [one.with_progress(local) for one in ledger_facts.holders]
+    running = ledger_facts.holders
     states = counts(ledger_facts.records, total=len(chosen))
     where = ResultLocator(study)
     absent = where.absent(ledger_facts.records)
@@ -128,8 +135,8 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         ),
         notes=ledger_facts.placement.notes,
         holders=running,
-        share=_share(states, running, ledger_facts),
-        eta=max((one.run_eta for one in running if one.run_eta is not None), default=None),
+        share=_share(states, ledger_facts),
+        eta=ledger_facts.eta,
         kept_samples=_kept_samples(study, ledger_facts.records),
         used=ledger_facts.used,
         failed=[record for record in ledger_facts.records if record.state in ("failed", "partial")],
@@ -149,17 +156,15 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
     )
 
 
-def _share(states: Mapping[str, int], running: Sequence[Holder], facts: _LedgerFacts) -> float:
-    if not states["total"]:
-        return 1.0
+def _share(states: Mapping[str, int], facts: _LedgerFacts) -> float:
     ended = sum(states[state] for state in FINAL_STATES)
     ended_parts = sum(one.ended / one.parts for one in facts.split)
-    samples = sum(
+    running = [
         one.progress.share * facts.part_weights.get(one.record.fingerprint, 1.0)
-        for one in running
+        for one in facts.holders
         if one.progress
-    )
-    return min((ended + ended_parts + samples) / states["total"], 1.0)
+    ]
+    return completed_share(states["total"], ended + ended_parts, running)
 
 
 def _kept_samples(study: Study, records: Sequence[CellRecord]) -> dict[str, int]:
@@ -169,11 +174,14 @@ def _kept_samples(study: Study, records: Sequence[CellRecord]) -> dict[str, int]
     return {path: count for path, count in samples.items() if count}
 
 
-def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _LedgerFacts:
+def _read_ledger(ledger: Ledger, study: Study, cells: Sequence[Cell]) -> _LedgerFacts:
+    campaign = study.campaign
     among = {cell.fingerprint for cell in cells}
     records = list(ledger.cells(fingerprints=among))
     parts = _parts(ledger, {str(name) for name in among})
-    running = holders(ledger, [*records, *chain.from_iterable(parts.values())])
+    active = [one for one in chain(records, *parts.values()) if one.state == "running"]
+    reports = _reports(ledger, study) if active else ()
+    running = holders(ledger, active, reports)
     paths = {str(record.fingerprint): record.path for record in records}
     records = [
         replace(record, state="running") if _runs(parts.get(record.fingerprint, ())) else record
@@ -184,6 +192,7 @@ def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _
         records=records,
         decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
         holders=running,
+        eta=eta_of(reports, {one.record.runner for one in running}),
         used=bill(ledger.events(kinds=BILLED), among),
         placement=load_placement(campaign, ledger),
         rented=_rented(ledger),
@@ -201,6 +210,12 @@ def _read_ledger(ledger: Ledger, campaign: Campaign, cells: Sequence[Cell]) -> _
             for part in records_of_parts
         },
     )
+
+
+def _reports(ledger: Ledger, study: Study) -> Sequence[WorkerProgress]:
+    began = {event.data["runner"]: event for event in ledger.events(kinds={BEGAN})}
+    local = local_progress(study)
+    return with_local_reports(ledger.progress(), local, began, socket.gethostname())
 
 
 def _parts(ledger: Ledger, among: Collection[str]) -> dict[str, list[CellRecord]]:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from benchfleet.dashboard.model import LISTED_KINDS, ReadModel
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import duration
 from benchfleet.domain.part import FOLLOWED, SPLIT
-from benchfleet.domain.worker_progress import WorkerProgress
+from benchfleet.domain.worker_progress import WorkerProgress, aged, with_local_reports
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
 from benchfleet.runs.follow import local_progress
@@ -231,7 +229,9 @@ class Watcher:
             running += self._read_parts(ledger, list(self.model.split_cells.parts))
         if local or self._had_local or running is not None:
             self._had_local = bool(local)
-            every = merged(self._reports, local, self.model.fleet.runners)
+            reports = aged(self._reports, now - self._progress_at)
+            runners = self.model.fleet.runners
+            every = with_local_reports(reports, local, runners, socket.gethostname())
             self.model.take_progress(every, running)
 
     def _close(self) -> None:
@@ -239,22 +239,3 @@ class Watcher:
         if ledger is not None:
             with suppress(BenchfleetError, OSError):  # it is away
                 ledger.close()
-
-
-def merged(
-    reports: Sequence[WorkerProgress],
-    local: Sequence[WorkerProgress],
-    runners: Mapping[str, Event],
-) -> list[WorkerProgress]:
-    """The reports of the ledger, with those of runs on this machine in place of the same runners':
-    these are newer. `runners` are the events by which runners began, by id."""
-    by_process = {
-        (str(event.data.get("machine")), str(event.data.get("process", "")).partition("@")[0]): name
-        for name, event in runners.items()
-    }
-    newer = {}
-    for report in local:
-        process = report.runner.rpartition("-")[2]  # the name of a run ends with its process
-        name = by_process.get((socket.gethostname(), process), report.runner)
-        newer[name] = replace(report, runner=name)
-    return [*newer.values(), *(one for one in reports if one.runner not in newer)]

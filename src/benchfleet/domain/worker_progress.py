@@ -1,12 +1,14 @@
-"""What a runner does now, as others see it in the ledger."""
+"""What runners do now, as others see it in the ledger, and how far a campaign is by that."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
+
+from .event import Event
 
 MAX_PROGRESS_BYTES = 16_384  # of one report
 _MAX_REPORTED_SLOTS = 64
@@ -70,6 +72,48 @@ class WorkerProgress:
             )
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return None
+
+
+def aged(reports: Iterable[WorkerProgress], seconds: float) -> list[WorkerProgress]:
+    """The reports as they are after some more seconds."""
+    return [replace(report, age=report.age + seconds) for report in reports]
+
+
+def with_local_reports(
+    reports: Sequence[WorkerProgress],
+    local: Sequence[WorkerProgress],
+    runners: Mapping[str, Event],
+    machine: str,
+) -> list[WorkerProgress]:
+    """The reports of the ledger, with those of runs on this machine in place of the same runners':
+    these are newer. `runners` are the events by which runners began, by id."""
+    by_process = {
+        (str(event.data.get("machine")), str(event.data.get("process", "")).partition("@")[0]): name
+        for name, event in runners.items()
+    }
+    newer = {}
+    for report in local:
+        process = report.runner.rpartition("-")[2]  # the name of a run ends with its process
+        name = by_process.get((machine, process), report.runner)
+        newer[name] = replace(report, runner=name)
+    return [*newer.values(), *(one for one in reports if one.runner not in newer)]
+
+
+def eta_of(reports: Iterable[WorkerProgress], runners: Collection[str]) -> float | None:
+    """Seconds that the runs of these runners, which hold cells, should still take; None where no
+    report knows."""
+    etas = [
+        max(0.0, one.eta - one.age)
+        for one in reports
+        if one.eta is not None and one.runner in runners
+    ]
+    return max(etas, default=None)
+
+
+def completed_share(total: int, ended: float, running: Iterable[float]) -> float:
+    """The completed share of all cells, from 0 to 1: those that ended, and for each running one
+    the completed share of it."""
+    return min((ended + sum(running)) / total, 1.0) if total else 1.0
 
 
 def _slot(values: Mapping[str, Any]) -> SlotProgress:

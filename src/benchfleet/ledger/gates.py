@@ -37,6 +37,21 @@ class PhaseStatus:
         return "held" if self.blocking_phases else "open"
 
     @property
+    def text(self) -> str:
+        """What was decided on its gate, or what the gate is and what it waits for."""
+        if self.decision is not None:
+            return str(self.decision)
+        gate = f"gate: {self.phase.gate or ALL_CELLS_ENDED}"
+        if not self.blocking_phases:
+            return gate
+        return f"waits for the gate of {', '.join(self.blocking_phases)} · {gate}"
+
+    @property
+    def can_be_opened(self) -> bool:
+        """Whether an order may open its gate now."""
+        return self.state in ("open", "closed")
+
+    @property
     def ended(self) -> int:
         return sum(self.states.get(state, 0) for state in FINAL_STATES)
 
@@ -70,22 +85,29 @@ def phase_statuses(
         if cell.phase in by_phase:
             by_phase[cell.phase].add(str(cell.fingerprint))
     state_of = {str(record.fingerprint): record.state for record in records}
-    by_name = []
-    for phase in phases:
-        names = by_phase[phase.name]
-        states = Counter(state_of.get(name, "pending") for name in names)
-        by_name.append(
-            PhaseStatus(
-                phase=phase,
-                total=len(names),
-                states=states,
-                decision=decided.get(phase.name),
-                blocking_phases=()
-                if may_run(phase.name, phases, decided)
-                else _keeper(phase, decided),
-            )
+    counts = {
+        name: Counter(state_of.get(one, "pending") for one in names)
+        for name, names in by_phase.items()
+    }
+    return statuses_of_counts(phases, counts, decided)
+
+
+def statuses_of_counts(
+    phases: Sequence[Phase],
+    counts: Mapping[str, Mapping[State, int]],
+    decided: Mapping[str, GateDecision],
+) -> list[PhaseStatus]:
+    """The same by the number of cells in each state, for each phase."""
+    return [
+        PhaseStatus(
+            phase=phase,
+            total=sum(counts[phase.name].values()),
+            states=counts[phase.name],
+            decision=decided.get(phase.name),
+            blocking_phases=() if may_run(phase.name, phases, decided) else _keeper(phase, decided),
         )
-    return by_name
+        for phase in phases
+    ]
 
 
 def _keeper(phase: Phase, decided: Mapping[str, GateDecision]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ class Holder:
     since: float  # seconds since the epoch by the ledger's clock; 0 where that is not known
     progress: SlotProgress | None = None  # None where its runner has not reported the cell yet
     progress_age: float = 0.0  # seconds
-    run_eta: float | None = None  # seconds that the runner's whole run should still take
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -37,17 +36,22 @@ class Holder:
         }
 
     def with_progress(self, reports: Iterable[WorkerProgress]) -> Holder:
-        """The same with the progress of its cell, if one of these reports has it."""
+        """The same with the progress of its cell, if a report of its runner has it."""
         for report in reports:
-            for slot in report.slots:
-                if slot.cell == self.record.path:
-                    eta = None if report.eta is None else max(0.0, report.eta - report.age)
-                    return replace(self, progress=slot, progress_age=report.age, run_eta=eta)
+            if report.runner == self.record.runner:
+                for slot in report.slots:
+                    if slot.cell == self.record.path:
+                        return replace(self, progress=slot, progress_age=report.age)
         return self
 
 
-def holders(ledger: Ledger, records: Iterable[CellRecord]) -> list[Holder]:
-    """Who holds those of the records that are running."""
+def holders(
+    ledger: Ledger,
+    records: Iterable[CellRecord],
+    reports: Sequence[WorkerProgress] | None = None,
+) -> list[Holder]:
+    """Who holds those of the records that are running, by the progress in these reports; by that in
+    the ledger where None are given."""
     running = {record.fingerprint: record for record in records if record.state == "running"}
     if not running:
         return []
@@ -57,13 +61,11 @@ def holders(ledger: Ledger, records: Iterable[CellRecord]) -> list[Holder]:
         for event in ledger.events(fingerprints=running, kinds={"claimed"})
         if event.data["token"] == running[event.fingerprint].token  # type: ignore[index]
     }
-    reports: dict[str, list[WorkerProgress]] = {}
-    for report in ledger.progress():
-        reports.setdefault(report.runner, []).append(report)
+    reports = ledger.progress() if reports is None else reports
     holders_found = []
     for fingerprint, record in running.items():
         began = hosts.get(record.runner, {})
         host = str(began.get("host") or began.get("machine") or "")
         holder = Holder(record=record, host=host, since=since.get(fingerprint, 0.0))
-        holders_found.append(holder.with_progress(reports.get(record.runner, ())))
+        holders_found.append(holder.with_progress(reports))
     return holders_found

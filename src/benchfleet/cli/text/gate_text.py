@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchfleet.cli.text.terminal import columns, padded
 from benchfleet.domain.humanize import counted
-from benchfleet.domain.phase import ALL_CELLS_ENDED
 from benchfleet.domain.state import STATES
 from benchfleet.ledger.gates import PhaseStatus
 
@@ -21,17 +20,8 @@ def lines(phase_statuses: Sequence[PhaseStatus]) -> Iterator[str]:
         rest = f" ({', '.join(counts)})" if counts and one.ended else ""
         yield (
             f"  phase {padded(one.phase.name, width)}  {one.state:<6}  "
-            f"{one.ended} of {one.total} ended{rest} · {_gate(one)}"
+            f"{one.ended} of {one.total} ended{rest} · {one.text}"
         )
-
-
-def _gate(one: PhaseStatus) -> str:
-    if one.decision is not None:
-        return str(one.decision)
-    gate = f"gate: {one.phase.gate or ALL_CELLS_ENDED}"
-    if not one.blocking_phases:
-        return gate
-    return f"waits for the gate of {', '.join(one.blocking_phases)} · {gate}"
 
 
 def advice(phase_statuses: Sequence[PhaseStatus], words: Callable[[str], str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Literal
 from benchfleet.dashboard.fleet import MachineReport
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
-from benchfleet.dashboard.views.slots import Slot, host_of, slots_of
+from benchfleet.dashboard.views.slots import Slot, host_of, reports_of, slots_of
 from benchfleet.dashboard.views.strips import Strip, strips
 from benchfleet.domain.rental import Rental
 from benchfleet.domain.slots import device_names, host_in
@@ -146,7 +146,7 @@ def machines(model: ReadModel) -> list[Machine]:
 
 def _runners(model: ReadModel, slots: Sequence[Slot]) -> dict[str, list[Runner]]:
     """The runners by each machine that they use."""
-    reports = {report.runner: report for report in model.progress}
+    reports = {report.runner: report for report in reports_of(model)}
     runners: dict[str, list[Runner]] = {}
     for name, began in model.fleet.runners.items():
         own = [slot for slot in slots if slot.runner == name]

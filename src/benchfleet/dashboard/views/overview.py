@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.views.failures import FailureGroup, failure_groups
 from benchfleet.dashboard.views.happened import Notice, notices
-from benchfleet.dashboard.views.phases import ShownPhase, phases_of
-from benchfleet.dashboard.views.slots import Slot, slots_of
+from benchfleet.dashboard.views.phases import phases_of
+from benchfleet.dashboard.views.slots import Slot, seconds_left, slots_of
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.phase import Phase
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.domain.worker_progress import completed_share
+from benchfleet.ledger.gates import PhaseStatus
 
 MAX_SLOTS = 40  # of the running ones, on this page
 MAX_GROUPS = 5
@@ -49,7 +51,7 @@ class Overview:
     failures: Sequence[FailureGroup]
     more_failures: int
     rate: Rate
-    phases: Sequence[ShownPhase]
+    phases: Sequence[PhaseStatus]
     notices: Sequence[Notice]
 
 
@@ -58,6 +60,7 @@ def overview(model: ReadModel, phases: Sequence[Phase] = ()) -> Overview:
     with model.lock:
         counts = dict(model.counts)
         slots = slots_of(model)
+        eta = seconds_left(model)
         ended_parts = model.split_cells.ended
         groups = failure_groups(model)
         rate = rate_of(model)
@@ -65,12 +68,10 @@ def overview(model: ReadModel, phases: Sequence[Phase] = ()) -> Overview:
         happened = notices(model, MAX_NOTICES)
     total = sum(counts.values())
     done = sum(counts.get(state, 0) for state in FINAL_STATES)
-    samples = sum(slot.share_of_cell for slot in slots)
-    share = min((done + ended_parts + samples) / total, 1.0) if total else 1.0
-    eta = eta_of(model)
+    share = completed_share(total, done + ended_parts, [slot.share_of_cell for slot in slots])
     ordered = sorted(slots, key=lambda slot: (slot.row is None, slot.host, slot.devices))
     return Overview(
-        sentence=_sentence(counts, total, eta),
+        sentence=_sentence(counts, total, share, eta),
         counts=counts,
         total=total,
         done=done,
@@ -84,17 +85,6 @@ def overview(model: ReadModel, phases: Sequence[Phase] = ()) -> Overview:
         phases=shown_phases,
         notices=happened,
     )
-
-
-def eta_of(model: ReadModel) -> float | None:
-    """Seconds that the runs should still take; None where none runs or knows."""
-    passed = time.monotonic() - model.progress_at
-    estimates = [
-        max(0.0, one.eta - one.age - passed)
-        for one in model.progress
-        if one.eta is not None and one.runner not in model.fleet.ended
-    ]
-    return max(estimates, default=None)
 
 
 def rate_of(model: ReadModel) -> Rate:
@@ -113,8 +103,8 @@ def rate_of(model: ReadModel) -> Rate:
     return Rate(span_s=span, ended=counts)
 
 
-def _sentence(counts: dict[str, int], total: int, eta: float | None) -> str:
-    """``61 of 128 cells done, 2 failed, 4 running; about 3 h 10 min left``"""
+def _sentence(counts: dict[str, int], total: int, share: float, eta: float | None) -> str:
+    """``61 of 128 cells done, 2 failed, 4 running; 51 %, about 3 h 10 min left``"""
     failed = counts.get("failed", 0) + counts.get("partial", 0)
     parts = [f"{counts.get('success', 0):,} of {counted(total, 'cell')} done"]
     for count, word in (
@@ -126,4 +116,7 @@ def _sentence(counts: dict[str, int], total: int, eta: float | None) -> str:
         if count:
             parts.append(f"{count:,} {word}")
     sentence = ", ".join(parts)
-    return f"{sentence}; about {duration(eta)} left" if eta is not None else sentence
+    if not counts.get("running"):
+        return sentence
+    remaining = f", about {duration(eta)} left" if eta is not None else ""
+    return f"{sentence}; {int(100 * share)} %{remaining}"

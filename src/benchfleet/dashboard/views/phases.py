@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from benchfleet.dashboard.model import ReadModel
-from benchfleet.domain.phase import Phase, blocking_phases, may_run
-from benchfleet.domain.state import FINAL_STATES
+from benchfleet.domain.phase import Phase
+from benchfleet.domain.state import STATES, State
+from benchfleet.ledger.gates import PhaseStatus, statuses_of_counts
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownPhase:
-    """A phase, as it stands."""
-
-    name: str
-    state: str  # held, open, passed or closed
-    ended: int
-    total: int
-    text: str  # what it waits for, or what was decided
-    can_open: bool  # by an order
-
-
-def phases_of(model: ReadModel, phases: Sequence[Phase]) -> list[ShownPhase]:
+def phases_of(model: ReadModel, phases: Sequence[Phase]) -> list[PhaseStatus]:
     """The phases in their order; the lock of the model is held."""
-    totals = dict.fromkeys((phase.name for phase in phases), 0)
-    ended = dict(totals)
+    counts: dict[str, Counter[State]] = {phase.name: Counter() for phase in phases}
     if phases:
+        ledger_states: dict[str, State] = {state: state for state in STATES}
         for row in model.rows:
-            if row.phase in totals:
-                totals[row.phase] += 1
-                ended[row.phase] += row.state in FINAL_STATES
-    return [_phase(model, one, phases, ended[one.name], totals[one.name]) for one in phases]
-
-
-def _phase(
-    model: ReadModel, phase: Phase, phases: Sequence[Phase], ended: int, total: int
-) -> ShownPhase:
-    decision = model.decisions.get(phase.name)
-    if decision is not None:
-        state, text = ("passed" if decision.state == "opened" else "closed"), str(decision)
-    elif may_run(phase.name, phases, model.decisions):
-        state, text = "open", phase.gate
-    else:
-        state = "held"
-        text = f"waits for {', '.join(blocking_phases(phase, model.decisions))}"
-    return ShownPhase(
-        name=phase.name,
-        state=state,
-        ended=ended,
-        total=total,
-        text=text,
-        can_open=state in ("closed", "open") and not (decision and decision.state == "opened"),
-    )
+            if row.phase in counts:
+                counts[row.phase][ledger_states.get(row.state, "pending")] += 1
+    return statuses_of_counts(phases, counts, model.decisions)

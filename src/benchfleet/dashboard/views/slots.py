@@ -9,7 +9,7 @@ from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
 from benchfleet.domain.event import Event
 from benchfleet.domain.slots import device_names, host_in
-from benchfleet.domain.worker_progress import SlotProgress
+from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress, aged, eta_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,27 +50,38 @@ class Slot:
         return self.seconds * (self.total - self.done) / self.done
 
 
+def reports_of(model: ReadModel) -> list[WorkerProgress]:
+    """What runners that have not ended reported, with its age now; the lock of the model is
+    held."""
+    reports = aged(model.progress, time.monotonic() - model.progress_at)
+    return [report for report in reports if report.runner not in model.fleet.ended]
+
+
+def seconds_left(model: ReadModel) -> float | None:
+    """Seconds that the runs should still take; None where none runs or knows. The lock of the model
+    is held."""
+    at_work = {row.runner for row in model.running.values()}
+    at_work |= {p.runner for p in model.split_cells.parts.values() if p.state == "running"}
+    return eta_of(reports_of(model), at_work)
+
+
 def slots_of(model: ReadModel) -> list[Slot]:
     """Every slot of the runners that have not ended, and running cells that no report has; the lock
     of the model is held."""
     slots: list[Slot] = []
     reported: set[str] = set()
-    by_path = {row.path: (row.fingerprint, row) for row in model.running.values()}
+    held_cells = {(row.runner, row.path): (row.fingerprint, row) for row in model.running.values()}
     for path, (name, part) in model.split_cells.by_path.items():
         if (whole := model.running.get(part.whole)) is not None and part.state == "running":
-            by_path[path] = name, whole
-    passed = time.monotonic() - model.progress_at
-    for report in model.progress:
-        if report.runner not in model.fleet.ended:
-            for slot in report.slots:
-                name, row = by_path.get(slot.cell, ("", None))
-                reported.add(name)
-                slots.append(_slot(model, report.runner, slot, name, row, report.age + passed))
-    for path, (name, row) in by_path.items():
+            held_cells[part.runner, path] = name, whole
+    for report in reports_of(model):
+        for slot in report.slots:
+            name, row = held_cells.get((report.runner, slot.cell), ("", None))
+            reported.add(name)
+            slots.append(_slot(model, report.runner, slot, name, row, report.age))
+    for (runner, path), (name, row) in held_cells.items():
         if name not in reported and not (row.parts and name == row.fingerprint):
             nothing = SlotProgress(devices="", cell=path, stage="running")
-            its_part = model.split_cells.parts.get(name)
-            runner = its_part.runner if its_part else row.runner
             slots.append(_slot(model, runner, nothing, name, row, 0.0))
     return slots
 

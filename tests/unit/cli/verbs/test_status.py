@@ -10,7 +10,7 @@ from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import UsageTotal
-from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
+from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress, eta_of
 from benchfleet.ledger.lease_holders import Holder
 from benchfleet.status import Status, Unpublished
 
@@ -98,9 +98,10 @@ def test_a_running_cell_shows_its_samples_and_how_old_that_is() -> None:
     )
     reports = [WorkerProgress(runner="8f3a", slots=(slot,), eta=80.0, age=12.0)]
     one = holder.with_progress(reports)
-    assert (one.run_eta, holder.with_progress([]).progress) == (68.0, None)
+    assert holder.with_progress([]).progress is None
+    assert holder.with_progress([replace(reports[0], runner="another")]).progress is None
     counts = {**NOTHING.counts, "running": 1, "pending": 5}
-    assert text(counts=counts, holders=[one], share=0.0574, eta=one.run_eta) == [
+    assert text(counts=counts, holders=[one], share=0.0574, eta=eta_of(reports, {"8f3a"})) == [
         "study: 6 cells · 5 pending · 1 running · 5 % · ETA 1 min 08 s",
         "  running  a  (runner 8f3a on lab2, lease good for 40 s)",
         "           31 of 90 samples · 40 s · gpu:0 · 412 tok/s · 31.2/80 GB · seen 12 s ago",
