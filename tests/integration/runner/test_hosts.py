@@ -18,6 +18,7 @@ from benchfleet.engines.base import (
     SlotId,
     SlotLost,
 )
+from benchfleet.runner.attempt.retry_policy import MAX_FREE_HOST_LOSSES
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage, cells, good, sample
@@ -226,6 +227,18 @@ def test_idle_slots_here_do_not_keep_a_run_waiting_for_ever_for_a_host(stage: St
     end = stage.run([*cells(1), sample_cell(9, gpus=1)], CPU)
     assert end.progress.states == {"success": 1, "pending": 1}
     assert "no machine came" in end.broken
+
+
+def test_a_cell_that_ends_its_host_each_time_fails_after_the_free_ones(stage: Stage) -> None:
+    def loses_it(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        stage.inbox.post(host_ready("lab1"), after=2)
+        return [(1, lost_with(slot))]
+
+    stage.engine.far, stage.engine.script = ("lab1",), loses_it
+    stage.inbox.post(host_ready("lab1"))
+    end = stage.run(cells(1, tries=1), NOWHERE)
+    assert end.progress.states == {"failed": 1}
+    assert len(stage.engine.requests) == MAX_FREE_HOST_LOSSES + 1
 
 
 def test_runners_that_were_stopped_are_no_lost_hosts(stage: Stage) -> None:
