@@ -18,7 +18,7 @@ from benchfleet.engines import commands
 from benchfleet.engines.ray_tls import Relay, tls_context
 
 CONNECT_TIMEOUT_S = 30.0
-LOOK_TIMEOUT_S = 60.0
+LOOK_TIMEOUT_S = 600.0  # more than the runner waits, which then asks again
 RELAY_TIMEOUT_S = 5.0  # for the last bytes of a slot that has ended
 
 

@@ -18,7 +18,8 @@ SUSPENDED_S = 10.0  # without a check: this process did not run, so the head is 
 JOIN_S = 10.0  # for a call of Ray that may never return, since the head is away
 FIRST_ANSWER_S = 300.0  # a runtime environment may be installed first
 ANSWER_S = 5.0
-RETRY_S = 10.0
+FIRST_RETRY_S = 1.0  # a node that joins may refuse at first: not all of Ray knows it yet
+MAX_RETRY_S = 10.0
 
 Ready = Callable[[Node, str], HostReady]  # raises BenchfleetError
 Abandon = Callable[[str, str], None]
@@ -61,7 +62,7 @@ class RayNode:
         self._doubted.set()
 
     def _run(self) -> None:
-        limit = FIRST_ANSWER_S
+        limit, failures = FIRST_ANSWER_S, 0
         while not self._over.is_set():
             self._doubted.clear()
             try:
@@ -69,12 +70,13 @@ class RayNode:
                 ready = self._ready(self.node, answer)
             except NodeAway as error:
                 self._lose(HostLost(host=self.node.name, reason=f"does not answer: {error}"))
-                self._over.wait(RETRY_S)
+                self._over.wait(retry_pause(failures))
+                failures += 1
             except BenchfleetError as error:
                 self._lose(HostLost(host=self.node.name, reason=str(error), hopeless=True))
                 self._doubted.wait()
             else:
-                limit, self._reported = ANSWER_S, False
+                limit, failures, self._reported = ANSWER_S, 0, False
                 self._post_unless_over(ready)
                 self._doubted.wait()
         if self._departure:
@@ -105,6 +107,11 @@ class RayNode:
     def _post_unless_over(self, event: HostReady | HostLost) -> None:
         if not self._over.is_set():
             self._post(event)
+
+
+def retry_pause(failures: int) -> float:
+    """Seconds before a node is asked again that gave no answer so many times before."""
+    return min(MAX_RETRY_S, FIRST_RETRY_S * 2.0 ** min(failures, 10))
 
 
 class RayNodes:
