@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import vl_convert
 
-from benchfleet.reports.charts import base
+from benchfleet.reports.charts import base, collection
 from benchfleet.reports.charts.collection import KINDS, REASONS, charts, charts_of_kind
 from benchfleet.reports.charts.forest import forest
 from benchfleet.reports.charts.images import image
@@ -175,6 +175,17 @@ def test_every_kind_can_be_asked_for(demo):
         charts_of_kind(kind, demo.compared())
     with pytest.raises(Exception, match="no chart 'forrest'; did you mean 'forest'"):
         charts_of_kind("forrest", demo.compared())
+
+
+def test_only_the_charts_of_the_kind_are_made(demo, monkeypatch):
+    """Each takes a moment, and the dashboard asks kind by kind."""
+    comparison = demo.compared()
+    wanted = charts_of_kind("forest", comparison)
+    for name in ("heat_maps", "lengths", "pareto", "spent"):
+        monkeypatch.delattr(collection, name)
+    assert charts_of_kind("forest", comparison) == wanted
+    with pytest.raises(NameError, match="heat_maps"):
+        charts_of_kind("scores", comparison)
 
 
 def test_a_bar_of_the_time_line_is_named_where_the_name_fits():

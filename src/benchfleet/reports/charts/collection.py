@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 
 from benchfleet.errors import MissingExtra, UnknownName
@@ -38,16 +38,14 @@ REASONS: Mapping[str, str] = {
 KINDS = tuple(REASONS)
 
 
+_MAPS = ("scores", "differences")  # heat maps
+
+
 def charts(comparison: Comparison, spans: Sequence[Span] = ()) -> Iterator[Chart]:
-    """All charts but the heat maps, those that would be empty left out."""
-    for one in (forest(comparison), steps(comparison), lengths(comparison)):
-        if one:
-            yield one
-    yield from pareto(comparison)
-    yield from spent(comparison)
-    for one in (timeline(spans), failed(comparison)):
-        if one:
-            yield one
+    """All charts but the heat maps and those of serving, empty ones left out."""
+    for kinds, make in _MAKERS.items():
+        if kinds != _MAPS:
+            yield from filter(None, make(comparison, spans))
 
 
 def charts_of_kind(kind: str, comparison: Comparison, spans: Sequence[Span] = ()) -> list[Chart]:
@@ -63,6 +61,25 @@ def charts_of_kind(kind: str, comparison: Comparison, spans: Sequence[Span] = ()
             Chart(kind=kind, title=one.title, about="", spec=one.spec, rows=())
             for one in serving_charts.charts(comparison.serving)
         ]
-    maps = [chart for figure in figures(comparison) for chart in heat_maps(figure)]
-    every = [*maps, *charts(comparison, spans)]
-    return [chart for chart in every if chart.kind.partition("-")[0] == kind]
+    make = next(make for kinds, make in _MAKERS.items() if kind in kinds)
+    made = filter(None, make(comparison, spans))
+    return [chart for chart in made if chart.kind.partition("-")[0] == kind]
+
+
+def _heat_maps(comparison: Comparison) -> Iterator[Chart]:
+    for figure in figures(comparison):
+        yield from heat_maps(figure)
+
+
+# What makes the charts of these kinds: making takes a moment, so that no others are made.
+_MAKERS: Mapping[tuple[str, ...], Callable[[Comparison, Sequence[Span]], Iterable[Chart | None]]]
+_MAKERS = {
+    _MAPS: lambda comparison, _: _heat_maps(comparison),
+    ("forest",): lambda comparison, _: [forest(comparison)],
+    ("steps",): lambda comparison, _: [steps(comparison)],
+    ("length",): lambda comparison, _: [lengths(comparison)],
+    ("pareto",): lambda comparison, _: pareto(comparison),
+    ("time", "cost"): lambda comparison, _: spent(comparison),
+    ("timeline",): lambda _, spans: [timeline(spans)],
+    ("failures",): lambda comparison, _: [failed(comparison)],
+}
