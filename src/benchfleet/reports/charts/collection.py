@@ -62,8 +62,8 @@ def charts_of_kind(kind: str, comparison: Comparison, spans: Sequence[Span] = ()
             for one in serving_charts.charts(comparison.serving)
         ]
     make = next(make for kinds, make in _MAKERS.items() if kind in kinds)
-    made = filter(None, make(comparison, spans))
-    return [chart for chart in made if chart.kind.partition("-")[0] == kind]
+    built = filter(None, make(comparison, spans))
+    return [chart for chart in built if chart.kind.partition("-")[0] == kind]
 
 
 def _heat_maps(comparison: Comparison) -> Iterator[Chart]:
