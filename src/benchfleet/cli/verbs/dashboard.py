@@ -71,6 +71,7 @@ def main(arguments: argparse.Namespace) -> int:
             f"{arguments.host} is every address: add --trusted-host NAME for each name under which "
             "browsers reach it",
         )
+    arguments.trusted_host = [*map(_as_in_address, arguments.trusted_host)]
     if arguments.export is not None:
         return _export(arguments)
     if arguments.link:
@@ -149,9 +150,13 @@ def _tokens(port: int) -> Tokens:
         raise BenchfleetError(f"no key for the dashboard: {error}") from error
 
 
+def _as_in_address(name: str) -> str:
+    """The name as browsers write it, which put an IPv6 address in brackets."""
+    return f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
+
+
 def _print_link(arguments: argparse.Namespace, tokens: Tokens) -> int:
-    name = (arguments.trusted_host or [arguments.host])[0]
-    name = f"[{name}]" if name.count(":") > 1 else name
+    name = (arguments.trusted_host or [_as_in_address(arguments.host)])[0]
     address = (
         f"http://{name}/" if ":" in name.rpartition("]")[2] else f"http://{name}:{arguments.port}/"
     )
