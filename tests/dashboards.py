@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from benchfleet.dashboard.app import application
 from benchfleet.dashboard.campaigns import Campaigns, campaigns_of_ledger
 from benchfleet.dashboard.security import allowed_hosts
+from benchfleet.dashboard.server import listen, serving
 from benchfleet.dashboard.stream import Streams
 from benchfleet.dashboard.tokens import Tokens
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
@@ -149,3 +150,18 @@ def client_of(
         client.close()
         if stop:
             campaigns.stop()
+
+
+@contextmanager
+def served_campaign(campaign: DashboardCampaign) -> Iterator[tuple[str, str]]:
+    """A server of the campaign on a socket, in a thread; its address and one-time link."""
+    campaigns, streams, listener = campaign.campaigns(), Streams(), listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    tokens, hosts = Tokens(KEY, port), allowed_hosts("127.0.0.1", port, ())
+    app = application(campaigns, tokens, streams, hosts=hosts, private=False)
+    address = f"http://127.0.0.1:{port}/"
+    try:
+        with serving(app, listener, stop=streams.stop):
+            yield address, f"{address}?token={tokens.link()}"
+    finally:
+        campaigns.stop()

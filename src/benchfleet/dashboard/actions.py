@@ -12,28 +12,31 @@ from starlette.responses import Response
 from benchfleet.dashboard.context import Context
 from benchfleet.dashboard.foreign import visible
 from benchfleet.dashboard.order_book import OrderBook, Receipt
-from benchfleet.dashboard.order_targets import TITLES, OrderTarget, RefusedOrder, Verb, target_of
+from benchfleet.dashboard.order_names import KEY, MAX_CHOSEN, KeyedNames, Name, OrderNames, Verb
+from benchfleet.dashboard.order_targets import TITLES, OrderTarget, RefusedOrder, target_of
 
 MAX_LISTED_CELLS = 20
-_KEY = r"[A-Za-z0-9_-]{8,64}"
-IDS = {"cell", "group", "runner", "device", "host", "phase"}
-Id = Annotated[str, Query(max_length=300)]
-FormId = Annotated[str, Form(max_length=300)]
-FormKey = Annotated[str, Form(pattern=f"^{_KEY}$")]
 
 
 class OrderRequest(BaseModel):
     """An order: a verb, ids of what it is about, and a key of your own that lets it act once."""
 
-    campaign: str = Field(default="", max_length=300)
+    campaign: Name = ""
     verb: Verb
-    key: str = Field(pattern=f"^{_KEY}$")
-    cell: str = Field(default="", max_length=300)
-    group: str = Field(default="", max_length=300)
-    runner: str = Field(default="", max_length=300)
-    device: str = Field(default="", max_length=300)
-    host: str = Field(default="", max_length=300)
-    phase: str = Field(default="", max_length=300)
+    key: str = Field(pattern=KEY)
+    cell: Name = ""
+    cells: list[Name] = Field(default=[], max_length=MAX_CHOSEN - 1)
+    group: Name = ""
+    runner: Name = ""
+    device: Name = ""
+    host: Name = ""
+    phase: Name = ""
+
+    @property
+    def names(self) -> OrderNames:
+        """What the order is about."""
+        same = self.model_dump(exclude={"campaign", "key", "cell", "cells"})
+        return OrderNames(cell=[id for id in (self.cell, *self.cells) if id], **same)
 
 
 class OrderAnswer(BaseModel):
@@ -52,25 +55,13 @@ def router_of(context: Context, book: OrderBook) -> APIRouter:
     router = APIRouter()
 
     @router.get("/c/{slug}/order", include_in_schema=False)
-    def order_page(
-        request: Request,
-        slug: str,
-        verb: Verb,
-        cell: Id = "",
-        group: Id = "",
-        runner: Id = "",
-        device: Id = "",
-        host: Id = "",
-        phase: Id = "",
-    ) -> Response:
+    def order_page(request: Request, slug: str, named: Annotated[OrderNames, Query()]) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view()
-        ids = {"cell": cell, "group": group, "runner": runner}
-        ids |= {"device": device, "host": host, "phase": phase}
         target: OrderTarget | None = None
         refusal = ""
         try:
-            target = target_of(campaign, model, verb, ids)
+            target = target_of(campaign, model, named)
         except RefusedOrder as error:
             refusal = str(error)
         return context.page(
@@ -79,9 +70,10 @@ def router_of(context: Context, book: OrderBook) -> APIRouter:
             model,
             "order.html.j2",
             lambda: {
-                "verb": verb,
-                "title": TITLES[verb],
+                "verb": named.verb,
+                "title": TITLES[named.verb],
                 "target": target,
+                "fields": list(named.fields()),
                 "refusal": refusal,
                 "key": secrets.token_urlsafe(18),
                 "most": MAX_LISTED_CELLS,
@@ -90,28 +82,22 @@ def router_of(context: Context, book: OrderBook) -> APIRouter:
             cached=False,
         )
 
-    @router.post("/c/{slug}/orders", include_in_schema=False)
-    def give_order(
-        request: Request,
-        slug: str,
-        verb: Annotated[Verb, Form()],
-        key: FormKey,
-        cell: FormId = "",
-        group: FormId = "",
-        runner: FormId = "",
-        device: FormId = "",
-        host: FormId = "",
-        phase: FormId = "",
+    @router.post("/c/{slug}/order", include_in_schema=False)
+    def order_page_of_many(
+        request: Request, slug: str, named: Annotated[OrderNames, Form()]
     ) -> Response:
+        """The same page; many cells do not fit into an address."""
+        return order_page(request, slug, named)
+
+    @router.post("/c/{slug}/orders", include_in_schema=False)
+    def give_order(request: Request, slug: str, named: Annotated[KeyedNames, Form()]) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view()
-        ids = {"cell": cell, "group": group, "runner": runner}
-        ids |= {"device": device, "host": host, "phase": phase}
-        receipt: Receipt | None = book.receipt(key)
+        receipt: Receipt | None = book.receipt(named.key)
         refusal = ""
         try:
             if receipt is None:
-                receipt = book.give(campaign, target_of(campaign, model, verb, ids), key)
+                receipt = book.give(campaign, target_of(campaign, model, named), named.key)
         except RefusedOrder as error:
             refusal = str(error)
         return context.page(
@@ -120,7 +106,7 @@ def router_of(context: Context, book: OrderBook) -> APIRouter:
             model,
             "receipt.html.j2",
             lambda: {
-                "title": TITLES[verb],
+                "title": TITLES[named.verb],
                 "receipt": receipt,
                 "refusal": refusal,
                 "most": MAX_LISTED_CELLS,
@@ -148,9 +134,8 @@ def router_of(context: Context, book: OrderBook) -> APIRouter:
         campaign = context.campaign(order.campaign or next(iter(names), ""))
         receipt = book.receipt(order.key)
         if receipt is None:
-            ids = order.model_dump(include=IDS)
             try:
-                target = target_of(campaign, campaign.view(), order.verb, ids)
+                target = target_of(campaign, campaign.view(), order.names)
                 receipt = book.give(campaign, target, order.key)
             except RefusedOrder as error:
                 raise HTTPException(409, str(error)) from None

@@ -29,6 +29,7 @@ ASSETS = (
     "live.js",
     "keys.js",
     "matrix.js",
+    "select.js",
     "log.js",
     "curves.js",
     "icon.svg",

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 from benchfleet.dashboard.campaigns import ShownCampaign
 from benchfleet.dashboard.foreign import visible
 from benchfleet.dashboard.model import ReadModel
+from benchfleet.dashboard.order_names import OrderNames, Verb
 from benchfleet.dashboard.rows import Row
+from benchfleet.dashboard.tiles import tile_id
 from benchfleet.dashboard.views.failures import failure_groups
 from benchfleet.dashboard.views.machines import machines
 from benchfleet.domain.humanize import counted, examples
 from benchfleet.domain.slots import DeviceName, device_name
 from benchfleet.runs.registry import Record, runs_of
 
-Verb = Literal["retry", "cancel", "release", "drain", "remove", "add", "override", "stop"]
-VERBS: tuple[str, ...] = get_args(Verb)
 TITLES: Mapping[str, str] = {
     "retry": "Retry",
     "cancel": "Cancel",
@@ -30,6 +29,11 @@ TITLES: Mapping[str, str] = {
 }
 _RETRIED = ("failed", "partial", "cancelled")
 _ACTIVE = ("pending", "retrying", "running")
+_NO_CELL: Mapping[str, str] = {
+    "retry": "nothing to retry: none of the cells is failed, partial or cancelled",
+    "cancel": "nothing to cancel: none of the cells waits or runs",
+    "release": "nothing to release: none of the cells runs",
+}
 
 
 class RefusedOrder(Exception):
@@ -41,7 +45,6 @@ class OrderTarget:
     """What an order is about."""
 
     verb: Verb
-    ids: Mapping[str, str]  # as the request named them
     effect: str
     rows: Sequence[Row] = ()
     runner: str = ""
@@ -50,27 +53,27 @@ class OrderTarget:
     runs: Sequence[Record] = field(default=())  # of this machine
 
 
-def target_of(
-    campaign: ShownCampaign, model: ReadModel, verb: Verb, ids: Mapping[str, str]
-) -> OrderTarget:
+def target_of(campaign: ShownCampaign, model: ReadModel, named: OrderNames) -> OrderTarget:
     """The target of an order. Raises RefusedOrder."""
-    ids = {name: value for name, value in ids.items() if value}
-    if verb in ("retry", "cancel", "release"):
-        return _cells_target(model, verb, ids)
-    if verb in ("drain", "remove", "add"):
-        return _device_target(model, verb, ids)
-    if verb == "override":
-        return _phase_target(campaign, model, ids)
+    if named.verb in ("retry", "cancel", "release"):
+        return _cells_target(model, named)
+    if named.verb in ("drain", "remove", "add"):
+        return _device_target(model, named)
+    if named.verb == "override":
+        return _phase_target(campaign, model, named.phase)
     runs = [run for run in runs_of(campaign.study.layout) if run.is_running and run.ends_on]
     if not runs:
         raise RefusedOrder("no run of this campaign is active on the dashboard's machine")
     effect = f"{counted(len(runs), 'run')} on this machine ends after the samples at hand"
-    return OrderTarget(verb=verb, ids=ids, effect=effect, runs=runs)
+    return OrderTarget(verb=named.verb, effect=effect, runs=runs)
 
 
-def _cells_target(model: ReadModel, verb: Verb, ids: Mapping[str, str]) -> OrderTarget:
+def _cells_target(model: ReadModel, named: OrderNames) -> OrderTarget:
+    if not (named.cell or named.tile or named.group or named.runner):
+        raise RefusedOrder("no cell is selected")
+    verb = named.verb
     with model.lock:
-        rows = _named_rows(model, ids)
+        rows = _named_rows(model, named)
         running = sum(row.state == "running" for row in rows)
         if verb == "retry":
             chosen = [row for row in rows if row.state in _RETRIED]
@@ -79,7 +82,7 @@ def _cells_target(model: ReadModel, verb: Verb, ids: Mapping[str, str]) -> Order
             chosen = [row for row in rows if row.state in _ACTIVE]
             effect = f"{counted(len(chosen), 'cell', 'are')} cancelled; samples are kept"
             if running:
-                effect += f". {counted(running, 'running cell')} stop after the sample at hand"
+                effect += f". {counted(running, 'running cell', 'stop')} after the sample at hand"
         else:
             chosen = [row for row in rows if row.state == "running"]
             effect = (
@@ -87,38 +90,47 @@ def _cells_target(model: ReadModel, verb: Verb, ids: Mapping[str, str]) -> Order
                 "still alive stops them and publishes nothing"
             )
     if not chosen:
-        raise RefusedOrder(f"nothing to {verb}: the cells have another state by now")
-    runner = ids.get("runner", "")
-    return OrderTarget(verb=verb, ids=ids, effect=effect, rows=chosen, runner=runner)
+        raise RefusedOrder(_NO_CELL[verb])
+    if unchanged := len(rows) - len(chosen):
+        as_before = "as it is" if unchanged == 1 else "as they are"
+        effect += f". {counted(unchanged, 'other cell', 'stay')} {as_before}"
+    return OrderTarget(verb=verb, effect=effect, rows=chosen, runner=named.runner)
 
 
-def _named_rows(model: ReadModel, ids: Mapping[str, str]) -> list[Row]:
-    if "cell" in ids:
-        row = model.by_id.get(ids["cell"])
-        return [row] if row else []
-    if "group" in ids:
+def _named_rows(model: ReadModel, named: OrderNames) -> list[Row]:
+    if named.cell or named.tile:
+        rows = [model.by_id[id] for id in named.cell if id in model.by_id]
+        return list(dict.fromkeys(rows + _rows_of_tiles(model, named)))
+    if named.group:
         groups = failure_groups(model)
-        return [row for group in groups if group.id == ids["group"] for row in group.rows]
-    if "runner" in ids:
-        runner, parts_of = ids["runner"], model.split_cells.parts_of
-        return [
-            row
-            for row in model.running.values()
-            if row.runner == runner
-            or any(part.runner == runner for part in parts_of(row.fingerprint))
-        ]
-    return []
+        return [row for group in groups if group.id == named.group for row in group.rows]
+    runner, parts_of = named.runner, model.split_cells.parts_of
+    return [
+        row
+        for row in model.running.values()
+        if row.runner == runner or any(part.runner == runner for part in parts_of(row.fingerprint))
+    ]
 
 
-def _device_target(model: ReadModel, verb: Verb, ids: Mapping[str, str]) -> OrderTarget:
+def _rows_of_tiles(model: ReadModel, named: OrderNames) -> list[Row]:
+    """The cells of the tiles, as far as the filters leave them."""
+    requested, tests = set(named.tile), named.filters.tests()
+    if not requested:
+        return []
+    every = [*model.pairs.values(), *model.tiles.values()]
+    tiles = [one for one in every if tile_id(one.model, one.config, one.label) in requested]
+    return [row for one in tiles for row in one.rows if all(test(row) for test in tests)]
+
+
+def _device_target(model: ReadModel, named: OrderNames) -> OrderTarget:
     """One device of a runner, or all devices of a host."""
-    host, runner, device = (ids.get(name, "") for name in ("host", "runner", "device"))
+    verb, host, device = named.verb, named.host, named.device
     with model.lock:
         every = [(one.name, runner) for one in machines(model) for runner in one.runners]
     using = [
         (name, one)
         for name, one in every
-        if one.life != "ended" and (name == host if host else one.id == runner)
+        if one.life != "ended" and (name == host if host else one.id == named.runner)
     ]
     if not using:
         raise RefusedOrder("no runner is at work there any more")
@@ -142,15 +154,14 @@ def _device_target(model: ReadModel, verb: Verb, ids: Mapping[str, str]) -> Orde
         effect += ", in this run and in later ones, until resumed" if verb == "remove" else ""
         effect += f"; {examples(running)} ends first" if running else ""
     devices = {id: [device_name(name) for name in names] for id, names in chosen.items()}
-    return OrderTarget(verb=verb, ids=ids, effect=effect, devices=devices)
+    return OrderTarget(verb=verb, effect=effect, devices=devices)
 
 
-def _phase_target(campaign: ShownCampaign, model: ReadModel, ids: Mapping[str, str]) -> OrderTarget:
-    phase = ids.get("phase", "")
+def _phase_target(campaign: ShownCampaign, model: ReadModel, phase: str) -> OrderTarget:
     if phase not in {one.name for one in campaign.study.campaign.phases}:
         raise RefusedOrder("the campaign has no such phase")
     decision = model.decisions.get(phase)
     if decision is not None and decision.state == "opened":
         raise RefusedOrder("this gate is open already")
     effect = f"the gate of {phase} opens, whatever its numbers say"
-    return OrderTarget(verb="override", ids=ids, effect=effect, phase=phase)
+    return OrderTarget(verb="override", effect=effect, phase=phase)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from benchfleet.dashboard.context import Context
 from benchfleet.dashboard.foreign import visible
+from benchfleet.dashboard.order_names import ChangedFilter, StateFilter
 from benchfleet.dashboard.render import Links, render
-from benchfleet.dashboard.rows import SHOWN_STATES, Row, ShownState
+from benchfleet.dashboard.rows import SHOWN_STATES, Row
 from benchfleet.dashboard.views import cells, failures, machines, matrix, overview, served
 from benchfleet.dashboard.views.filters import SPAN_NAMES, Filters
 from benchfleet.results.layout import Layout
@@ -21,8 +22,6 @@ from benchfleet.runs.registry import runs_of
 
 MAX_GROUP_ROWS = 100
 Text = Annotated[str, Query(max_length=300)]
-StateFilter = Literal["", ShownState]
-ChangedFilter = Literal["", "10min", "1h", "24h"]
 CSV_COLUMNS = (
     *("path", "model", "config", "benchmark", "subset", "repeat", "phase", "state", "attempt"),
     *("score", "samples", "seconds", "host", "device", "stage", "kind", "message", "fingerprint"),

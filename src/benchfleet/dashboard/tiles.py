@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from benchfleet.dashboard.rows import Row
@@ -23,3 +24,9 @@ class Tile:
 
     def count(self, state: str, by: int) -> None:
         self.states[state] = self.states.get(state, 0) + by
+
+
+def tile_id(model: str, config: str, label: str) -> str:
+    """What orders call a place in the matrix; the label is "" for all benchmarks."""
+    key = "\0".join((model, config, label))
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]

@@ -71,6 +71,68 @@ def test_a_group_of_failures_is_retried_together(
     assert len(order(client, "retry", group=group["id"])["cells"]) == group["count"]  # type: ignore[arg-type]
 
 
+def asked(client: TestClient, **values: object) -> str:
+    """The question about what was selected in a form."""
+    answer = client.post(f"/c/{NAME}/order", data=values)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def confirmed(client: TestClient, question: str) -> str:
+    """The receipt, after the question was confirmed as a browser does."""
+    fields: dict[str, list[str]] = {}
+    for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', question):
+        fields.setdefault(name, []).append(value)
+    return client.post(f"/c/{NAME}/orders", data=fields).text
+
+
+def test_selected_cells_are_retried_together_and_once(
+    client: TestClient, campaign: DashboardCampaign
+) -> None:
+    campaign.fail(sample_cell(7))
+    ids = [one["id"] for one in client.get("/api/cells").json()["cells"]]
+    question = asked(client, verb="retry", cell=ids)
+    assert "2 cells go back to waiting, with all tries. 4 other cells stay as they are" in question
+    assert "2 cells:" in confirmed(client, question)
+    assert "it acted once" in confirmed(client, question)
+    assert len(campaign.ledger.events(kinds={"retry_asked"})) == 2
+    assert states(client)["failed"] == 0
+
+
+def test_the_api_takes_several_cells(client: TestClient, campaign: DashboardCampaign) -> None:
+    campaign.fail(sample_cell(7))
+    found = client.get("/api/cells", params={"state": "failed"}).json()["cells"]
+    answer = client.post(
+        "/api/orders", json={"verb": "retry", "key": KEY, "cells": [one["id"] for one in found]}
+    )
+    assert len(answer.json()["cells"]) == 2
+    many = {"verb": "retry", "key": KEY, "cells": ["a"] * 501}
+    assert client.post("/api/orders", json=many).status_code == 422
+
+
+def tiles_of(client: TestClient, **filters: str) -> list[str]:
+    """The tiles of several cells in the matrix, as their checkboxes name them."""
+    text = client.get(f"/c/{NAME}/matrix", params=filters).text
+    return re.findall(r'name="tile" value="(\w+)"', text)
+
+
+def test_a_selected_tile_means_the_cells_that_the_filters_leave(
+    client: TestClient, campaign: DashboardCampaign
+) -> None:
+    campaign.ledger.enroll([sample_cell(4, config="dense"), sample_cell(5, config="dense")])
+    (dense,) = tiles_of(client, config="dense")
+    assert "3 cells are cancelled" in asked(client, verb="cancel", tile=dense)
+    question = asked(client, verb="cancel", tile=dense, q="benchmark-4", state="pending")
+    assert "1 cell is cancelled" in question
+    assert "1 cell:" in confirmed(client, question)
+    assert states(client)["cancelled"] == 1
+
+
+def test_an_order_about_no_selection_says_so(client: TestClient) -> None:
+    assert "no cell is selected" in asked(client, verb="retry")
+    assert "no cell is selected" in asked(client, verb="cancel", q="benchmark")
+
+
 def test_a_key_acts_once_even_after_the_server_was_started_again(
     campaign: DashboardCampaign,
 ) -> None:

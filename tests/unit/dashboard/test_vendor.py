@@ -19,7 +19,10 @@ tomllib = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 FOLDER = Path(benchfleet.dashboard.__file__).parent
 STATIC = FOLDER / "static"
 ALLOWED_LICENSES = {"0BSD", "MIT", "BSD-3-Clause", "BSD-2-Clause", "ISC", "Apache-2.0"}
-OWN = {"app.css", "live.js", "keys.js", "matrix.js", "log.js", "curves.js", "icon.svg"}
+OWN = {
+    *("app.css", "icon.svg", "live.js", "keys.js"),
+    *("matrix.js", "select.js", "log.js", "curves.js"),
+}
 
 
 def vendored() -> list[dict[str, Any]]:

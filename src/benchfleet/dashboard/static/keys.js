@@ -2,6 +2,7 @@
 (function () {
   "use strict";
   var PAGES = { o: "", m: "matrix", f: "failures", h: "machines", c: "compare", p: "plan" };
+  var STOPS = "tbody a, tbody summary, tbody input";
   var waiting = false, opener = null;
 
   function isOn() {
@@ -20,7 +21,7 @@
   }
 
   document.addEventListener("keydown", function (event) {
-    var inField = event.target.closest("input, select, textarea");
+    var inField = event.target.closest("input:not([type=checkbox]), select, textarea");
     if (event.key === "Escape" && inField) { inField.blur(); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || inField) return;
     if (moves(event)) { event.preventDefault(); return; }
@@ -37,7 +38,8 @@
     else if (event.key === "[") done = click("a[rel=prev]");
     else if (event.key === "]") done = click("a[rel=next]");
     else if (event.key === "f") done = click("#follow");
-    else if (event.key === "r") done = click("a[data-dialog][href*='verb=retry']");
+    else if (event.key === "r") done = click("a[data-dialog][href*='verb=retry'], #selection:not([hidden]) button[value=retry]");
+    else if (event.key === "x") done = select(document.activeElement, null);
     else if (event.key === "j" || event.key === "k") done = step(event.key === "j" ? 1 : -1);
     else if (event.key === "+" || event.key === "-") done = click("[data-zoom='" + event.key + "']");
     else if (event.key === "s") done = click("a[data-key=s]");
@@ -45,39 +47,59 @@
     if (done) event.preventDefault();
   });
 
-  // The next or the previous question of a comparison.
+  // The next or the previous question of a comparison, or row of a table.
   function step(by) {
     var all = Array.prototype.slice.call(document.querySelectorAll(".pairs > li"));
     var at = all.indexOf(document.activeElement && document.activeElement.closest(".pairs > li"));
     var next = all[at < 0 && by > 0 ? 0 : at + by];
     if (next) next.focus();
-    return all.length > 0;
+    return all.length > 0 || go([by, 0], false);
+  }
+
+  // Select the place, or from one place to it.
+  function select(place, from) {
+    return !place.dispatchEvent(new CustomEvent("benchfleet:select", { bubbles: true, cancelable: true, detail: from }));
   }
 
   // One focus stop a table: arrows move among its links.
   function moves(event) {
     var step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    var from = document.activeElement, grid = from && from.closest("[data-grid]");
-    if (!step || !grid || from.closest("details[open] dl")) return false;
+    if (!step || document.activeElement.closest("details[open] dl")) return false;
+    return Boolean(document.activeElement.closest("[data-grid]")) && go(step, event.shiftKey);
+  }
+
+  function go(step, selects) {
+    var from = document.activeElement, grid = from.closest("[data-grid]");
+    if (!grid) return focusGrid();
     var cell = from.closest("td, th"), line = cell.parentElement;
     var rows = Array.prototype.slice.call(grid.querySelectorAll("tbody tr"));
     var x = Array.prototype.indexOf.call(line.children, cell), y = rows.indexOf(line);
     for (var n = 0; n < 200; n += 1) {
       x += step[1]; y += step[0];
       if (!rows[y] || x < 0 || x >= rows[y].children.length) return true;
-      var next = rows[y].children[x].querySelector("a, summary");
-      if (next) { rove(grid, next); next.focus(); return true; }
+      var next = rows[y].children[x].querySelector(STOPS);
+      if (!next) continue;
+      rove(grid, next);
+      next.focus();
+      if (selects) select(next, from);
+      return true;
     }
     return true;
   }
 
+  function focusGrid() {
+    var stop = document.querySelector("[data-grid] tbody [tabindex='0']");
+    if (stop) stop.focus();
+    return Boolean(stop);
+  }
+
   function rove(grid, chosen) {
-    grid.querySelectorAll("tbody a, tbody summary").forEach(function (one) { one.tabIndex = one === chosen ? 0 : -1; });
+    grid.querySelectorAll(STOPS).forEach(function (one) { one.tabIndex = one === chosen ? 0 : -1; });
   }
 
   function prepare() {
     document.querySelectorAll("[data-grid]").forEach(function (grid) {
-      var first = grid.querySelector("tbody [tabindex='0']") || grid.querySelector("tbody a, tbody summary");
+      var first = grid.querySelector("tbody [tabindex='0']") || grid.querySelector("tbody a, tbody summary") || grid.querySelector(STOPS);
       if (first) rove(grid, first);
     });
   }
@@ -98,12 +120,17 @@
     }
   });
 
+  // Orders are asked and given in the dialog; other forms lead to their pages.
   document.addEventListener("submit", function (event) {
-    var form = event.target.closest("#dialog form[method=post]");
-    if (!form) return;
+    var form = event.target.closest("#dialog form[method=post], #selection"), button = event.submitter;
+    if (!form || !window.htmx || (button && button.hasAttribute("formaction"))) return;
     event.preventDefault();
-    form.querySelectorAll("button").forEach(function (button) { button.disabled = true; });
-    show(fetch(form.action, { method: "POST", headers: { "X-Dialog": "yes" }, body: new URLSearchParams(new FormData(form)) }));
+    var values = new URLSearchParams(new FormData(form, button)), selection = document.getElementById("selection");
+    if (form !== selection) {
+      form.querySelectorAll("button").forEach(function (one) { one.disabled = true; });
+      if (selection) selection.reset();
+    } else opener = null;
+    show(fetch(form.action, { method: "POST", headers: { "X-Dialog": "yes" }, body: values }));
   });
 
   // The answer is a page of ours: its part called #order is shown.
@@ -138,7 +165,7 @@
     box.addEventListener("change", function () {
       try { localStorage.setItem("benchfleet-keys", box.checked ? "on" : "off"); } catch (error) { return; }
     });
-    document.getElementById("dialog").addEventListener("close", function () { if (opener) opener.focus(); });
+    document.getElementById("dialog").addEventListener("close", function () { if (opener) opener.focus(); else focusGrid(); });
     document.querySelectorAll("[data-filters] select").forEach(function (select) {
       select.addEventListener("change", function () { select.form.requestSubmit(); });
     });

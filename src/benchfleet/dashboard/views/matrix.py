@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from benchfleet.dashboard.model import ReadModel
-from benchfleet.dashboard.tiles import Tile
+from benchfleet.dashboard.tiles import Tile, tile_id
 from benchfleet.dashboard.views.filters import Filters
 from benchfleet.domain.state import FINAL_STATES
 
@@ -38,6 +38,7 @@ class MatrixTile:
     mean: float | None
     shade: int  # 0 to 8 by the mean; -1 without one
     cell: str  # the id of its only cell; "" where it has several
+    id: str  # what orders call it
 
     @property
     def complete(self) -> bool:
@@ -98,7 +99,7 @@ def matrix(
                 own = [part for part in parts if row_of(part) == name]
                 for label, labelled in _grouped(own, attrgetter("label")).items():
                     at = _grouped(labelled, column_of)
-                    each = [_tile(at[one], spread) if one in at else None for one in columns]
+                    each = [_tile(at[one], spread, label) if one in at else None for one in columns]
                     rows.append(
                         MatrixRow(name=label, head=name, label=label, unfolded=False, tiles=each)
                     )
@@ -135,7 +136,7 @@ def _grouped(tiles: Iterable[Tile], key: Callable[[Tile], str]) -> dict[str, lis
     return groups
 
 
-def _tile(tiles: Sequence[Tile], spread: tuple[float, float]) -> MatrixTile:
+def _tile(tiles: Sequence[Tile], spread: tuple[float, float], label: str = "") -> MatrixTile:
     states: dict[str, int] = {}
     scored, score_sum = 0, 0.0
     for tile in tiles:
@@ -154,6 +155,7 @@ def _tile(tiles: Sequence[Tile], spread: tuple[float, float]) -> MatrixTile:
         mean=mean,
         shade=-1 if mean is None else _shade(mean, low, high),
         cell=only[0].id if len(only) == 1 else "",
+        id=tile_id(tiles[0].model, tiles[0].config, label),
     )
 
 
