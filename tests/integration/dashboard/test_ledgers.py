@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -75,7 +76,9 @@ def test_a_server_that_goes_away_is_named_with_the_age_of_the_page_and_comes_bac
             assert "cannot be read" not in client.get(f"/c/{name}/").text
 
 
-def test_a_ledger_in_git_is_followed_at_its_rate(tmp_path: Path) -> None:
+def test_a_ledger_in_git_is_followed_at_its_rate_while_its_remote_is_cut_and_comes_back(
+    tmp_path: Path,
+) -> None:
     bare = make_bare(tmp_path / "ledger.git")
     url = f"git+file://{bare}"
     with closing(GitLedger(url, campaign="study", folder=tmp_path / "worker")) as ledger:
@@ -92,3 +95,17 @@ def test_a_ledger_in_git_is_followed_at_its_rate(tmp_path: Path) -> None:
             (cell,) = client.get("/api/cells", params={"state": "failed"}).json()["cells"]
             assert cell["path"] == CELLS[2].path(marked=False)
             assert client.get("/api/changes").json()["store_age"] >= 0
+
+            away = bare.rename(tmp_path / "away.git")
+            until(lambda: bool(client.get("/api/status").json()["error"]))
+            page = client.get("/c/study/").text
+            assert "The ledger cannot be read since" in page
+            assert re.search(r"\d s old: ledger unreachable since \d{4}-\d\d-\d\d", page)
+            assert re.search(r"shows what was read \d+ s ago", page)
+            assert "0 of 4 cells done, 1 failed" in page  # what was read before
+            away.rename(bare)
+            run_one(ledger, 3, FAILED)
+            until(lambda: client.get("/api/status").json()["states"]["failed"] == 2)
+            page = client.get("/c/study/").text
+            assert "cannot be read" not in page
+            assert "0 of 4 cells done, 2 failed" in page
