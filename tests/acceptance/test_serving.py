@@ -124,8 +124,8 @@ def test_a_server_that_dies_leaves_a_partial_cell_and_the_next_run_goes_on(user:
     run.communicate(timeout=240)
     status = user.run("status", "study.yaml", "--json", code=None).stdout
     failures = user.run("failures", "study.yaml", code=None).stdout
-    assert "server_died" in failures
-    assert "A server of your own: start it again" in failures
+    assert "server_unavailable" in failures
+    assert "The model's server is away or overloaded: start or repair it" in failures
     assert "partial" in status
     report = json.loads(user.run("report", "study.yaml", "--json").stdout)
     (point,) = report["serving"]

@@ -29,9 +29,8 @@ WAYS_OUT: Mapping[str, str] = {
     "requests_at_once, or wait for the time that the message names; then `benchfleet retry`.",
     "server_unavailable": "The model's server is away or overloaded: start or repair it, then "
     "`benchfleet retry`.",
-    "server_died": "The server ended or stopped answering. A server of your own: start it again. "
-    "One that benchfleet started: the message has the end of its log; correct its "
-    "'server: args', or give it more memory.",
+    "server_died": "A server that benchfleet started ended or stopped answering: the message has "
+    "the end of its log; correct its 'server: args', or give it more memory.",
     "wrong_key": "Set the variable or the file that the model's 'key' names to a valid key.",
     "bad_request": "The server refuses the request: correct the setting that its message names.",
     "try_again": "The script ended with exit code 75 (try again) each time: its log says what it "

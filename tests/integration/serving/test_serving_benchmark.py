@@ -161,7 +161,7 @@ def test_a_server_that_is_gone_ends_the_cell_by_name(tmp_path: Path) -> None:
             Serving({**QUICK, "duration": "60s"}).run(session)
         timer.join()
         server.__enter__()
-    assert caught.value.kind == "server_died"
+    assert caught.value.kind == "server_unavailable"
     assert session.samples
     assert session.checkpoints[-1]["total_requests"] == len(session.samples)
 
@@ -181,7 +181,7 @@ def test_a_server_that_hangs_ends_the_cell_after_two_checks(
             )
             with pytest.raises(CellFailure) as caught:
                 Serving({**QUICK, "duration": "60s"}).run(session)
-    assert caught.value.kind == "server_died"
+    assert caught.value.kind == "server_unavailable"
 
 
 def interrupted(

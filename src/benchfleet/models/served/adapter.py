@@ -221,8 +221,12 @@ class ServedAdapter(Adapter):
     def server_failure(self) -> CellFailure:
         """Why the server is of no use any more."""
         url = self._endpoint.url if self._endpoint else "the server"
-        message = f"{url} does not answer any more"
-        return CellFailure(stage="benchmark", kind="server_died", message=message, retryable=True)
+        return CellFailure(
+            stage="benchmark",
+            kind="server_unavailable",
+            message=f"{url} does not answer any more",
+            retryable=True,
+        )
 
     def tokenizer(self) -> str:
         """Where the model's tokenizer is; ``""`` if it is not known here."""

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from benchfleet.domain.attempt import Advice, Outcome
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
 
 FIRST_DELAY_S = 2.0  # seconds
 MAX_DELAY_S = 600.0
 MAX_FREE_HOST_LOSSES = 10  # hosts that a cell may lose before each further one uses up a try
 MAX_FREE_FULL_DISKS = 3  # the same for disks other than that of the results, which is waited for
+MAX_FREE_OUTAGES = 8  # failures because the cell's server is away; delays of about six minutes
 INFRASTRUCTURE = frozenset({"host_lost", "interrupted", "disk_full"})  # kinds that use up no try
 
 
@@ -54,12 +56,21 @@ def first_reason(after: Outcome | None, failure: Failure) -> Failure | None:
     return before
 
 
-def charged(failure: Failure, *, before: int = 0) -> bool:
-    """Whether the failure uses up one of the cell's tries.
+def is_outage(failure: Failure, cell: Cell) -> bool:
+    """Whether the server elsewhere that the cell asks is away. It is waited for, unless the cell
+    has one try: that one fails at once."""
+    is_elsewhere = bool(cell.need.endpoint)
+    return failure.kind == "server_unavailable" and is_elsewhere and cell.limits.tries > 1
+
+
+def charged(failure: Failure, *, before: int = 0, outage: bool = False) -> bool:
+    """Whether the failure uses up one of the cell's tries; an `outage` as `is_outage` says.
 
     `before` counts its failures of this kind until then: a cell that loses one host after another,
     or fills one disk after another, is more likely to be what does it.
     """
+    if outage:
+        return before >= MAX_FREE_OUTAGES
     if failure.kind == "host_lost":
         return before >= MAX_FREE_HOST_LOSSES
     if failure.kind == "disk_full" and failure.stage != "collect":
@@ -68,17 +79,24 @@ def charged(failure: Failure, *, before: int = 0) -> bool:
 
 
 def retry_in(
-    failure: Failure, *, charged: bool, tries: int, allowed: int, random: Callable[[], float]
+    failure: Failure,
+    *,
+    charged: bool,
+    tries: int,
+    allowed: int,
+    random: Callable[[], float],
+    outages: int | None = None,
 ) -> float | None:
     """Seconds until the next try, or None where this was the last.
 
-    `charged` says whether the failure used up a try; `tries` counts that one too. The delay
-    doubles with every try, and a random half of it is left off so that neighbours do not come
-    back at once.
+    `charged` says whether the failure used up a try; `tries` counts that one too. `outages` counts
+    earlier ones of the cell's server where this is another. The delay doubles with every try and
+    outage, and a random half of it is left off so that neighbours do not come back at once.
     """
-    if not charged:
+    if not charged and outages is None:
         return 0.0
-    if not failure.retryable or tries >= allowed:
+    if charged and (not failure.retryable or tries >= allowed):
         return None
-    delay = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0 ** (tries - 1))
+    doublings = max(tries - 1, outages or 0)
+    delay = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0**doublings)
     return delay * (0.5 + 0.5 * random())

@@ -27,7 +27,13 @@ from benchfleet.results.write import (
 )
 from benchfleet.runner.attempt.attempt import Attempt, EndedAttempt
 from benchfleet.runner.attempt.joined import Joined
-from benchfleet.runner.attempt.retry_policy import charged, first_reason, next_advice, retry_in
+from benchfleet.runner.attempt.retry_policy import (
+    charged,
+    first_reason,
+    is_outage,
+    next_advice,
+    retry_in,
+)
 from benchfleet.runner.attempt.timeouts import AttemptTimeouts
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.result_storage import ResultStorage
@@ -208,7 +214,9 @@ class AttemptRecorder:
             attempt.folder.fail(failure, attempt.telemetry.summary())
         failures = after.failures if after else {}
         advice = next_advice(failure, advised, attempt.had)
-        uses_try = advice is None and charged(failure, before=failures.get(failure.kind, 0))
+        cell, before = attempt.claim.cell, failures.get(failure.kind, 0)
+        outage = is_outage(failure, cell)
+        uses_try = advice is None and charged(failure, before=before, outage=outage)
         tries = attempt.claim.tries + uses_try
         return Outcome(
             state="partial" if attempt.done else "failed",
@@ -223,8 +231,9 @@ class AttemptRecorder:
                 failure,
                 charged=uses_try,
                 tries=tries,
-                allowed=attempt.claim.cell.limits.tries,
+                allowed=cell.limits.tries,
                 random=self._random,
+                outages=before if outage else None,
             ),
             advice=advice or advised,
             first=first_reason(after, failure),
