@@ -13,7 +13,7 @@ SAME_ANSWER = "same_answer"  # the share of the questions that got the most freq
 MIN_QUESTIONS = 10  # below, no share of equal answers is given
 _LENGTH = ("length", "max_tokens", "model_length", "max_length")
 _REFUSED = ("content_filter", "refusal", "refused", "safety", "prohibited_content")
-_ERROR = ("abort", "error")  # of servers that gave the request up
+GIVEN_UP = ("abort", "error")  # of servers that gave the request up
 
 
 def share_name(end: str) -> str:
@@ -29,13 +29,18 @@ def sample_end(record: Mapping[str, Any], *, unparsed: bool = False) -> SampleEn
     finish = str(record.get("finish", "")).lower()
     if finish in _REFUSED:
         return "refused"
-    if record.get("error") or finish in _ERROR:
+    if lacks_answer(record):
         return "error"
     if finish in _LENGTH or (record.get("thought") or {}).get("unclosed"):
         return "length"
     if not str(record.get("predicted_answer", "")).strip():
         return "empty"
     return "unparsed" if unparsed else "stop"
+
+
+def lacks_answer(record: Mapping[str, Any]) -> bool:
+    """Whether the request of a record failed for good, or its server gave it up."""
+    return bool(record.get("error")) or str(record.get("finish", "")).lower() in GIVEN_UP
 
 
 def sample_ends(

@@ -15,6 +15,7 @@ from benchfleet.benchmarks.asking import split_again
 from benchfleet.benchmarks.base import Benchmark, Record, Score
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Stage
+from benchfleet.domain.sample_end import lacks_answer
 from benchfleet.domain.telemetry import Reading
 from benchfleet.domain.thinking import Thinking
 from benchfleet.engines.frames import Frame
@@ -195,7 +196,7 @@ class Executor:
         rescores = request.fields.get("rescore", False)
         lines = (line for piece in request.attached for line in piece.splitlines())
         recorded = [Record.from_dict(json.loads(line)) for line in lines]
-        earlier = [one for one in recorded if rescores or not one.error]  # else asked once more
+        earlier = [one for one in recorded if rescores or not lacks_answer(one.to_dict())]
         thinking = Thinking.of(cell.config.thinking)
         recorded = [split_again(one, thinking) for one in earlier]
         batch_size = request.fields.get("batch_size") or cell.workload.batch_size

@@ -28,6 +28,7 @@ Fault = Literal[
     "no_last_object",  # the stream ends without its last object
     "dropped",  # the connection breaks after half of the chunks
     "reset",  # the connection breaks before the first byte
+    "aborted",  # half of the answer, with HTTP 200 and the finish reason abort
 ]
 MODEL, DIGEST = "simulated", "sha256:" + "5" * 64
 
@@ -169,6 +170,8 @@ class SimulatedServer:
             if body.get("stream", request.path.startswith("/api/")):
                 return await self._streamed(request, reply, behaviour)
             await asyncio.sleep(behaviour.first_s + behaviour.gap_s * (len(reply.chunks) - 1))
+            if behaviour.fault == "aborted":
+                reply.text, reply.finish = reply.text[: len(reply.text) // 2], "abort"
             return web.json_response(reply.whole())
         finally:
             self._now -= 1

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.sample_end import end_metrics, sample_end, sample_ends, with_defaults
+from benchfleet.domain.sample_end import (
+    end_metrics,
+    lacks_answer,
+    sample_end,
+    sample_ends,
+    with_defaults,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +31,20 @@ from benchfleet.domain.sample_end import end_metrics, sample_end, sample_ends, w
 )
 def test_each_record_has_one_end(record: dict[str, Any], end: str) -> None:
     assert sample_end(record) == end
+
+
+@pytest.mark.parametrize(
+    ("record", "lacks"),
+    [
+        ({"predicted_answer": "7", "finish": "stop"}, False),
+        ({"predicted_answer": "", "finish": "length"}, False),
+        ({"predicted_answer": "", "error": "HTTP 413"}, True),
+        ({"predicted_answer": "hal", "finish": "abort"}, True),
+        ({"predicted_answer": "", "finish": "error"}, True),
+    ],
+)
+def test_an_answer_that_was_given_up_is_asked_again(record: dict[str, Any], lacks: bool) -> None:
+    assert lacks_answer(record) is lacks
 
 
 def test_a_text_without_an_answer_is_unparsed_unless_it_was_cut_off() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.sample_end import share_name
+from benchfleet.domain.sample_end import lacks_answer, share_name
 from benchfleet.results.layout import SAMPLES, Layout
 from benchfleet.results.publish import move
 from benchfleet.results.read import is_published
@@ -22,7 +22,7 @@ def with_failed_samples(layout: Layout, records: Iterable[CellRecord]) -> Iterat
             continue
         if is_published(layout, record.path, outcome.digest):
             samples = read_samples(layout.published(record.path) / SAMPLES)
-            if any(sample.get("error") for sample in samples.values()):
+            if any(map(lacks_answer, samples.values())):
                 yield record
 
 

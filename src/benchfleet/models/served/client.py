@@ -15,6 +15,7 @@ from benchfleet.models.served.endpoint import Endpoint
 from benchfleet.models.served.limit import AdaptiveLimit
 from benchfleet.models.served.refusals import (
     RETRIED_STATUSES,
+    given_up,
     is_of_one_request,
     is_quota_spent,
     lacks_template,
@@ -221,9 +222,12 @@ class Client:
                         value = await read(reply)
                         self.limit.succeeded()
                         self._answered += 1
-                        return value
-                    text = await reply.text()
-                    failure = refusal(reply.status, text, where=self._endpoint.url)
+                        if (aborted := given_up(value, where=self._endpoint.url)) is None:
+                            return value
+                        failure, text = aborted, ""
+                    else:
+                        text = await reply.text()
+                        failure = refusal(reply.status, text, where=self._endpoint.url)
                     statuses.append(reply.status)
                     if reply.status == 429:
                         self.limit.limited(cuts)
@@ -249,7 +253,7 @@ class Client:
 
     def _may_retry(self, statuses: Sequence[int], body: str) -> bool:
         status = statuses[-1]
-        if status not in RETRIED_STATUSES or is_quota_spent(body) or lacks_template(body):
+        if status not in {200, *RETRIED_STATUSES} or is_quota_spent(body) or lacks_template(body):
             return False
         return len(statuses) < (2 if status == _ONCE else MAX_TRIES)
 
