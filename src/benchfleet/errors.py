@@ -29,6 +29,7 @@ BenchfleetError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -53,9 +54,12 @@ class Mistake:
 class CampaignError(BenchfleetError, ValueError):
     """The campaign cannot be run as it stands."""
 
-    def __init__(self, file: str, mistakes: list[Mistake]) -> None:
+    def __init__(
+        self, file: str, mistakes: list[Mistake], *, campaign: str = "", results: Path | None = None
+    ) -> None:
         self.file = file
         self.mistakes = mistakes
+        self.campaign, self.results = campaign, results  # its name and folder, where they are right
         super().__init__(self._drawn())
 
     def _drawn(self) -> str:

@@ -131,7 +131,8 @@ def read_campaign(
         root.pairs("a mapping that begins with 'campaign: NAME'")
     if campaign is None or mistakes.listed():
         _check_machine(root, check_machine)
-        raise CampaignError(file_label, mistakes.listed())
+        name, folder = (campaign.name, campaign.results) if campaign else ("", None)
+        raise CampaignError(file_label, mistakes.listed(), campaign=name, results=folder)
     return campaign if results is None else replace(campaign, results=results)
 
 

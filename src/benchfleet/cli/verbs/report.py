@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchfleet.campaign_results import comparison_of
-from benchfleet.cli.shared import missing_ledger, options
+from benchfleet.cli.shared import missing_ledger, missing_models, options
 from benchfleet.cli.text.output import say, write_output
 from benchfleet.cli.text.run_summary import show
 from benchfleet.cli.text.terminal import display_path
@@ -98,7 +98,7 @@ def _main(arguments: argparse.Namespace) -> int:
     if arguments.chart and drawn not in images.FORMATS:
         message = "is for images; add --output FILE.png, or --format png, svg or pdf"
         raise wrong_option(f"--chart {arguments.chart}", message)
-    study, cells = options.opened(arguments)
+    study, cells = missing_models.opened(arguments)
     output = arguments.output or (_page(study) if drawn == "html" else _STDOUT)
     records = missing_ledger.records_of(arguments, study, cells, always=True)
     comparison = comparison_of(study, cells, records, arguments.baseline)
