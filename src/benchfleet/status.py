@@ -33,7 +33,7 @@ from benchfleet.result_locations import ResultLocator
 from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.runs.follow import local_progress
-from benchfleet.study import Study
+from benchfleet.study import Study, in_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,8 @@ def _kept_samples(study: Study, records: Sequence[CellRecord]) -> dict[str, int]
 def _read_ledger(ledger: Ledger, study: Study, cells: Sequence[Cell]) -> _LedgerFacts:
     campaign = study.campaign
     among = {cell.fingerprint for cell in cells}
-    records = list(ledger.cells(fingerprints=among))
+    order = [str(cell.fingerprint) for cell in cells]
+    records = in_order(ledger.cells(fingerprints=among), order)
     parts = _parts(ledger, {str(name) for name in among})
     active = [one for one in chain(records, *parts.values()) if one.state == "running"]
     reports = _reports(ledger, study) if active else ()

@@ -80,9 +80,11 @@ class Study:
             return read(ledger)
 
     def records(self, cells: Iterable[Cell]) -> list[CellRecord]:
-        """The cells as the ledger has them; empty where nothing was run yet."""
-        among = {cell.fingerprint for cell in cells}
-        return self.query(lambda ledger: list(ledger.cells(fingerprints=among)), default=[])
+        """The cells as the ledger has them, in their order; empty where nothing was run yet."""
+        order = [cell.fingerprint for cell in cells]
+        return self.query(
+            lambda ledger: in_order(ledger.cells(fingerprints=set(order)), order), default=[]
+        )
 
     def has_ledger(self) -> bool:
         """Whether the campaign has a ledger."""
@@ -203,6 +205,13 @@ class Study:
         ResultsError."""
         url = self.campaign.store_url
         return open_store(url, self.campaign.name) if url else None
+
+
+def in_order(records: Iterable[CellRecord], order: Iterable[str]) -> list[CellRecord]:
+    """Records in the order of these fingerprints; a ledger has them in that of enrolment. Others
+    come last."""
+    positions = {name: number for number, name in enumerate(order)}
+    return sorted(records, key=lambda one: positions.get(str(one.fingerprint), len(positions)))
 
 
 def open_study(campaign: Campaign, *, ledger: str = "") -> Study:

@@ -15,7 +15,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.verify import KINDS, Finding, Verifier
 from benchfleet.runs.registry import runs_of
-from benchfleet.study import Study
+from benchfleet.study import Study, in_order
 from benchfleet.wiring import rescore
 
 _PUBLISH_TIMEOUT_S = 1.0  # that a run takes at most from the ledger's commit to the rename
@@ -60,8 +60,10 @@ class Verify:
         if ledger is None:
             return self._summed_up([], [], {}, [])
         all_records = list(ledger.cells())
-        among = {str(cell.fingerprint) for cell in self.cells}
-        records = [one for one in all_records if self.whole or one.fingerprint in among]
+        order = [str(cell.fingerprint) for cell in self.cells]
+        among = frozenset(order)
+        chosen = (one for one in all_records if self.whole or one.fingerprint in among)
+        records = in_order(chosen, order)
         verifier = Verifier(self.study.layout, all_records, quick=self.quick)
         findings = self._look(verifier, records, progress)
         if moving := [path for path, one in findings.items() if one.kind in _TRANSIENT_KINDS]:
