@@ -13,7 +13,7 @@ SAME_ANSWER = "same_answer"  # the share of the questions that got the most freq
 MIN_QUESTIONS = 10  # below, no share of equal answers is given
 _LENGTH = ("length", "max_tokens", "model_length", "max_length")
 _REFUSED = ("content_filter", "refusal", "refused", "safety", "prohibited_content")
-GIVEN_UP = ("abort", "error")  # of servers that gave the request up
+ABORTED = ("abort", "error")  # of servers that gave the request up
 
 
 def share_name(end: str) -> str:
@@ -40,7 +40,7 @@ def sample_end(record: Mapping[str, Any], *, unparsed: bool = False) -> SampleEn
 
 def lacks_answer(record: Mapping[str, Any]) -> bool:
     """Whether the request of a record failed for good, or its server gave it up."""
-    return bool(record.get("error")) or str(record.get("finish", "")).lower() in GIVEN_UP
+    return bool(record.get("error")) or str(record.get("finish", "")).lower() in ABORTED
 
 
 def sample_ends(

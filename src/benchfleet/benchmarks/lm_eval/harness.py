@@ -184,7 +184,8 @@ def evaluate_served(
         )
         raise failure("user_error", message)
     generates = task.get_config("output_type") == "generate_until"
-    lm = served_lm(session, served, generates=generates, max_length=settings["max_length"])
+    length, add_bos = settings["max_length"], settings["add_bos_token"]
+    lm = served_lm(session, served, generates=generates, max_length=length, add_bos=add_bos)
     lm._seed += getattr(session, "draw", 0)
     counts = lm.tokenizer is not None
 

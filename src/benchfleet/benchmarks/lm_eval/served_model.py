@@ -17,6 +17,11 @@ from benchfleet.benchmarks.base import Session
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import ServedModel
 
+_NO_BOS = (
+    "likelihoods are asked without the BOS token that the tokenizer adds, as by lm-eval's API "
+    "models; add_bos_token: true adds it, as the adapter transformers does"
+)
+
 
 class _Served:
     """What both API models do here otherwise than in lm-eval."""
@@ -124,6 +129,12 @@ def _finish_of(output: Any) -> str:
         return ""
 
 
+def _adds_bos(tokenizer: Any) -> bool:
+    """Whether the tokenizer begins each text with a BOS token by itself."""
+    bos = getattr(tokenizer, "bos_token_id", None)
+    return bos is not None and tokenizer("a").input_ids[:1] == [bos]
+
+
 class ServedCompletions(_Served, LocalCompletionsAPI):  # type: ignore[misc]
     """The prompt as it is."""
 
@@ -133,11 +144,17 @@ class ServedChat(_Served, LocalChatCompletion):  # type: ignore[misc]
 
 
 def served_lm(
-    session: Session, served: ServedModel, *, generates: bool, max_length: int | None
+    session: Session,
+    served: ServedModel,
+    *,
+    generates: bool,
+    max_length: int | None,
+    add_bos: bool | None,
 ) -> Any:
     """The API model for a task that generates, or that compares likelihoods.
 
     Likelihoods are of token ids, so they need the tokenizer. Raises CellFailure without one.
+    lm-eval's API models add no BOS token unless `add_bos` says so.
     """
     if not generates and (served.api == "chat" or not served.tokenizer):
         need = "api: completions" if served.api == "chat" else "a tokenizer in its model_kwargs"
@@ -162,6 +179,9 @@ def served_lm(
         tokenized_requests=not generates,
         num_concurrent=max(2, served.requests_at_once),  # the path of lm-eval that asks groups
         max_length=max_length or 2048,
+        add_bos_token=bool(add_bos),
     )
+    if not generates and add_bos is None and _adds_bos(lm.tokenizer):
+        session.notice(_NO_BOS)
     lm._served, lm._session = served, session
     return lm

@@ -15,7 +15,7 @@ from benchfleet.models.served.endpoint import Endpoint
 from benchfleet.models.served.limit import AdaptiveLimit
 from benchfleet.models.served.refusals import (
     RETRIED_STATUSES,
-    given_up,
+    aborted_answer,
     is_of_one_request,
     is_quota_spent,
     lacks_template,
@@ -222,7 +222,7 @@ class Client:
                         value = await read(reply)
                         self.limit.succeeded()
                         self._answered += 1
-                        if (aborted := given_up(value, where=self._endpoint.url)) is None:
+                        if (aborted := aborted_answer(value, where=self._endpoint.url)) is None:
                             return value
                         failure, text = aborted, ""
                     else:

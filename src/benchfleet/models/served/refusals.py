@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from benchfleet.domain.failure import Kind
-from benchfleet.domain.sample_end import GIVEN_UP
+from benchfleet.domain.sample_end import ABORTED
 from benchfleet.errors import CellFailure
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
@@ -54,12 +54,12 @@ def refusal(status: int, body: str, *, where: str) -> RefusedRequest:
     return RefusedRequest(status, kind=kind, message=detail, retryable=again, filtered=filtered)
 
 
-def given_up(reply: Any, *, where: str) -> RefusedRequest | None:
+def aborted_answer(reply: Any, *, where: str) -> RefusedRequest | None:
     """The failure of a request whose answer the server gave up, with HTTP 200; None for others."""
     choices = reply.get("choices") if isinstance(reply, dict) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         return None
-    if (finish := str(choices[0].get("finish_reason") or "").lower()) not in GIVEN_UP:
+    if (finish := str(choices[0].get("finish_reason") or "").lower()) not in ABORTED:
         return None
     message = f"{where} gave an answer up: its finish_reason is {finish!r}"
     return RefusedRequest(200, kind="server_unavailable", message=message, retryable=True)
