@@ -23,6 +23,7 @@ from .url_file import UrlFile
 
 _LENGTHS = ("4096", "8192", "16384", "32768")
 _LEAST_TOKENS = 256
+_LEAST_OF_TASK = {"cwe": 455, "vt": 754}  # words of the shortest prompt with room for its answer
 _SAMPLES = 500  # lm-eval's own
 _NIAH = "niah_single_1 niah_single_2 niah_single_3 niah_multikey_1 niah_multikey_2 niah_multikey_3"
 _OF_ESSAYS = {"niah_single_2", "niah_single_3", "niah_multikey_1"}
@@ -83,8 +84,19 @@ class Ruler(LongContext):
     def check_subset(self, subset: str) -> str | None:
         """Any length of 256 tokens or more will do; the named ones are only the usual."""
         if subset.isdecimal() and int(subset) >= _LEAST_TOKENS:
-            return self.check_data(subset) or None
-        return super().check_subset(subset)
+            problem = self.check_data(subset) or None
+        else:
+            problem = super().check_subset(subset)
+        return problem or self._too_short(subset)
+
+    def _too_short(self, subset: str) -> str | None:
+        """Which task does not fit into a length, whatever the tokenizer: each word has a token."""
+        lengths = [int(subset)] if subset.isdecimal() else self._params["lengths"]
+        for task in self.tasks if subset.isdecimal() else [subset]:
+            if min(lengths) < (least := _LEAST_OF_TASK.get(task, 0)):
+                text = f"the task {task} does not fit into {min(lengths)} tokens"
+                return f"{text}; ask for a length of {least} or more, or name other tasks"
+        return None
 
     def parts(self, subset: str | None) -> Sequence[Part]:
         lengths = [str(length) for length in self._params["lengths"]]
