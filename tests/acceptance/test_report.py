@@ -51,29 +51,6 @@ def test_output_names_the_file_and_its_ending_the_format(finished: User) -> None
     assert (finished.folder / "r.txt").read_text().startswith("model,config,")
 
 
-GONE = "{name: m2, adapter: transformers, path: ./gone}"
-
-
-def test_results_of_a_model_whose_folder_is_gone_are_reported(mock_run: Path) -> None:
-    user = User(mock_run)
-    own = (user.folder / "study.yaml").read_text()
-    gone = re.sub("{name: m2.*", GONE, own)
-    (user.folder / "gone.yaml").write_text(gone)
-    for more in ((), ("--results", "benchmark_results")):
-        output = user.run("report", "gone.yaml", "--format", "csv", *more)
-        assert output.stdout == user.run("report", "study.yaml", "--format", "csv", *more).stdout
-        assert (
-            "gone is not there; name the folder that holds config.json; this has all cells of"
-            in (output.stderr)
-        )
-    (user.folder / "gone.yaml").write_text(
-        own.replace("{name: m1, adapter: mock}", GONE) + "x: 1\n"
-    )
-    assert "no key 'x'" in user.run("report", "gone.yaml", code=2).stderr
-    (user.folder / "gone.yaml").write_text(gone.replace("study", "new"))
-    assert "gone is not there" in user.run("report", "gone.yaml", code=2).stderr
-
-
 @pytest.mark.parametrize("name", ["r.doc", "r.xlsx"])
 def test_an_output_file_of_an_unknown_format_is_refused(finished: User, name: str) -> None:
     refused = finished.run("report", "study.yaml", "--output", name, code=2).stderr

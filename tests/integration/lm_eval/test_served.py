@@ -65,13 +65,7 @@ def run(
 
 
 def own_run(
-    server: SimulatedServer,
-    tasks: Path,
-    task: str,
-    *,
-    chat: bool = False,
-    tokens: bool,
-    add_bos: bool = False,
+    server: SimulatedServer, tasks: Path, task: str, *, chat: bool = False, tokens: bool
 ) -> Mapping[str, Any]:
     """lm-eval's own results against that server."""
     import lm_eval
@@ -88,7 +82,6 @@ def own_run(
                 tokenizer=TOKENIZER if tokens else None,
                 tokenizer_backend="huggingface" if tokens else None,
                 num_concurrent=4,
-                add_bos_token=add_bos,
             ),
             tasks=[task],
             limit=LIMIT,
@@ -127,21 +120,6 @@ def test_scores_and_requests_are_those_of_lm_eval_itself(
     samples = sorted(own["samples"][task], key=lambda sample: sample["doc_id"])
     assert list(score.per_sample) == [sample[metric] for sample in samples]
     assert len(session.samples) == LIMIT
-
-
-@pytest.mark.parametrize("add", [None, False, True])
-def test_a_bos_is_added_where_it_is_asked_for_and_its_lack_is_reported(
-    server: SimulatedServer, tasks: Path, add: bool | None
-) -> None:
-    params = {"metric": "acc", "add_bos_token": add}
-    _, session = run(server, tasks, "recall_choice", params=params, limit=LIMIT)
-    ours = [request.body["prompt"] for request in server.requests]
-    server.requests.clear()
-    own_run(server, tasks, "recall_choice", tokens=True, add_bos=bool(add))
-    theirs = [request.body["prompt"] for request in server.requests]
-    assert sorted(map(str, ours)) == sorted(map(str, theirs))
-    notices = [one for one in session.notices if "without the BOS token" in one]
-    assert len(notices) == (add is None)
 
 
 def test_an_interrupted_run_asks_only_what_is_left(server: SimulatedServer, tasks: Path) -> None:

@@ -210,20 +210,6 @@ def test_a_length_that_is_too_short_is_refused_and_ends(
     assert caught.value.kind == "user_error"
 
 
-@pytest.mark.parametrize(("task", "least"), [("vt", 754), ("cwe", 455)])
-def test_a_length_that_suits_no_tokenizer_is_refused_before_anything_runs(
-    task: str, least: int, tokenizers: dict[str, Path]
-) -> None:
-    for subset, lengths in ((task, [4096, least - 1]), (str(least - 1), [4096])):
-        refused = Ruler({"folder": "/", "lengths": lengths}).check_subset(subset)
-        assert refused is not None
-        assert f"does not fit into {least - 1} tokens; ask for a length of" in refused
-    assert Ruler({"folder": "/", "lengths": [least]}).check_subset(task) is None
-    made(task, tokenizers["words"], least)  # that has as many tokens as words
-    with pytest.raises(CellFailure, match="cannot be built"):
-        made(task, tokenizers["words"], least - 1)
-
-
 def test_missing_texts_are_named_with_what_to_do(
     tokenizers: dict[str, Path], tmp_path: Path
 ) -> None:
