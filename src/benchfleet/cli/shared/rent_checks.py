@@ -46,6 +46,8 @@ def rent_checks(machines: Path) -> Iterator[Check]:
     if inventory.rent:
         key = campaign_key(known_hosts_of(machines).parent)
         yield Check(what="SSH key of rented machines", level="ok", finding=f"{key}.pub")
+    if not providers:
+        return
     accounts = {provider.account(): provider for provider in providers.values()}
     market = Market(accounts=accounts, public_key=machines)
     for entry in inventory.rent:
