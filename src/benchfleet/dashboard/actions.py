@@ -45,6 +45,7 @@ class OrderAnswer(BaseModel):
     state: Literal["done", "repeated"]
     by: str
     at: float
+    answered_at: float | None  # when the last runner accepted or refused it; null if none did
     cells: list[str]
     answers: list[str]
     refused: list[str]
@@ -143,6 +144,7 @@ def router_of(context: Context, book: OrderBook) -> APIRouter:
             state="repeated" if receipt.repeated else "done",
             by=visible(receipt.by),
             at=receipt.at,
+            answered_at=receipt.answered_at,
             cells=[visible(path) for path in receipt.cells],
             answers=[visible(one) for one in receipt.answers],
             refused=[visible(one) for one in receipt.refused],

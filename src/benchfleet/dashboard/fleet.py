@@ -13,11 +13,12 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.rental import KINDS as RENTAL_KINDS
 from benchfleet.domain.rental import RentalHistory
-from benchfleet.domain.slots import BEGAN, ENDED, REQUESTED, host_in
+from benchfleet.domain.slots import ANSWERED, BEGAN, ENDED, REQUESTED, host_in
 from benchfleet.errors import BenchfleetError
 from benchfleet.machines.probe.report import Capability, read
+from benchfleet.orders.slots_history import SlotsHistory
 
-FLEET_KINDS = frozenset({BEGAN, ENDED, REQUESTED, PROBED, *RENTAL_KINDS})
+FLEET_KINDS = frozenset({BEGAN, ENDED, REQUESTED, ANSWERED, PROBED, *RENTAL_KINDS})
 WORK_SPAN_S = 24 * 3600.0  # of which it is kept what each device did
 MAX_KEPT_WORK = 5_000  # attempts
 
@@ -52,6 +53,7 @@ class Fleet:
         self.ended: dict[str, float] = {}  # runner id → when it ended
         self.drained: dict[str, set[str]] = {}  # runner id → devices that were ordered to be let go
         self.excluded: set[tuple[str, str]] = set()  # of them, by runner and device, for good
+        self.orders = SlotsHistory()
         self.reports: dict[str, MachineReport] = {}  # by host
         self.hosts: set[str] = set()  # on which attempts ended
         self.rentals = RentalHistory()
@@ -68,6 +70,7 @@ class Fleet:
     def take(self, event: Event) -> None:
         """Follow an event of `FLEET_KINDS`."""
         runner = str(event.data.get("runner", ""))
+        self.orders.take(event)
         if event.kind == BEGAN:
             self.runners[runner] = event
         elif event.kind == ENDED:

@@ -27,13 +27,12 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
-from benchfleet.domain.slots import ANSWERED
 from benchfleet.domain.worker_progress import WorkerProgress
 
 MAX_KEPT_EVENTS = 2_000  # of the newest, for the pages that show what happened
 MAX_KEPT_CHANGES = 20_000  # changes of cells that a stream can continue from
 AXES = ("model", "config", "benchmark", "subset")
-LISTED_KINDS = frozenset({ANSWERED, *FLEET_KINDS, *GATE_EVENTS})
+LISTED_KINDS = frozenset({*FLEET_KINDS, *GATE_EVENTS})
 _RESULT_EVENTS = frozenset({"finished", "retry_asked", "used"})
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from benchfleet.dashboard.campaigns import ShownCampaign
 from benchfleet.dashboard.order_targets import OrderTarget, RefusedOrder
+from benchfleet.dashboard.views.slots import host_of
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.slots import REQUESTED, Action, SlotsCommand
@@ -19,6 +20,7 @@ from benchfleet.ledger.lease_holders import holders
 from benchfleet.ledger.parts import parts_of
 from benchfleet.orders import cells, gates, slots
 from benchfleet.orders.base import Origin, is_repeated, who
+from benchfleet.orders.slots_history import ORDER_EVENTS, SlotsHistory
 
 MAX_KEPT_RECEIPTS = 1_000
 _WHY_OVERRIDDEN = "overridden in the dashboard"
@@ -42,6 +44,8 @@ class Receipt:
     by: str  # a person at a host
     at: float  # seconds since the epoch, by the server's clock
     cells: Sequence[str] = ()  # paths
+    orders: Sequence[str] = ()  # to runners, with the time at which each accepted or refused
+    answered_at: float | None = None  # seconds since the epoch, by the ledger's clock: the last one
     answers: Sequence[str] = ()  # of runners
     refused: Sequence[str] = ()
     repeated: bool = False  # the key was used before, so nothing happened now
@@ -87,7 +91,9 @@ class OrderBook:
             if target.verb == "override":
                 gates.override(campaign.study, ledger, target.phase, _WHY_OVERRIDDEN, origin)
                 return replace(receipt, answers=[f"the gate of {target.phase} is open"])
-            return _ask_runners(ledger, target, origin, receipt)
+            runners = campaign.watcher.model.fleet.runners
+            hosts = {id: host_of(runners.get(id)) for id in target.devices}
+            return _ask_runners(ledger, target, origin, receipt, hosts)
 
 
 def _act_on_cells(ledger: Ledger, target: OrderTarget, origin: Origin) -> Sequence[str]:
@@ -106,7 +112,13 @@ def _act_on_cells(ledger: Ledger, target: OrderTarget, origin: Origin) -> Sequen
     return cells.retry(ledger, ended, origin)
 
 
-def _ask_runners(ledger: Ledger, target: OrderTarget, origin: Origin, receipt: Receipt) -> Receipt:
+def _ask_runners(
+    ledger: Ledger,
+    target: OrderTarget,
+    origin: Origin,
+    receipt: Receipt,
+    hosts: Mapping[str, str],
+) -> Receipt:
     requests = {
         slots.send(
             ledger, SlotsCommand(action=_ACTIONS[target.verb], devices=tuple(devices)), id, origin
@@ -119,4 +131,12 @@ def _ask_runners(ledger: Ledger, target: OrderTarget, origin: Origin, receipt: R
         silent = counted(missing, "runner", "have")
         done.append(f"{silent} not answered yet; the page of machines shows when it does")
     refused = [message for one in answers.values() for message in one.refused]
-    return replace(receipt, answers=done, refused=refused)
+    history = SlotsHistory(ledger.events(min(requests) - 1, kinds=ORDER_EVENTS))
+    orders = [one for id in hosts for one in history.of(id) if one.request in requests]
+    return replace(
+        receipt,
+        orders=[one.sentence(hosts[one.runner]) for one in orders],
+        answered_at=max((one.answer.at for one in orders if one.answer), default=None),
+        answers=done,
+        refused=refused,
+    )

@@ -137,6 +137,14 @@ class Answer:
     done: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     slots: tuple[SlotState, ...] = ()
+    at: float = 0.0  # seconds since the epoch by the ledger's clock; 0 before it is recorded
+
+    @property
+    def verdict(self) -> str:
+        """``accepted``, ``refused`` or ``partly refused``."""
+        if not self.refused:
+            return "accepted"
+        return "partly refused" if self.done else "refused"
 
     def event(self) -> Event:
         data = {
@@ -149,8 +157,9 @@ class Answer:
         return Event(kind=ANSWERED, data=data)
 
 
-def answer_of(data: Mapping[str, Any]) -> Answer:
-    """Read the answer in an event's data."""
+def answer_of(event: Event) -> Answer:
+    """Read the answer in an event."""
+    data = event.data
     slots: Sequence[Mapping[str, Any]] = data["slots"]
     return Answer(
         runner=data["runner"],
@@ -158,4 +167,5 @@ def answer_of(data: Mapping[str, Any]) -> Answer:
         done=tuple(data["said"]),
         refused=tuple(data["refused"]),
         slots=tuple(SlotState(**slot) for slot in slots),
+        at=event.at,
     )

@@ -70,7 +70,7 @@ def await_answers(
     def all_answered(events: Sequence[Event]) -> bool:
         for event in events:
             if event.kind == ANSWERED and event.data.get("asked") in requests:
-                answers[event.data["asked"]] = answer_of(event.data)
+                answers[event.data["asked"]] = answer_of(event)
         return len(answers) == len(requests)
 
     follow(ledger, min(requests), all_answered, timeout_s=timeout_s)

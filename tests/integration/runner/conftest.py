@@ -45,7 +45,7 @@ class Person:
     def answers(self) -> list[Answer]:
         output = [e for e in self.stage.ledger.events() if e.kind == "slots_told"]
         assert [event.data["asked"] for event in output] == self.asked
-        return [answer_of(event.data) for event in output]
+        return [answer_of(event) for event in output]
 
 
 @pytest.fixture

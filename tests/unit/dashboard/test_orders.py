@@ -11,7 +11,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from benchfleet.domain.phase import GateDecision
-from benchfleet.domain.slots import ANSWERED, REQUESTED, Answer
+from benchfleet.domain.slots import ANSWERED, REQUESTED, Answer, SlotsCommand
+from benchfleet.ledger.base import Ledger
+from benchfleet.orders.base import Origin
+from benchfleet.orders.slots import send
 from benchfleet.testing import sample_cell
 from dashboards import NAME, RUNNER, DashboardCampaign, client_of, every_kind_of_cell
 
@@ -163,6 +166,20 @@ def test_two_requests_at_once_with_one_key_act_once(
     assert len(campaign.ledger.events(kinds={"retry_asked"})) == 1
 
 
+def test_a_device_that_is_refused_says_so_on_the_receipt(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer_at_once(ledger: Ledger, command: SlotsCommand, id: str, origin: Origin) -> int:
+        request = send(ledger, command, id, origin)
+        ledger.record(Answer(runner=id, request=request, refused=("it is ending",)).event())
+        return request
+
+    monkeypatch.setattr("benchfleet.orders.slots.send", answer_at_once)
+    ids = {"verb": "drain", "runner": RUNNER, "device": "gpu:0", "key": KEY}
+    text = client.post(f"/c/{NAME}/orders", data=ids).text
+    assert re.search(r"drain gpu:0: ordered by \S+ .{19}, refused by lab1 .*: it is ending", text)
+
+
 def test_cancel_and_release_end_what_runs(client: TestClient) -> None:
     running = cell_id(client, "running")
     assert len(order(client, "release", runner=RUNNER)["cells"]) == 1  # type: ignore[arg-type]
@@ -185,10 +202,14 @@ def test_a_device_is_drained_by_its_runner(client: TestClient, campaign: Dashboa
     receipt = order(client, "drain", runner=RUNNER, device="gpu:0")
     thread.join()
     assert receipt["answers"] == ["gpu:0 drains"]
+    (answer,) = campaign.ledger.events(kinds={ANSWERED})
+    assert receipt["answered_at"] == answer.at
+    machines = client.get(f"/c/{NAME}/machines").text
+    assert re.search(r"drain gpu:0: ordered by \S+ .{19}, accepted by lab1 ", machines)
+    assert "11111111 accepted: gpu:0 drains" in client.get(f"/c/{NAME}/").text
     (asked,) = campaign.ledger.events(kinds={REQUESTED})
     assert (asked.data["action"], asked.data["devices"]) == ("drain", ["gpu:0"])
     assert asked.data["by"]
-    assert campaign.ledger.events(kinds={ANSWERED})
 
 
 @pytest.mark.parametrize(

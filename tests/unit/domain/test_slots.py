@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchfleet.domain.event import Event
 from benchfleet.domain.slots import (
+    ANSWERED,
     Answer,
     DeviceName,
     SlotsCommand,
@@ -67,4 +69,5 @@ def test_orders_and_answers_survive_the_ledger() -> None:
     assert command_from(event) == replace(order, request=7)
     slot = SlotState(devices="gpu:3", state="benchmark", slot="us-1", cell="m/d/b", seconds=2.5)
     answer = Answer(runner="us", request=7, done=("done",), refused=("no",), slots=(slot,))
-    assert answer_of(json.loads(json.dumps(dict(answer.event().data)))) == answer
+    data = json.loads(json.dumps(dict(answer.event().data)))
+    assert answer_of(Event(kind=ANSWERED, data=data, at=9.0)) == replace(answer, at=9.0)

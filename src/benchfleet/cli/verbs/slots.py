@@ -35,6 +35,7 @@ from benchfleet.orders.slots import (
     runners,
     send,
 )
+from benchfleet.orders.slots_history import ORDER_EVENTS, SlotsHistory, SlotsOrder
 from benchfleet.study import Study, open_study
 
 _ANSWER_TIMEOUT_S = ANSWER_TIMEOUT_S
@@ -88,7 +89,8 @@ def main(arguments: argparse.Namespace) -> int:
         origin = Origin(by=who(study))
         requests = {send(ledger, order, one.id, origin): one for one in targets}
         answers = await_answers(ledger, requests, timeout_s=_ANSWER_TIMEOUT_S)
-        code = _show(arguments, study, requests, answers)
+        history = SlotsHistory(ledger.events(kinds=ORDER_EVENTS))
+        code = _show(arguments, study, requests, answers, history)
         if arguments.wait and code == 0:
             _wait_until_free(ledger, min(requests), targets, order)
         return code
@@ -143,12 +145,15 @@ def _show(
     study: Study,
     requests: dict[int, RunningRunner],
     answers: dict[int, Answer],
+    history: SlotsHistory,
 ) -> int:
-    """Print the answers; 1 where something was refused or nobody answered."""
+    """Print the answers and the last orders; 1 where something was refused or nobody answered."""
     refused = any(answer.refused for answer in answers.values())
     code = 1 if refused or len(answers) < len(requests) else 0
     if arguments.json:
-        runners_json = [_as_json(one, answers.get(number)) for number, one in requests.items()]
+        runners_json = [
+            _as_json(one, answers.get(number), history) for number, one in requests.items()
+        ]
         print_json({"campaign": study.campaign.name, "runners": runners_json})
         return code
     for number, one in requests.items():
@@ -157,7 +162,8 @@ def _show(
         where = "this machine" if one.is_here else one.machine
         say(f"runner {one.id[:8]} on {where}, since {since}")
         if answer is None:
-            print("  does not answer; it is gone, suspended, or cannot reach the ledger")
+            say("  does not answer; it is gone, suspended, or cannot reach the ledger")
+            _show_orders(history.of(one.id))
             continue
         for message in answer.done:
             say(f"  {message}")
@@ -165,7 +171,13 @@ def _show(
             say(f"refused: {message}", to=sys.stderr)
         if not answer.done and not answer.refused:
             _show_slots(answer.slots)
+        _show_orders(history.of(one.id))
     return code
+
+
+def _show_orders(orders: Sequence[SlotsOrder]) -> None:
+    for order in orders:
+        say(f"  {order.sentence()}")
 
 
 def _show_slots(slots: Sequence[SlotState]) -> None:
@@ -180,12 +192,13 @@ def _show_slots(slots: Sequence[SlotState]) -> None:
         say(line.rstrip())
 
 
-def _as_json(one: RunningRunner, answer: Answer | None) -> dict[str, object]:
+def _as_json(one: RunningRunner, answer: Answer | None, history: SlotsHistory) -> dict[str, object]:
     payload: dict[str, object] = {
         "runner": one.id,
         "machine": one.machine,
         "began": one.began,
         "answered": answer is not None,
+        "orders": [order.to_dict() for order in history.of(one.id)],
     }
     if answer is not None:
         payload["said"], payload["refused"] = answer.done, answer.refused

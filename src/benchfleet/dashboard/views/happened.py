@@ -11,7 +11,16 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.part import SPLIT
 from benchfleet.domain.rental import KINDS as RENTAL_KINDS
-from benchfleet.domain.slots import ADDED, ANSWERED, BEGAN, ENDED, FREED, REMOVED, REQUESTED
+from benchfleet.domain.slots import (
+    ADDED,
+    ANSWERED,
+    BEGAN,
+    ENDED,
+    FREED,
+    REMOVED,
+    REQUESTED,
+    answer_of,
+)
 
 _RUNNER_CHARACTERS = 8
 
@@ -31,8 +40,8 @@ def notices(model: ReadModel, most: int) -> list[Notice]:
     """The last things that happened, the newest first; the lock of the model is held."""
     newest: list[Notice] = []
     for event in reversed(model.events):
-        if event.kind == "claimed":
-            continue  # the running cells show it
+        if event.kind == "claimed" or _is_list(event):
+            continue  # the running cells show it; a look at the slots changes nothing
         newest.append(notice_of(event, model))
         if len(newest) == most:
             break
@@ -65,7 +74,7 @@ def _text(event: Event) -> tuple[str, str]:
         BEGAN: f"runner {runner} began on {data.get('host') or data.get('machine')}",
         ENDED: f"runner {runner} ended",
         REQUESTED: f"{data.get('action')} {_names(data.get('devices', ()))} ordered{by}",
-        ANSWERED: f"runner {runner}: {_names((*data.get('said', ()), *data.get('refused', ())))}",
+        ANSWERED: _answered(event) if event.kind == ANSWERED else "",
         ADDED: f"added {_names(data.get('devices', ()))}",
         REMOVED: f"removed {_names(data.get('devices', ()))}",
         FREED: f"free: {_names(data.get('devices', ()))}",
@@ -79,6 +88,20 @@ def _text(event: Event) -> tuple[str, str]:
     }
     kind = "bad" if event.kind in ("gate_closed", "reaped", "host_lost") else ""
     return texts.get(event.kind, event.kind.replace("_", " ")), kind
+
+
+def _is_list(event: Event) -> bool:
+    data = event.data
+    if event.kind == ANSWERED:
+        return not data.get("said") and not data.get("refused")
+    return event.kind == REQUESTED and data.get("action") == "list"
+
+
+def _answered(event: Event) -> str:
+    """``runner 8f3a5b1c accepted: gpu:0 is drained``"""
+    answer = answer_of(event)
+    messages = _names((*answer.done, *answer.refused))
+    return f"runner {answer.runner[:_RUNNER_CHARACTERS]} {answer.verdict}: {messages}"
 
 
 def _rental_step(event: Event) -> str:

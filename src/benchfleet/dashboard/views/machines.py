@@ -16,6 +16,7 @@ from benchfleet.dashboard.views.strips import Strip, strips
 from benchfleet.domain.rental import Rental
 from benchfleet.domain.slots import device_names, host_in
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.orders.slots_history import SlotsOrder
 
 SILENT_AFTER_S = 90.0  # seconds without a report, or past the end of a lease
 MAX_STRIPS = 16  # of one machine
@@ -38,6 +39,7 @@ class Runner:
     elsewhere: Sequence[str]  # other machines that it uses
     more_slots: int
     drained: Sequence[str]  # devices of this machine that were ordered to be let go
+    orders: Sequence[SlotsOrder]  # the last ones to it, the newest first; on its own machine
 
     @property
     def drainable(self) -> list[str]:
@@ -172,6 +174,7 @@ def _runners(model: ReadModel, slots: Sequence[Slot]) -> dict[str, list[Runner]]
                 elsewhere=sorted(hosts - {host, home}),
                 more_slots=report.more_slots if report and host == home else 0,
                 drained=sorted(one for one in drained if (host_in(one)[0] or home) == host),
+                orders=model.fleet.orders.of(name) if host == home else (),
             )
             runners.setdefault(host, []).append(runner)
     return runners
