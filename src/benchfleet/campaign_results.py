@@ -18,7 +18,7 @@ from benchfleet.reports.judging import Judged, judged
 from benchfleet.reports.pooling import Scores
 from benchfleet.reports.side_by_side import Side
 from benchfleet.reports.tables import Comparison, compare
-from benchfleet.results.layout import SAMPLES
+from benchfleet.results.layout import SAMPLES, check_path
 from benchfleet.results.read import (
     SampleScores,
     has_seal,
@@ -97,7 +97,8 @@ def sample_scores_of(study: Study) -> Scores:
 def _sample_scores(study: Study, record: CellRecord) -> SampleScores:
     """The samples' scores of a published result; none where another thing lies at its path."""
     digest = record.outcome.digest if record.outcome else ""
-    folder = study.layout.published(record.path)
+    check_path(record.path)
+    folder = f"{study.layout.root}/{record.path}"  # as text: a Path for each takes longer
     return sample_scores(folder) if has_seal(folder, digest) else SampleScores()
 
 

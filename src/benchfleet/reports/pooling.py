@@ -130,15 +130,18 @@ class Pool:
         if not by_sample:
             self.values = {(repeat, _HEADLINE): headline for repeat, headline, _ in self.scored}
             return
-        scores_of: dict[Key, list[float]] = {}
+        values: dict[Key, float] = {}
+        repeated: dict[Key, list[float]] = {}
         for _, _, read in self.scored:
             for name, value in read.scores.items():
-                scores_of.setdefault((0, name), []).append(value)
+                key = (0, name)
+                if key in values:
+                    repeated.setdefault(key, [values[key]]).append(value)
+                else:
+                    values[key] = value
             self.contexts.update({(0, name): one for name, one in read.contexts.items()})
-        self.values = {
-            key: values[0] if len(values) == 1 else mean(values)
-            for key, values in scores_of.items()
-        }
+        values.update((key, mean(some)) for key, some in repeated.items())
+        self.values = values
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,11 +36,28 @@ def spending(
     pairs: Iterable[tuple[Cell, CellRecord | None]], bills: Mapping[str, UsageTotal]
 ) -> tuple[Spent, ...]:
     """By model × config, in the order of the cells; without those that nothing was tried of."""
-    cells: dict[tuple[str, str], list[tuple[Cell, CellRecord | None]]] = {}
+    groups: dict[tuple[str, str], list[tuple[Cell, CellRecord | None]]] = {}
     for cell, record in pairs:
-        cells.setdefault((cell.model.name, cell.config.name), []).append((cell, record))
-    totals = [spent_on(model, config, some, bills) for (model, config), some in cells.items()]
-    return tuple(spent for spent in totals if spent.bill.attempts)
+        groups.setdefault((cell.model.name, cell.config.name), []).append((cell, record))
+    return by_config(spent_on(*names, some, bills) for names, some in groups.items())
+
+
+def by_config(parts: Iterable[Spent]) -> tuple[Spent, ...]:
+    """The sum for each model × config, in their order; without those that nothing was tried of."""
+    groups: dict[tuple[str, str], list[Spent]] = {}
+    for one in parts:
+        groups.setdefault((one.model, one.config), []).append(one)
+    sums = [
+        Spent(
+            model=model,
+            config=config,
+            bill=total(some),
+            ram=max(one.ram for one in some),
+            gpu_memory=max(one.gpu_memory for one in some),
+        )
+        for (model, config), some in groups.items()
+    ]
+    return tuple(spent for spent in sums if spent.bill.attempts)
 
 
 def spent_on(

@@ -24,7 +24,7 @@ from .notes import notes
 from .pooling import Pool, Row, Scores, column_names, pooled
 from .ranking import Pair, against_baseline, ranking
 from .serving import Details, ServingPoint, serving_points
-from .spending import Spent, spending, spent_on, total
+from .spending import Spent, by_config, spent_on, total
 from .statistics import Difference
 from .suites import SuiteScore, suite_scores
 from .winners import Winner
@@ -194,6 +194,7 @@ def compare(
         members.setdefault(
             (cell.model.name, cell.config.name, columns[cell.fingerprint]), []
         ).append((cell, record))
+    spent = {key: spent_on(*key[:2], some, bills or {}) for key, some in members.items()}
     return Comparison(
         baseline=baseline_name,
         models=tuple(dict.fromkeys(cell.model.name for cell in cells)),
@@ -206,8 +207,8 @@ def compare(
                 config,
                 pool,
                 planned.get((row.model, row.benchmark, config)),
-                members[row.model, config, row.benchmark],
-                bills or {},
+                members[row.model, config, row.benchmark][0][0],
+                spent[row.model, config, row.benchmark],
             )
             for row in rows
             for config, pool in row.pools.items()
@@ -217,7 +218,7 @@ def compare(
         pairs=ranked.pairs,
         failures=grouped_failures(known_records),
         time=_time(pairs),
-        spent=spending(pairs, bills or {}),
+        spent=by_config(spent.values()),
         notes=tuple(notes(rows, known_records)),
         serving=serving_points(pairs, details),
         suites=scored,
@@ -240,10 +241,10 @@ def _entry(
     config: str,
     pool: Pool,
     difference: Difference | None,
-    members: Sequence[tuple[Cell, CellRecord | None]],
-    bills: Mapping[str, UsageTotal],
+    cell: Cell,
+    spent: Spent,
 ) -> Entry:
-    workload, model = members[0][0].workload, members[0][0].model
+    workload, model = cell.workload, cell.model
     return Entry(
         model=row.model,
         config=config,
@@ -259,7 +260,7 @@ def _entry(
         density=pool.density(),
         tokens_per_second=pool.tokens_per_second(),
         difference=difference,
-        spent=spent_on(row.model, config, members, bills),
+        spent=spent,
         endings=Endings() if pool.loads_server else endings_of(pool.outcomes),
     )
 

@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,15 +42,13 @@ REQUIRED_FILES = frozenset({CELL, SAMPLES, METRICS, RAW_RESULTS, CONFIG})  # nev
 
 RESCORED = "rescored-"  # how the folder of a scoring that begins no attempt is called
 
+_CELL_PATH = re.compile(r"[^./\\\0][^/\\\0]*(/[^./\\\0][^/\\\0]*){2,3}")
+
 
 def check_path(path: str) -> None:
     """Raises ResultsError for what is not a path of a cell below a results folder."""
-    if not 3 <= len(parts := path.split("/")) <= 4 or any(map(_is_unfit, parts)):
+    if not _CELL_PATH.fullmatch(path):
         raise ResultsError(f"{path!r} is not a path of a cell's results")
-
-
-def _is_unfit(part: str) -> bool:
-    return not part or part[0] == "." or "\0" in part or "\\" in part
 
 
 @dataclass(frozen=True)

@@ -35,24 +35,24 @@ class SampleScores:
     contexts: Mapping[str, str] = field(default_factory=dict)  # of samples that name theirs
 
 
-def sample_scores(folder: Path) -> SampleScores:
+def sample_scores(folder: Path | str) -> SampleScores:
     """Each sample's score, where the benchmark scores sample by sample, and its context."""
-    scores: dict[str, list[float]] = {}  # several answers to a question are one value, their mean
+    scores: dict[str, float] = {}
+    repeated: dict[str, list[float]] = {}  # several answers to a question are one value, their mean
     contexts: dict[str, str] = {}
     for record in read_samples(f"{folder}/{names.SAMPLES}").values():
         if "score" not in record:
             continue
         question = record.get("question") or record["id"]
-        scores.setdefault(question, []).append(record["score"])
+        score = float(record["score"])
+        if question in scores:
+            repeated.setdefault(question, [scores[question]]).append(score)
+        else:
+            scores[question] = score
         if context := record.get("context"):
             contexts[question] = context
-    return SampleScores(
-        scores={
-            question: fmean(map(float, some)) if len(some) > 1 else float(some[0])
-            for question, some in scores.items()
-        },
-        contexts=contexts,
-    )
+    scores.update((question, fmean(some)) for question, some in repeated.items())
+    return SampleScores(scores=scores, contexts=contexts)
 
 
 def sealed(folder: Path) -> tuple[dict[str, Any], str]:
@@ -189,7 +189,7 @@ def published_metrics(layout: Layout, path: str, digest: str) -> dict[str, Any]:
     }
 
 
-def has_seal(folder: Path, digest: str) -> bool:
+def has_seal(folder: Path | str, digest: str) -> bool:
     """Whether a folder's cell.json has that digest."""
     try:
         return digest_of(f"{folder}/{names.CELL}") == digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +14,24 @@ from benchfleet.results.disk import read_plain
 _NEXT_ATTEMPT_PREFIX = b'{"index": -'  # how a line begins that is kept for the next attempt alone
 
 
-def sample_lines(file: Path | str) -> Iterator[dict[str, Any]]:
+def sample_lines(file: Path | str) -> list[dict[str, Any]]:
     """The samples recorded in a file, in their order; a line torn by a crash is passed over."""
     try:
         content = read_plain(file)
     except (FileNotFoundError, NotADirectoryError):
-        return
-    for record in _values(content):
-        if isinstance(record, dict) and isinstance(record.get("index"), int):
-            yield record
+        return []
+    return [
+        record
+        for record in _values(content)
+        if isinstance(record, dict) and isinstance(record.get("index"), int)
+    ]
 
 
 def _values(content: bytes) -> list[Any]:
     """The value of each line that is JSON. All are read at once, unless one of them is torn."""
     lines, values = content.splitlines(), list[Any]()
     with contextlib.suppress(ValueError):
-        values = json.loads(b"[%s]" % b",".join(lines))
+        values = json.loads((b"[%s]" % b",".join(lines)).decode())
     if len(values) == len(lines):
         return values
     values = []

@@ -223,7 +223,7 @@ class AttemptFolder:
     def _read_back(self, scored: int) -> list[dict[str, Any]]:
         """The samples in their order. Raises ValueError where some are not there."""
         recorded = self._samples is not None
-        lines = list(sample_lines(self.folder / names.SAMPLES)) if recorded else []
+        lines = sample_lines(self.folder / names.SAMPLES) if recorded else []
         if len(lines) != self._recorded:
             raise ValueError(
                 f"{self._recorded} samples were recorded, and {len(lines)} of them can be read"
