@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
 from benchfleet.dashboard.app import application
@@ -17,12 +19,14 @@ from benchfleet.dashboard.security import allowed_hosts
 from benchfleet.dashboard.server import listen, serving
 from benchfleet.dashboard.stream import Streams
 from benchfleet.dashboard.tokens import Tokens
-from benchfleet.domain.attempt import Claim, Outcome, RunnerId
+from benchfleet.dashboard.watcher import Watcher
+from benchfleet.domain.attempt import CellRecord, Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
+from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
@@ -131,12 +135,47 @@ def every_kind_of_cell(root: Path) -> DashboardCampaign:
     return campaign
 
 
+def read_all(campaigns: Campaigns) -> None:
+    """Wait until all campaigns are read, so that the first page has their cells."""
+    for slug in campaigns.names:
+        campaign = campaigns.get(slug)
+        assert campaign is not None
+        campaign.view()
+
+
+@contextmanager
+def slow_reading(cells: int) -> Iterator[threading.Event]:
+    """Ledgers whose first read stops after so many cells, until the event is set."""
+    proceed = threading.Event()
+    whole = Watcher._cells
+
+    def slow(watcher: Watcher, ledger: Ledger) -> Iterator[tuple[Cell, CellRecord | None]]:
+        for number, pair in enumerate(whole(watcher, ledger), 1):
+            if number == cells:
+                proceed.wait()
+            yield pair
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Watcher, "_cells", slow)
+        try:
+            yield proceed
+        finally:
+            proceed.set()
+
+
 @contextmanager
 def client_of(
-    campaigns: Campaigns, *, session: bool = False, private: bool = False, stop: bool = True
+    campaigns: Campaigns,
+    *,
+    session: bool = False,
+    private: bool = False,
+    stop: bool = True,
+    read: bool = True,
 ) -> Iterator[TestClient]:
-    """A client of the guarded application; with a session, one that may give orders. The watchers
-    `stop` with it, unless others use the campaigns too."""
+    """A client of the guarded application; with a session, one that may give orders. The campaigns
+    are `read` before. The watchers `stop` with it, unless others use the campaigns too."""
+    if read:
+        read_all(campaigns)
     tokens = Tokens(KEY, PORT)
     hosts = allowed_hosts("127.0.0.1", PORT, ())
     app = application(campaigns, tokens, Streams(), hosts=hosts, private=private)
@@ -153,13 +192,16 @@ def client_of(
 
 
 @contextmanager
-def served_campaign(campaign: DashboardCampaign) -> Iterator[tuple[str, str]]:
-    """A server of the campaign on a socket, in a thread; its address and one-time link."""
+def served_campaign(campaign: DashboardCampaign, *, read: bool = True) -> Iterator[tuple[str, str]]:
+    """A server of the campaign on a socket, in a thread; its address and one-time link. The
+    campaign is `read` before."""
     campaigns, streams, listener = campaign.campaigns(), Streams(), listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     tokens, hosts = Tokens(KEY, port), allowed_hosts("127.0.0.1", port, ())
     app = application(campaigns, tokens, streams, hosts=hosts, private=False)
     address = f"http://127.0.0.1:{port}/"
+    if read:
+        read_all(campaigns)
     try:
         with serving(app, listener, stop=streams.stop):
             yield address, f"{address}?token={tokens.link()}"

@@ -15,7 +15,7 @@ from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.study import Study, open_study
 
-PAGE_TIMEOUT_S = 3.0  # of the first read, before a page says that it goes on
+PAGE_TIMEOUT_S = 0.3  # of the first read, before a page says that it goes on
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,6 +65,7 @@ class Context:
     ) -> Response:
         """A page of a campaign; rendered once for all viewers until something changes."""
         may_order = bool(request.state.may_order)
+        cached = cached and bool(model.freshness.read_at)
         path, query = request.url.path, request.url.query
         moment = int(time.time() // _CACHE_SLICE_S)
         key = (path, query, may_order, model.epoch, model.version, moment)

@@ -34,7 +34,7 @@ from benchfleet.reports import wording
 MAX_CELL_PAGES = 2_000  # the failed cells first
 MAX_LISTED_ROWS = 2_000
 LARGE_BYTES = 50_000_000
-_NOT_EXPORTED = ("htmx.min.js", "matrix.js", "log.js", "curves.js")  # they need a server
+_NOT_EXPORTED = ("htmx.min.js", "matrix.js", "select.js", "log.js", "curves.js")  # need a server
 _MARKER = "benchfleet-export"
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchfleet.dashboard.fleet import FLEET_KINDS, Fleet
+from benchfleet.dashboard.freshness import Freshness
 from benchfleet.dashboard.rows import (
     CHANGING_EVENTS,
     SHOWN_STATES,
@@ -31,6 +32,7 @@ from benchfleet.domain.worker_progress import WorkerProgress
 
 MAX_KEPT_EVENTS = 2_000  # of the newest, for the pages that show what happened
 MAX_KEPT_CHANGES = 20_000  # changes of cells that a stream can continue from
+CELLS_PER_NOTICE = 2_000  # that are read between two messages of how many they are
 AXES = ("model", "config", "benchmark", "subset")
 LISTED_KINDS = frozenset({*FLEET_KINDS, *GATE_EVENTS})
 _RESULT_EVENTS = frozenset({"finished", "retry_asked", "used"})
@@ -43,21 +45,6 @@ class Change:
     version: int
     index: int
     state: str
-
-
-@dataclass(slots=True)
-class Freshness:
-    """How old what is shown is, and why it is not newer."""
-
-    read_at: float = 0.0  # when the ledger was last read: seconds since the epoch, our clock
-    store_age: float = 0.0  # seconds: how old that was then, for a git ledger
-    error: str = ""  # why the ledger cannot be read; "" while it can
-    failing_since: float = 0.0  # seconds since the epoch
-
-    @property
-    def age(self) -> float:
-        """Seconds since what is shown was true."""
-        return max(0.0, time.time() - self.read_at) + self.store_age if self.read_at else 0.0
 
 
 class ReadModel:
@@ -82,7 +69,7 @@ class ReadModel:
         self.changes: deque[Change] = deque(maxlen=MAX_KEPT_CHANGES)
         self.cells_read = 0  # so far, while the ledger is read for the first time
         self.pairs: dict[tuple[str, str], Tile] = {}  # tiles added up by model and config
-        self.axes: dict[str, list[str]] = {}  # the names on each axis
+        self.axes: dict[str, list[str]] = {axis: [] for axis in AXES}  # the names on each axis
         self.results_version = 0  # grows when cells end or are retried
         self.version = 0  # grows with every batch of changes
         self.epoch = f"{time.time_ns():x}"  # another one after each load
@@ -97,8 +84,12 @@ class ReadModel:
     ) -> None:
         """Take a campaign as it is now: its cells with their records, and what was recorded of
         runners and gates."""
-        pairs = list(cells)
-        rows = [row_of(number, cell, record) for number, (cell, record) in enumerate(pairs)]
+        rows: list[Row] = []
+        running: list[CellRecord] = []
+        for cell, record in cells:
+            rows.append(row_of(len(rows), cell, record))
+            if record is not None and record.state == "running":
+                running.append(record)
         now = time.monotonic()
         with self.lock:
             self.rows = rows
@@ -113,15 +104,11 @@ class ReadModel:
                 axis: sorted({getattr(tile, axis) for tile in self.tiles.values()} - {""})
                 for axis in AXES
             }
-            self.leases = {
-                str(record.fingerprint): now + (record.expires_in or 0.0)
-                for _, record in pairs
-                if record is not None and record.state == "running"
-            }
+            self.leases = {str(one.fingerprint): now + (one.expires_in or 0.0) for one in running}
             self.events.clear()
             self.changes.clear()
             self.fleet, self.split_cells, self.decisions = Fleet(), SplitCells(), {}
-            self.split_cells.take_tokens(one for _, one in pairs if one and one.state == "running")
+            self.split_cells.take_tokens(running)
             self.version += 1
             self.epoch = f"{time.time_ns():x}"
             self._list(listed)
@@ -195,7 +182,16 @@ class ReadModel:
 
     def succeeded(self, store_age: float) -> None:
         """The ledger was read."""
+        before = self.freshness
         self.freshness = Freshness(read_at=time.time(), store_age=store_age)
+        if before.error or not before.read_at:
+            self._announce()
+
+    def reading(self, cells: int) -> None:
+        """So many cells were read, of a ledger that is read for the first time."""
+        self.cells_read = cells
+        if cells % CELLS_PER_NOTICE == 0:
+            self._announce()
 
     def failed(self, error: str) -> None:
         """The ledger could not be read."""

@@ -125,4 +125,5 @@ def message_since(model: ReadModel, cursor: str) -> dict[str, Any]:
             "read_at": round(freshness.read_at, 1),
             "store_age": round(freshness.store_age, 1),
             "error": one_line(freshness.error),
+            "reading": 0 if freshness.read_at else model.cells_read,
         }

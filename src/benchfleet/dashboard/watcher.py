@@ -192,11 +192,12 @@ class Watcher:
         if self._study.campaign.file is None:
             for number, record in enumerate(ledger.cells(with_cell=True)):
                 if record.cell is not None:
-                    self.model.cells_read = number + 1
+                    self.model.reading(number + 1)
                     yield record.cell, record
             return
         records = {str(record.fingerprint): record for record in ledger.cells()}
-        for cell in self._study.cells():
+        for number, cell in enumerate(self._study.cells()):
+            self.model.reading(number + 1)
             yield cell, records.get(str(cell.fingerprint))
 
     def _read_events(self, ledger: Ledger) -> None:

@@ -23,14 +23,18 @@ def test_an_export_has_every_page_and_no_link_leads_nowhere(tmp_path: Path) -> N
     assert export(campaign, site).pages == written.pages  # over the earlier one
     assert "2 of 5 cells done" in (site / "index.html").read_text()
     assert len((site / "cells.csv").read_text().splitlines()) == 6
+    used: set[Path] = set()
     for page in site.rglob("*.html"):
         text = page.read_text()
         assert "verb=" not in text
         assert "read-only" not in text
+        assert 'type="checkbox" form="selection"' not in text
         for address in re.findall(r'(?:href|src|action)="([^"]*)"', text):
             assert not address.startswith(("/", "http")), page
             file = unquote(address.partition("#")[0].partition("?")[0])
             assert not file or (page.parent / file).is_file(), (page, address)
+            used.add((page.parent / file).resolve())
+    assert {file.resolve() for file in (site / "static").iterdir()} <= used
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").touch()

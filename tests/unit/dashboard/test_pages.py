@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from benchfleet.dashboard.render import PAGES
 from benchfleet.testing import sample_cell
-from dashboards import NAME, DashboardCampaign, client_of, every_kind_of_cell
+from dashboards import NAME, DashboardCampaign, client_of, every_kind_of_cell, slow_reading
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>\u202e\x1b[31m\"' {{7*7}} </script>javascript:alert(1)"
@@ -186,6 +186,21 @@ def test_links_are_relative(client: TestClient) -> None:
     for page in ("", *list(PAGES)[1:4], f"cell/{cell_id(client, 'failed')}"):
         for address in re.findall(r'(?:href|src|action)="([^"]+)"', text_of(client, page)):
             assert not address.startswith(("/", "http")), address
+
+
+def test_every_page_is_there_while_the_ledger_is_read(tmp_path: Path) -> None:
+    campaigns = every_kind_of_cell(tmp_path).campaigns()
+    with slow_reading(2), client_of(campaigns, read=False) as client:
+        for page in ("", "matrix", "cells", "failures", "machines", "plan"):
+            text = text_of(client, page)
+            assert "The ledger is being read" in text
+            assert '<meta http-equiv="refresh"' in text  # in a browser without script
+        shown = campaigns.get(NAME)
+        assert shown is not None
+        shown.watcher.model.failed("it is away")
+        text = text_of(client, "matrix")
+        assert "The ledger cannot be read since" in text
+        assert 'data-unread="yes"' in text  # its script loads the whole page when it is back
 
 
 def test_hostile_text_is_inert_wherever_it_comes_from(tmp_path: Path) -> None:

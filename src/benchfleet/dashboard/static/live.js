@@ -122,11 +122,22 @@
       body.dataset.error = message.error || "";
       body.dataset.storeAge = message.store_age || 0;
       showStatus();
+      showReading(message.reading);
       if (!message.changed) return;
       counts(message.counts);
       document.dispatchEvent(new CustomEvent("benchfleet:changes", { detail: message }));
       dirty = true;
       refreshSoon();
+    }
+
+    // What the page said when it was made, until it is true no more. A page that was made before
+    // the cells were read lacks more than its live part.
+    function showReading(cells) {
+      var alert = document.getElementById("alert"), place = document.querySelector("[data-reading]");
+      var isRead = !body.dataset.error && Number(body.dataset.readAt);
+      if (body.dataset.unread && isRead) location.reload();
+      else if (alert && isRead) alert.remove();
+      else if (place && cells) place.textContent = cells.toLocaleString("en");
     }
 
     function counts(values) {

@@ -1,4 +1,4 @@
-"""Many cells are selected in a real browser: by mouse, by keys and without script."""
+"""A real browser selects many cells, by mouse, keys and without script, and opens a page early."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from benchfleet.testing import sample_cell
 from browsers import BROWSER, NARROW, WatchedPage, chromium
-from dashboards import NAME, DashboardCampaign, every_kind_of_cell, served_campaign
+from dashboards import (
+    NAME,
+    DashboardCampaign,
+    every_kind_of_cell,
+    served_campaign,
+    slow_reading,
+)
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 LIMIT_MS = 60_000
@@ -152,4 +158,22 @@ def test_without_script_a_form_asks_and_acts(campaign: DashboardCampaign, browse
         expect(page.locator("#order")).to_contain_text("2 cells:")
         expect(page).to_have_url(re.compile("/orders$"))
         assert len(campaign.ledger.events(kinds={"retry_asked"})) == 2
+        watched.check()
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_page_that_opens_early_counts_the_cells_and_fills_by_itself(
+    campaign: DashboardCampaign, browser: Browser, *, script: bool
+) -> None:
+    with slow_reading(3) as proceed, served_campaign(campaign, read=False) as (address, _):
+        watched = WatchedPage(browser, address, java_script_enabled=script)
+        page = watched.page
+        page.set_default_timeout(LIMIT_MS)
+        page.goto(f"{address}c/{NAME}/matrix")
+        expect(page.locator("#alert")).to_contain_text("The ledger is being read: 3 cells so far")
+        expect(page.locator(".matrix")).to_have_count(0)
+        proceed.set()
+        expect(page.locator("#alert")).to_have_count(0)
+        expect(page.locator(".summary")).to_contain_text("9 cells: 1 model × 2 configs")
+        expect(page.get_by_label("config")).to_be_visible()  # not only the live part
         watched.check()
