@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -68,6 +69,7 @@ class Status:
     store: str  # where they are uploaded to; "" for nowhere
     rented: Sequence[Rental] = ()  # may cost money now; those to be destroyed first
     split: Sequence[SplitCell] = ()  # cells that run as parts
+    clocks: Mapping[str, float] = field(default_factory=dict)  # host → seconds ahead, if it matters
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -80,6 +82,7 @@ class Status:
             "split": [one.to_dict() for one in self.split],
             "share": round(self.share, 4),
             "eta_seconds": self.eta,
+            "clocks": dict(self.clocks),
             "kept_samples": dict(self.kept_samples),
             "used": self.used.to_dict(),
             "elsewhere": dict(self.elsewhere),
@@ -104,6 +107,7 @@ class _LedgerFacts:
     decisions: Mapping[str, GateDecision] = field(default_factory=dict)
     holders: Sequence[Holder] = ()
     eta: float | None = None
+    clocks: Mapping[str, float] = field(default_factory=dict)
     used: UsageTotal = field(default_factory=UsageTotal)
     placement: Placement = field(default_factory=Placement)
     rented: Sequence[Rental] = ()
@@ -153,6 +157,7 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         store=study.campaign.store_url,
         rented=ledger_facts.rented,
         split=ledger_facts.split,
+        clocks=ledger_facts.clocks,
     )
 
 
@@ -194,6 +199,7 @@ def _read_ledger(ledger: Ledger, study: Study, cells: Sequence[Cell]) -> _Ledger
         decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
         holders=running,
         eta=eta_of(reports, {one.record.runner for one in running}),
+        clocks=_clocks(reports, running),
         used=bill(ledger.events(kinds=BILLED), among),
         placement=load_placement(campaign, ledger),
         rented=_rented(ledger),
@@ -217,6 +223,14 @@ def _reports(ledger: Ledger, study: Study) -> Sequence[WorkerProgress]:
     began = {event.data["runner"]: event for event in ledger.events(kinds={BEGAN})}
     local = local_progress(study)
     return with_local_reports(ledger.progress(), local, began, socket.gethostname())
+
+
+def _clocks(reports: Sequence[WorkerProgress], running: Sequence[Holder]) -> dict[str, float]:
+    """The hosts of running cells whose clocks differ from ours, and by how many seconds."""
+    now = time.time()
+    hosts = {one.record.runner: one.host for one in running}
+    ahead = {hosts[one.runner]: one.clock_ahead(now) for one in reports if one.runner in hosts}
+    return {host: round(seconds, 1) for host, seconds in sorted(ahead.items()) if seconds}
 
 
 def _parts(ledger: Ledger, among: Collection[str]) -> dict[str, list[CellRecord]]:

@@ -37,6 +37,7 @@ class MachineStatus(BaseModel):
     done: int
     failed: int
     silent_seconds: float
+    clock_ahead_seconds: float
 
 
 class StatusAnswer(BaseModel):
@@ -139,6 +140,7 @@ class ChangesAnswer(BaseModel):
     read_at: float
     store_age: float
     error: str
+    now: float
 
 
 def router_of(context: Context, streams: Streams) -> APIRouter:
@@ -267,6 +269,7 @@ def status_answer(campaign: ShownCampaign, model: ReadModel) -> StatusAnswer:
                 done=one.done,
                 failed=one.failed,
                 silent_seconds=round(one.silent, 1),
+                clock_ahead_seconds=round(one.clock_ahead, 1),
             )
             for one in hosts
         ],

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from benchfleet.dashboard import foreign
 from benchfleet.dashboard.views.matrix import LETTERS
 from benchfleet.domain.humanize import counted, duration, gigabytes
+from benchfleet.domain.worker_progress import MAX_CLOCK_DIFFERENCE_S
 
 PAGES = {
     "overview": "Overview",
@@ -108,10 +109,13 @@ def clock(at: float) -> str:
 
 
 def ago(at: float) -> str:
-    """``40 s ago``; "" if it is not known."""
+    """``40 s ago``; "" if it is not known. Of a clock that is ahead nobody knows."""
     if not at:
         return ""
-    seconds = max(0.0, time.time() - at)
+    seconds = time.time() - at
+    if seconds < -MAX_CLOCK_DIFFERENCE_S:
+        return "by a clock that is ahead"
+    seconds = max(0.0, seconds)
     if seconds < 60:
         return f"{seconds:.0f} s ago"
     if seconds < 3600:

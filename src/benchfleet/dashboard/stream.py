@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import contextmanager
@@ -126,4 +127,5 @@ def message_since(model: ReadModel, cursor: str) -> dict[str, Any]:
             "store_age": round(freshness.store_age, 1),
             "error": one_line(freshness.error),
             "reading": 0 if freshness.read_at else model.cells_read,
+            "now": round(time.time(), 1),
         }

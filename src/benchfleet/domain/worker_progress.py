@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from .event import Event
+from .humanize import duration
 
 MAX_PROGRESS_BYTES = 16_384  # of one report
 _MAX_REPORTED_SLOTS = 64
+MAX_CLOCK_DIFFERENCE_S = 60.0  # between two machines, that nobody needs to know
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,13 @@ class WorkerProgress:
     more_slots: int = 0  # slots that are left out
     eta: float | None = None  # seconds that its run should still take
     age: float = 0.0  # seconds since it was reported; set by the ledger
+    clock: float | None = None  # seconds since the epoch by its machine's clock, when reported
+
+    def clock_ahead(self, now: float) -> float:
+        """Seconds by which the clock of its machine is ahead of ours, negative if it is behind; 0
+        where they agree or that is not known. `now` is the time by ours at which `age` is true."""
+        ahead = self.clock + self.age - now if self.clock is not None else 0.0
+        return ahead if abs(ahead) > MAX_CLOCK_DIFFERENCE_S else 0.0
 
     def to_json(self) -> str:
         """At most `MAX_PROGRESS_BYTES`; slots beyond that are left out and counted."""
@@ -69,6 +78,7 @@ class WorkerProgress:
                 more_slots=int(_number(values["more_slots"])),
                 eta=None if values["eta"] is None else _number(values["eta"]),
                 age=max(0.0, age),
+                clock=None if values.get("clock") is None else _number(values["clock"]),
             )
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return None
@@ -77,6 +87,11 @@ class WorkerProgress:
 def aged(reports: Iterable[WorkerProgress], seconds: float) -> list[WorkerProgress]:
     """The reports as they are after some more seconds."""
     return [replace(report, age=report.age + seconds) for report in reports]
+
+
+def clock_text(ahead: float, other: str) -> str:
+    """``5 min 00 s ahead of this machine's``, or ``behind this machine's``."""
+    return f"{duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {other}"
 
 
 def with_local_reports(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -193,7 +194,9 @@ class Progress:
     def snapshot(self, runner: str, now: float) -> WorkerProgress:
         """What the runner does, as others see it."""
         slots = tuple(slot.snapshot(now) for slot in list(self.slots.values()))
-        return WorkerProgress(runner=runner, slots=slots, eta=self.seconds_left(now))
+        return WorkerProgress(
+            runner=runner, slots=slots, eta=self.seconds_left(now), clock=time.time()
+        )
 
 
 Observer = Callable[[Notice, Progress], None]

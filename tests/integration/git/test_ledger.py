@@ -240,6 +240,27 @@ def test_the_progress_of_a_runner_arrives_on_another_host_with_its_heartbeat(bar
             assert list(late.progress()) == [replace(report, age=40.0)]
 
 
+@pytest.mark.parametrize("ahead", [3600.0, -3600.0])
+def test_the_progress_of_a_host_whose_clock_is_off_is_new_and_says_so(
+    bare: Path, ahead: float
+) -> None:
+    clock = FakeClock()
+    with (
+        closing(opened(bare, "off", clock=clock, wall=lambda: clock() + ahead)) as off,
+        closing(opened(bare, "two", clock=clock, wall=clock)) as two,
+    ):
+        off.enroll(CELLS[:1])
+        (claim,) = claim_any(off, ME, 1)
+        two.pull()
+        clock.advance(10)
+        off.report_progress(WorkerProgress(runner=ME, clock=1.0))
+        off.renew([claim.lease])
+        two.pull()
+        (report,) = two.progress()
+        assert report.age <= 10.0
+        assert report.clock_ahead(clock()) == pytest.approx(ahead, abs=11)
+
+
 def test_a_heartbeat_with_invalid_progress_still_renews(bare: Path, monkeypatch: Any) -> None:
     with closing(opened(bare, "one")) as one, closing(opened(bare, "two")) as two:
         one.enroll(CELLS[:1])

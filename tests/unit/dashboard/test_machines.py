@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.dashboard.fleet import WORK_SPAN_S, Work
+from benchfleet.dashboard.render import ago
 from benchfleet.dashboard.views.strips import BINS, strips
 from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
@@ -17,6 +18,9 @@ from benchfleet.domain.rental import CREATED, READY, Account, Rental, rental_eve
 from benchfleet.domain.resource import Need
 from benchfleet.domain.slots import REQUESTED, Answer
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
+from benchfleet.ledger_campaign import campaign_of
+from benchfleet.status import status_of
+from benchfleet.study import open_study
 from benchfleet.testing import sample_cell
 from capabilities import BOX, reported
 from dashboards import NAME, RUNNER, DashboardCampaign, client_of
@@ -98,6 +102,35 @@ def answer_next(campaign: DashboardCampaign) -> None:
         time.sleep(0.05)
     answer = Answer(runner=RUNNER, request=asked[-1].seq, done=("done",))
     campaign.ledger.record(answer.event())
+
+
+@pytest.mark.parametrize(("ahead", "text"), [(300.0, "ahead of"), (-300.0, "behind"), (9, "")])
+def test_a_host_whose_clock_differs_says_so(tmp_path: Path, ahead: float, text: str) -> None:
+    campaign = DashboardCampaign(tmp_path)
+    campaign.begin(host="lab1")
+    claim = campaign.claim(sample_cell(1))
+    slot = SlotProgress(devices="gpu:0", cell=claim.path, stage="benchmark", done=1, total=2)
+    report = WorkerProgress(runner=RUNNER, slots=(slot,), clock=time.time() + ahead)
+    campaign.ledger.report_progress(report)
+    with client_of(campaign.campaigns()) as client:
+        (machine,) = client.get("/api/status").json()["machines"]
+        page = client.get(f"/c/{NAME}/machines").text
+    status = status_of(open_study(campaign_of(campaign.url, results=None), ledger=campaign.url))
+    if text:
+        assert machine["clock_ahead_seconds"] == pytest.approx(ahead, abs=60)
+        assert status.clocks["lab1"] == pytest.approx(ahead, abs=60)
+        assert f"{text} the clock of the dashboard" in page
+    else:
+        assert (machine["clock_ahead_seconds"], status.clocks) == (0.0, {})
+        assert "Its clock" not in page
+
+
+def test_times_of_a_clock_that_is_ahead_have_no_age() -> None:
+    now = time.time()
+    assert ago(now + 30) == "0 s ago"
+    assert ago(now + 300) == "by a clock that is ahead"
+    assert ago(now - 300).endswith("min ago")
+    assert ago(0.0) == ""
 
 
 def test_a_host_that_fails_alone_can_be_excluded(campaign: DashboardCampaign) -> None:

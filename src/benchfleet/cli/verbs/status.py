@@ -13,7 +13,7 @@ from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.remote_results import counted_stores
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import STATES
-from benchfleet.domain.worker_progress import SlotProgress
+from benchfleet.domain.worker_progress import SlotProgress, clock_text
 from benchfleet.reports.spending import in_all
 from benchfleet.status import Status, status_of
 
@@ -62,6 +62,9 @@ def lines(status: Status, command: Command) -> Iterator[str]:
         yield f"  running  {one.record.path}  ({leases.holder_text(one)})"
         if one.progress is not None:
             yield f"           {slot_text(one.progress, one.progress_age)}"
+    for host, ahead in status.clocks.items():
+        difference = clock_text(ahead, "this machine's")
+        yield f"  clock    {host or 'a host'}: its clock is {difference}; use NTP on both"
     yield from _kept_cells(status, command)
     yield from _failed(status, command)
     yield from _cancelled(status, command)

@@ -4,6 +4,7 @@
   "use strict";
   var REFRESH_MS = 1500, SLOW_REFRESH_MS = 4000, POLL_MS = 2000, STREAM_AGAIN_MS = 60000, FAILURES = 3;
   var root = document.documentElement;
+  var clockAhead = null;  // seconds: the server's clock against ours; null before its first message
   var kept = null;
   try { kept = localStorage.getItem("benchfleet-theme"); } catch (error) { kept = null; }
   if (kept) root.setAttribute("data-theme", kept);
@@ -11,6 +12,7 @@
 
   document.addEventListener("DOMContentLoaded", function () {
     themeButton();
+    if (document.body.dataset.onDisk) clockAhead = 0;
     relativeTimes();
     setInterval(relativeTimes, 5000);
     if (document.body.dataset.slug && !document.body.dataset.onDisk) watch();
@@ -26,12 +28,19 @@
   }
 
   function relativeTimes() {
+    if (clockAhead === null) return;  // the server's texts are newer
     document.querySelectorAll("time[data-at]").forEach(function (time) {
-      time.textContent = ago(Date.now() / 1000 - Number(time.dataset.at));
+      time.textContent = ago(serverNow() - Number(time.dataset.at));
     });
   }
 
+  // The time by the server's clock, since this machine's may differ.
+  function serverNow() {
+    return Date.now() / 1000 + (clockAhead || 0);
+  }
+
   function ago(seconds) {
+    if (seconds < -60) return "by a clock that is ahead";
     seconds = Math.max(0, seconds);
     if (seconds < 60) return Math.round(seconds) + " s ago";
     if (seconds < 3600) return Math.round(seconds / 60) + " min ago";
@@ -117,6 +126,7 @@
     function take(message) {
       lastMessage = Date.now();
       failures = 0;
+      clockAhead = message.now - Date.now() / 1000;
       if (message.cursor) cursor = message.cursor;
       body.dataset.readAt = message.read_at;
       body.dataset.error = message.error || "";
@@ -176,7 +186,7 @@
 
     function showStatus() {
       var status = document.getElementById("status"), text = status.querySelector(".status-text");
-      var age = Date.now() / 1000 - Number(body.dataset.readAt || status.dataset.readAt) + Number(body.dataset.storeAge || 0);
+      var age = serverNow() - Number(body.dataset.readAt || status.dataset.readAt) + Number(body.dataset.storeAge || 0);
       var silent = lastMessage && Date.now() - lastMessage > 20000;
       var error = body.dataset.error !== undefined ? body.dataset.error : status.dataset.error;
       var away = Boolean(error) || silent || failures >= FAILURES;

@@ -16,6 +16,7 @@ from benchfleet.dashboard.views.strips import Strip, strips
 from benchfleet.domain.rental import Rental
 from benchfleet.domain.slots import device_names, host_in
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.domain.worker_progress import clock_text
 from benchfleet.orders.slots_history import SlotsOrder
 
 SILENT_AFTER_S = 90.0  # seconds without a report, or past the end of a lease
@@ -39,6 +40,7 @@ class Runner:
     elsewhere: Sequence[str]  # other machines that it uses
     more_slots: int
     drained: Sequence[str]  # devices of this machine that were ordered to be let go
+    clock_ahead: float  # seconds, of its own machine's clock; 0 where it agrees with ours
     orders: Sequence[SlotsOrder]  # the last ones to it, the newest first; on its own machine
 
     @property
@@ -71,6 +73,13 @@ class Machine:
     strips: Sequence[Strip]
     hourly: float  # what its slots cost an hour; 0: no price is known
     currency: str
+    clock_ahead: float  # seconds by which its clock differs from the server's; 0 where they agree
+
+    @property
+    def clock(self) -> str:
+        """What its clock is; "" where it and the server's agree."""
+        other = "the clock of the dashboard"
+        return clock_text(self.clock_ahead, other) if self.clock_ahead else ""
 
     @property
     def status(self) -> str:
@@ -141,6 +150,7 @@ def machines(model: ReadModel) -> list[Machine]:
                 strips=drawn.get(name, ()),
                 hourly=hourly,
                 currency=currency,
+                clock_ahead=next((one.clock_ahead for one in alive if one.clock_ahead), 0.0),
             )
         )
     return sorted(every, key=lambda one: (_URGENCY[one.life], one.name))
@@ -174,6 +184,7 @@ def _runners(model: ReadModel, slots: Sequence[Slot]) -> dict[str, list[Runner]]
                 elsewhere=sorted(hosts - {host, home}),
                 more_slots=report.more_slots if report and host == home else 0,
                 drained=sorted(one for one in drained if (host_in(one)[0] or home) == host),
+                clock_ahead=report.clock_ahead(time.time()) if report and host == home else 0.0,
                 orders=model.fleet.orders.of(name) if host == home else (),
             )
             runners.setdefault(host, []).append(runner)

@@ -209,8 +209,12 @@ class _Builder:
             bases[fingerprint] = base
             updates.append(RefUpdate(ref=ref, old=object, new=""))
         beat = {"benchfleet": 1, "beat": os.urandom(8).hex(), "by": store.number, "holds": bases}
-        reports = [[one.runner, one.to_json()] for one in self._transaction.reported]
-        beat |= {"at": store.wall(), "progress": reports} if reports else {}
+        now = store.wall()
+        reports = [
+            [one.runner, (replace(one, clock=now) if one.clock else one).to_json()]
+            for one in self._transaction.reported
+        ]
+        beat |= {"at": now, "progress": reports} if reports else {}
         blob = store.objects.blob(json.dumps(beat).encode())
         for fingerprint in bases:
             self._execute("set_ref_object", fingerprint=fingerprint, object=blob)

@@ -39,7 +39,8 @@ class Sync:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.pulled_at = -float("inf")  # by time.monotonic
+        # The last pull, by time.monotonic and by the store's clock.
+        self.pulled_at = self._compared_at = -float("inf")
         self.active = 1  # installations that pushed within a lease, ours too
         self.snapshot_events = 0  # how many the newest snapshot has
         self._mismatches = Mismatches()
@@ -134,6 +135,7 @@ class Sync:
                 self._follow(writer, ref, tips.get(ref, ("",))[0], oid, now)
             self._follow_logs(writer.execute, tips, moved, now)
             mismatched = self._compare_claims(writer.execute, claims, now)
+        self._compared_at = now
         for ref, oid in moved.items():
             write_pin(store.git, ref_part(ref), oid)
         if lasting := self._mismatches.lasting(mismatched, now):
@@ -250,8 +252,6 @@ class Sync:
                 f"{self._store.label}: {error}; a ledger's refs are never to be rewritten"
             ) from error
 
-    # The refs of cells
-
     def _compare_claims(
         self, execute: Execute, claims: Mapping[str, str], now: float
     ) -> dict[str, str]:
@@ -281,9 +281,10 @@ class Sync:
         return mismatched
 
     def _take_progress(self, execute: Execute, beat: Mapping[str, Any], now: float) -> None:
-        """Enter what runners reported with a heartbeat, as old as its time says."""
+        """Enter what runners reported with a heartbeat, which the pull before did not find."""
         with suppress(LookupError, TypeError, ValueError):  # another wrote it
-            at = now - max(0.0, self._store.wall() - float(beat["at"]))
+            age = max(0.0, self._store.wall() - float(beat["at"]))
+            at = max(now - age, self._compared_at)
             for runner, text in beat["progress"]:
                 if len(text) <= MAX_PROGRESS_BYTES:
                     execute("report_progress", runner=str(runner), at=at, data=str(text))

@@ -101,10 +101,12 @@ def test_a_running_cell_shows_its_samples_and_how_old_that_is() -> None:
     assert holder.with_progress([]).progress is None
     assert holder.with_progress([replace(reports[0], runner="another")]).progress is None
     counts = {**NOTHING.counts, "running": 1, "pending": 5}
-    assert text(counts=counts, holders=[one], share=0.0574, eta=eta_of(reports, {"8f3a"})) == [
+    eta, clocks = eta_of(reports, {"8f3a"}), {"lab2": -300.0}
+    assert text(counts=counts, holders=[one], share=0.0574, eta=eta, clocks=clocks) == [
         "study: 6 cells · 5 pending · 1 running · 5 % · ETA 1 min 08 s",
         "  running  a  (runner 8f3a on lab2, lease good for 40 s)",
         "           31 of 90 samples · 40 s · gpu:0 · 412 tok/s · 31.2/80 GB · seen 12 s ago",
+        "  clock    lab2: its clock is 5 min 00 s behind this machine's; use NTP on both",
     ]
 
 
