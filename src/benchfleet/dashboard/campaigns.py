@@ -60,7 +60,7 @@ class Campaigns:
             if slug not in self._openers:
                 return None
             study = self._openers[slug][1]()
-            watcher = Watcher(study, ReadModel(study.campaign.name))
+            watcher = Watcher(study, ReadModel(study.campaign.name, study.campaign.phases))
             self._opened[slug] = ShownCampaign(slug=slug, study=study, watcher=watcher)
             return self._opened[slug]
 

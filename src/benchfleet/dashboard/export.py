@@ -119,8 +119,7 @@ class _Export:
         yield "manifest", "manifest.html.j2", lambda: manifest_values(rows)
 
     def _overview(self) -> Mapping[str, Any]:
-        phases = self._campaign.study.campaign.phases
-        return {"view": overview.overview(self._model, phases), "has_local_run": False}
+        return {"view": overview.overview(self._model), "has_local_run": False}
 
     def _matrix(self) -> Mapping[str, Any]:
         filters = Filters()

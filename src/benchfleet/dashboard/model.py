@@ -27,7 +27,7 @@ from benchfleet.dashboard.tiles import Tile
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
+from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
 from benchfleet.domain.worker_progress import WorkerProgress
 
 MAX_KEPT_EVENTS = 2_000  # of the newest, for the pages that show what happened
@@ -50,8 +50,8 @@ class Change:
 class ReadModel:
     """The cells of a campaign with their totals, and what happened last."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, phases: Sequence[Phase] = ()) -> None:
+        self.name, self.phases = name, phases
         self.lock = threading.RLock()
         self.rows: list[Row] = []
         self.by_fingerprint: dict[str, Row] = {}

@@ -76,7 +76,7 @@ def router_of(context: Context) -> APIRouter:
             model,
             "overview.html.j2",
             lambda: {
-                "view": overview.overview(model, campaign.study.campaign.phases),
+                "view": overview.overview(model),
                 "has_local_run": has_local_run(campaign.study.layout),
             },
             page="overview",

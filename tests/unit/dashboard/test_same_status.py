@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from benchfleet.domain.attempt import Claim, RunnerId
+from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GateDecision, Phase
@@ -18,6 +19,7 @@ from benchfleet.testing import sample_cell
 from dashboards import NAME, RUNNER, DashboardCampaign, client_of
 
 OTHER = RunnerId("another")
+MACHINES = f"/c/{NAME}/machines"
 PHASES = (
     Phase(name="e0", gate="score > 0.5"),
     Phase(name="e1", requires=("e0",)),
@@ -86,6 +88,29 @@ def test_nothing_that_runs_has_no_eta(tmp_path: Path) -> None:
     with client_of(campaign.campaigns()) as client:
         assert client.get("/api/status").json()["eta_seconds"] is None
     assert campaign.status().eta is None
+
+
+def test_an_idle_slot_says_which_gate_it_waits_for(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path)
+    campaign.finish(campaign.cell(0))
+    slot = SlotProgress(devices="gpu:0", stage="idle")
+    campaign.ledger.report_progress(WorkerProgress(runner=RUNNER, slots=(slot,)))
+
+    def idle() -> str:
+        with client_of(campaign.campaigns()) as client:
+            (reason,) = re.findall(r"idle(?:: ([^<]*))?</span>", client.get(MACHINES).text)
+        return str(reason)
+
+    assert idle() == ""  # a cell of the first phase waits too
+    running = campaign.claim(campaign.cell(1))
+    assert (
+        idle() == "waits for the gate of phase e0: score &gt; 0.5 (1 of 2 cells have ended)"
+    )  # not for that of e1, which has not begun
+    campaign.ledger.finish(running.lease, Outcome(state="success", digest="d"))
+    campaign.ledger.record(GateDecision(phase="e0", state="closed", why="too low").event())
+    assert idle() == "waits for the gate of phase e0: score &gt; 0.5 (closed)"
+    campaign.ledger.record(GateDecision(phase="e0", state="opened", by="me").event())
+    assert idle() == ""
 
 
 def test_phases_are_those_of_the_command_line(tmp_path: Path) -> None:

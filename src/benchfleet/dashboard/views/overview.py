@@ -12,7 +12,6 @@ from benchfleet.dashboard.views.happened import Notice, notices
 from benchfleet.dashboard.views.phases import phases_of
 from benchfleet.dashboard.views.slots import Slot, seconds_left, slots_of
 from benchfleet.domain.humanize import counted, duration
-from benchfleet.domain.phase import Phase
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.worker_progress import completed_share
 from benchfleet.ledger.gates import PhaseStatus
@@ -55,7 +54,7 @@ class Overview:
     notices: Sequence[Notice]
 
 
-def overview(model: ReadModel, phases: Sequence[Phase] = ()) -> Overview:
+def overview(model: ReadModel) -> Overview:
     """The overview of a campaign as it is now."""
     with model.lock:
         counts = dict(model.counts)
@@ -64,7 +63,7 @@ def overview(model: ReadModel, phases: Sequence[Phase] = ()) -> Overview:
         ended_parts = model.split_cells.ended
         groups = failure_groups(model)
         rate = rate_of(model)
-        shown_phases = phases_of(model, phases)
+        shown_phases = phases_of(model)
         happened = notices(model, MAX_NOTICES)
     total = sum(counts.values())
     done = sum(counts.get(state, 0) for state in FINAL_STATES)

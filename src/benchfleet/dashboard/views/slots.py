@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
+from benchfleet.dashboard.views.phases import awaited_gates
 from benchfleet.domain.event import Event
 from benchfleet.domain.slots import device_names, host_in
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress, aged, eta_of
@@ -117,7 +118,7 @@ def _idle_reason(model: ReadModel, runner: str, devices: str) -> str:
     if names & model.fleet.drained.get(runner, set()):
         return "drained"
     waiting = model.counts.get("pending", 0) + model.counts.get("retrying", 0)
-    return "" if waiting else "no cell waits"
+    return awaited_gates(model) if waiting else "no cell waits"
 
 
 def host_of(began: Event | None) -> str:
