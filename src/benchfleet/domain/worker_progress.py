@@ -116,11 +116,11 @@ def with_local_reports(
 
 def eta_of(reports: Iterable[WorkerProgress], runners: Collection[str]) -> float | None:
     """Seconds that the runs of these runners, which hold cells, should still take; None where no
-    report knows."""
+    report knows, or the time is over."""
     etas = [
-        max(0.0, one.eta - one.age)
+        one.eta - one.age
         for one in reports
-        if one.eta is not None and one.runner in runners
+        if one.eta is not None and one.eta > one.age and one.runner in runners
     ]
     return max(etas, default=None)
 

@@ -90,6 +90,12 @@ def test_nothing_that_runs_has_no_eta(tmp_path: Path) -> None:
     assert campaign.status().eta is None
 
 
+def test_the_names_of_events_are_not_shown(tmp_path: Path) -> None:
+    with client_of(Campaign(tmp_path).campaigns()) as client:
+        text = client.get(f"/c/{NAME}/").text
+    assert "a run recorded the campaign&#39;s definition" in text
+
+
 def test_an_idle_slot_says_which_gate_it_waits_for(tmp_path: Path) -> None:
     campaign = Campaign(tmp_path)
     campaign.finish(campaign.cell(0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.dashboard.model import ReadModel
+from benchfleet.domain.campaign_record import CAMPAIGN_RECORDED
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.part import SPLIT
@@ -83,6 +84,8 @@ def _text(event: Event) -> tuple[str, str]:
         "gate_forgotten": f"gate of {data.get('phase')} is undecided again",
         SPLIT: f"split into {counted(len(data.get('parts', ())), 'part')}",
         **dict.fromkeys(RENTAL_KINDS, f"rented machine {data.get('id')}: {_rental_step(event)}"),
+        CAMPAIGN_RECORDED: "a run recorded the campaign's definition",
+        "results_told": "results were reported",
         "probed": "a machine reported its capabilities",
         "assigned": "the cells were assigned to machines",
     }

@@ -100,6 +100,7 @@ def test_a_running_cell_shows_its_samples_and_how_old_that_is() -> None:
     one = holder.with_progress(reports)
     assert holder.with_progress([]).progress is None
     assert holder.with_progress([replace(reports[0], runner="another")]).progress is None
+    assert eta_of([replace(reports[0], age=90.0)], {"8f3a"}) is None  # it took longer
     counts = {**NOTHING.counts, "running": 1, "pending": 5}
     eta, clocks = eta_of(reports, {"8f3a"}), {"lab2": -300.0}
     assert text(counts=counts, holders=[one], share=0.0574, eta=eta, clocks=clocks) == [
