@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.placement import KeptOff, Placement
@@ -29,6 +30,7 @@ from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.ledger.parts import SplitCell, parts_of
+from benchfleet.ledger.spending import read_spending
 from benchfleet.placement_loader import load_placement
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.samples import count_samples, earlier_samples
@@ -68,6 +70,7 @@ class Status:
     unsent: int  # results that wait for their upload
     store: str  # where they are uploaded to; "" for nowhere
     rented: Sequence[Rental] = ()  # may cost money now; those to be destroyed first
+    budget: Budget | None = None  # with what was spent of it
     split: Sequence[SplitCell] = ()  # cells that run as parts
     clocks: Mapping[str, float] = field(default_factory=dict)  # host → seconds ahead, if it matters
 
@@ -85,6 +88,7 @@ class Status:
             "clocks": dict(self.clocks),
             "kept_samples": dict(self.kept_samples),
             "used": self.used.to_dict(),
+            "budget": self.budget and self.budget.to_dict(),
             "elsewhere": dict(self.elsewhere),
             "unsent": self.unsent,
             "rented": [_machine(rental) for rental in self.rented],
@@ -156,9 +160,20 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         unsent=len(UploadQueue(study.layout)),
         store=study.campaign.store_url,
         rented=ledger_facts.rented,
+        budget=read_budget(study),
         split=ledger_facts.split,
         clocks=ledger_facts.clocks,
     )
+
+
+def read_budget(study: Study) -> Budget | None:
+    """The campaign's budget with what was spent of it; None without one."""
+    budget = study.campaign.budget
+    if budget is None:
+        return None
+    currency, now = budget.currency, time.time()
+    spending = study.query(lambda ledger: read_spending(ledger, currency, now), default=Spending())
+    return replace(budget, spending=spending)
 
 
 def _share(states: Mapping[str, int], facts: _LedgerFacts) -> float:

@@ -18,17 +18,14 @@ from benchfleet import registry
 from benchfleet.domain.attempt import CellRecord, RunnerId
 from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.event import Event
-from benchfleet.domain.rental import KINDS, SUBJECT, RentalHistory
 from benchfleet.domain.resource import MemoryState
-from benchfleet.domain.usage import UsageTotal
 from benchfleet.engines.base import Engine
 from benchfleet.engines.processes import owner, process_space
 from benchfleet.environment import batch_job
 from benchfleet.errors import LedgerFull
 from benchfleet.fleet import Fleet, open_engine
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.history import BILLED, bills, host_of
+from benchfleet.ledger.spending import read_spending
 from benchfleet.machines.devices import (
     cores,
     nvml_gpus,
@@ -179,17 +176,9 @@ def count_spending(study: Study, spending: Spending) -> None:
     if budget is None:
         return
 
-    def read(ledger: Ledger) -> tuple[Sequence[Event], RentalHistory]:
-        rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
-        return ledger.events(kinds=BILLED), rentals
-
-    nothing: tuple[Sequence[Event], RentalHistory] = ((), RentalHistory())
-    events, rentals = study.query(read, default=nothing)
-    total = UsageTotal()
-    for one in bills(event for event in events if not rentals.of_host(host_of(event))).values():
-        total.take(one)
-    spending.attempts = (total.costs or {}).get(budget.currency, 0.0)
-    spending.rentals = rentals.spent(budget.currency, time.time())
+    currency, now = budget.currency, time.time()
+    spent = study.query(lambda ledger: read_spending(ledger, currency, now), default=Spending())
+    spending.attempts, spending.rentals = spent.attempts, spent.rentals
 
 
 def _local_host(study: Study, fleet: Fleet) -> LocalHost:

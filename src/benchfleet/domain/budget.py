@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from .resource import Need
 from .usage import Usage
+
+_WARNING_SHARE = 0.8
 
 
 @dataclass
@@ -51,6 +54,13 @@ class Budget:
         return self.spending.total / self.amount if self.amount else 1.0
 
     @property
+    def state(self) -> Literal["open", "nearly_spent", "spent"]:
+        """Whether cells may begin: yes, yes but 80 % are spent, or no."""
+        if self.problem:
+            return "spent"
+        return "nearly_spent" if self.share >= _WARNING_SHARE else "open"
+
+    @property
     def limit(self) -> str:
         """``20 USD``"""
         return f"{self.amount:g} {self.currency}"
@@ -59,6 +69,18 @@ class Budget:
     def used(self) -> str:
         """``82 % of the budget of 20 USD is spent``"""
         return f"{int(100 * self.share)} % of the budget of {self.limit} is spent"
+
+    @property
+    def text(self) -> str:
+        """Its state, as people read it."""
+        if self.state == "nearly_spent":
+            return f"{self.used}; no cell begins once all is"
+        return self.problem or self.used
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        amounts = {"amount": self.amount, "currency": self.currency}
+        return {**amounts, "spent": self.spending.total, "state": self.state}
 
     @property
     def problem(self) -> str:

@@ -249,7 +249,8 @@ class Runner:
         self._scheduler.splitter.look()
         self._engine.expect(self._scheduler.needs())
         self._fill()
-        self._state.broken = self._state.broken or self._scheduler.affordability.problem()
+        if not self._state.broken:
+            self._state.end_for_budget(self._scheduler.affordability.problem())
         self._worker_time.rest()
         if self._worker_time.works:
             self._next_look = min(self._next_look, self._inbox.now() + LOOK_EVERY_S)

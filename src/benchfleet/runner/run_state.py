@@ -16,8 +16,6 @@ from benchfleet.runner.disk_guard import DiskGuard, DiskSpace
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
 
-BUDGET_WARNING_SHARE = 0.8
-
 
 class RunState:
     """The state that all components of a run share. `stop_waiting` is set when none may wait."""
@@ -97,14 +95,17 @@ class RunState:
         if not self._budget or self.broken:
             return False
         budget = self._budget
-        self.broken = budget.problem
-        if self.broken:
-            self.notify("budget_spent", message=self.broken, budget=budget.limit)
-        elif not self._is_budget_warned and budget.share >= BUDGET_WARNING_SHARE:
+        self.end_for_budget(budget.problem)
+        if budget.state == "nearly_spent" and not self._is_budget_warned:
             self._is_budget_warned = True
-            message = f"{budget.used}; no cell begins once all is"
-            self.notify("budget_used", message=message, share=budget.share, budget=budget.limit)
+            self.notify("budget_used", message=budget.text, budget=budget.limit)
         return bool(self.broken)
+
+    def end_for_budget(self, problem: str) -> None:
+        """End the run because too little of the budget remains; ``""`` if enough does."""
+        self.broken = problem
+        if problem and self._budget:
+            self.notify("budget_spent", message=problem, budget=self._budget.limit)
 
     def check_disk(self) -> None:
         """Check the free space of the disk."""

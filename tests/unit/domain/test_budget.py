@@ -21,3 +21,15 @@ def test_attempts_and_rentals_share_one_budget() -> None:
     assert budget.problem == ""
     spending.rentals = 2.1
     assert "(5.10 USD)" in budget.problem
+
+
+def test_a_budget_that_is_nearly_spent_is_not_spent() -> None:
+    budget = Budget(amount=10, currency="USD", spending=Spending(attempts=7.9))
+    assert (budget.state, budget.text) == ("open", "79 % of the budget of 10 USD is spent")
+    budget.spending.attempts = 8
+    text = "80 % of the budget of 10 USD is spent; no cell begins once all is"
+    assert (budget.state, budget.text) == ("nearly_spent", text)
+    budget.spending.attempts = 10
+    assert (budget.state, budget.text) == ("spent", budget.problem)
+    expected = {"amount": 10, "currency": "USD", "spent": 10, "state": "spent"}
+    assert budget.to_dict() == expected

@@ -55,6 +55,8 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     yield from placement_text.lines(status.kept_off, status.notes)
     if took := in_all(status.used):
         yield f"  used     {took}"
+    if status.budget is not None:
+        yield f"  budget   {status.budget.text}"
     for split in status.split:
         parts = counted(split.parts, "part", "have")
         yield f"  split    {split.path}  {split.ended} of {parts} ended"

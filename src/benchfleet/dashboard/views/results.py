@@ -25,6 +25,7 @@ from benchfleet.reports.grids import Grid, page_tables
 from benchfleet.reports.manifest import EVENTS, Row, manifest
 from benchfleet.reports.ranking import Pair
 from benchfleet.reports.tables import Comparison
+from benchfleet.status import read_budget
 from benchfleet.study import Study
 
 CHART_KINDS = ("scores", "forest", "pareto", "length", "time", "cost", "failures")
@@ -117,8 +118,7 @@ class CostView:
     groups: Sequence[spending.Spent]  # model × config
     columns: Mapping[str, Sequence[str]]
     rentals: Sequence[Rental]
-    budget: Budget | None
-    spent: float  # of the budget's currency
+    budget: Budget | None  # with what was spent of it
     now: float
 
 
@@ -131,11 +131,6 @@ def cost_view(study: Study) -> CostView:
     everything = spending.total(groups)
     nothing: tuple[list[tuple[str, UsageTotal]], RentalHistory] = ([], RentalHistory())
     hosts, rentals = study.query(_hosts_and_rentals, default=nothing)
-    budget = study.campaign.budget
-    spent = 0.0
-    if budget is not None:
-        spent = (everything.costs or {}).get(budget.currency, 0.0)
-        spent += rentals.spent(budget.currency, time.time())
     return CostView(
         took=spending.in_all(everything),
         remarks=spending.remarks(everything),
@@ -143,8 +138,7 @@ def cost_view(study: Study) -> CostView:
         groups=groups,
         columns=spending.columns(groups),
         rentals=list(rentals.rentals.values()),
-        budget=budget,
-        spent=spent,
+        budget=read_budget(study),
         now=time.time(),
     )
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from benchfleet.cli.verbs.status import lines
 from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.state import STATES
@@ -47,6 +48,16 @@ def text(**of: object) -> list[str]:
 def test_a_quiet_campaign_is_one_line() -> None:
     counts = {**NOTHING.counts, "pending": 2, "success": 4}
     assert text(counts=counts) == ["study: 6 cells · 2 pending · 4 success"]
+
+
+def test_a_budget_is_open_nearly_spent_or_spent() -> None:
+    for attempts, expected in (
+        (5, "50 % of the budget of 10 USD is spent"),
+        (9, "90 % of the budget of 10 USD is spent; no cell begins once all is"),
+        (11, "the budget of 10 USD is spent (11.00 USD); raise 'budget' and run again"),
+    ):
+        budget = Budget(amount=10, currency="USD", spending=Spending(attempts=attempts))
+        assert text(budget=budget)[1:] == [f"  budget   {expected}"]
 
 
 def test_everything_out_of_order_is_named_with_its_way_out() -> None:
