@@ -15,12 +15,13 @@ from benchfleet.models.mock import MockAdapter
 from kept_sessions import KeptSession
 
 
-def _score(folder: Path, call: str, scratch: Path) -> float:
+def _score(folder: Path, call: str, scratch: Path, **more: str) -> float:
     """What it scores in a session with a mock model and a real scratch folder."""
     scratch.mkdir(exist_ok=True)
     model = Model(name="m", adapter="mock", source="m", digest="mock")
     session = KeptSession(adapter=MockAdapter(model), model=model, subset=None, scratch=scratch)
-    return Python({"name": "x", "call": call, "folder": str(folder)}).run(session).overall
+    params = {"name": "x", "call": call, "folder": str(folder), **more}
+    return Python(params).run(session).overall
 
 
 def test_each_cell_imports_the_source_as_it_is_now_and_leaves_no_trace(tmp_path: Path) -> None:
@@ -69,3 +70,9 @@ def test_a_request_reaches_the_slots_own_adapter(tmp_path: Path) -> None:
         "    return float(adapter.generate('x') == 'mock')\n"
     )
     assert _score(tmp_path, "own:run", tmp_path / "s") == 1
+
+
+def test_an_aggregate_of_another_module_scores_the_samples(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def run(adapter): return {'samples': [{'x': 2}, {'x': 5}]}\n")
+    (tmp_path / "sums.py").write_text("def total(samples): return sum(s['x'] for s in samples)\n")
+    assert _score(tmp_path, "own:run", tmp_path / "s", aggregate="sums:total") == 7

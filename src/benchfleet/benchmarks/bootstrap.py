@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from statistics import fmean
@@ -20,20 +20,26 @@ STDERR, LOW, HIGH = "bootstrap_stderr", "bootstrap_low", "bootstrap_high"  # in 
 
 
 def bootstrap(
-    statistic: Callable[[Sequence[Any]], float], items: Sequence[Any]
+    statistic: Callable[[Sequence[Any]], float],
+    items: Sequence[Any],
+    *,
+    expected: float | None = None,
 ) -> dict[str, float]:
     """The standard error of a statistic of independent items, and its 95 % interval.
 
     The interval is the bias-corrected and accelerated one (BCa; Efron, J. Am. Stat. Assoc. 1987,
     82, 171-185) over 999 resamples, by scipy. The same items give the same numbers. Empty for less
-    than three items, for a statistic that does not vary or fails, or one that is too slow.
+    than three items, for a statistic that does not vary or fails, or is not `expected` over all
+    items, or is too slow.
     """
-    if len(items) < 3:
+    if len(items) < 3 or find_spec("scipy") is None:
         return {}
     began = time.thread_time()
     try:
-        statistic(items)
+        value = statistic(items)
     except Exception:  # noqa: BLE001 - a benchmark's own code, which made the score already
+        return {}
+    if expected is not None and not _is_close(value, expected):
         return {}
     if (time.thread_time() - began) * (RESAMPLES + len(items)) > MAX_SECONDS:
         return {}
@@ -64,25 +70,47 @@ def bootstrap(
     return values
 
 
+def error_of(
+    statistic: Callable[[Sequence[Any]], float],
+    samples: Sequence[Any],
+    *,
+    questions: Sequence[Hashable],
+    score: Score,
+) -> dict[str, float]:
+    """As `bootstrap`, of a statistic that made the headline of a score from its samples; empty if
+    the headline is the mean of the samples' scores. `questions` has the question of each sample:
+    all answers to a question are drawn together."""
+    unscored = {*score.unscored}
+    scores = [float(one) for n, one in enumerate(score.per_sample) if n not in unscored]
+    if scores and _is_close(fmean(scores), score.overall):
+        return {}
+    groups: dict[Hashable, list[Any]] = {}
+    for question, sample in zip(questions, samples, strict=True):
+        groups.setdefault(question, []).append(sample)
+
+    def of_groups(chosen: Sequence[Sequence[Any]]) -> float:
+        return statistic([sample for group in chosen for sample in group])
+
+    return bootstrap(of_groups, [*groups.values()], expected=score.overall)
+
+
+def _is_close(value: float, other: float) -> bool:
+    return math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-9)
+
+
 def with_error(
     score: Score, score_of: Callable[[Sequence[Record]], Score], records: Sequence[Record]
 ) -> Score:
     """The score with the bootstrap's error in its summary, if its headline is not the mean of its
-    samples' scores. All answers to a question are drawn together."""
-    unscored = {*score.unscored}
-    scores = [float(one) for n, one in enumerate(score.per_sample) if n not in unscored]
-    if not scores or math.isclose(fmean(scores), score.overall, rel_tol=1e-6, abs_tol=1e-9):
+    samples' scores."""
+    if not score.per_sample:
         return score
-    if find_spec("scipy") is None:
-        return score
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(record.question or record.id, []).append(record)
-
-    def statistic(chosen: Sequence[Sequence[Record]]) -> float:
-        return score_of([record for group in chosen for record in group]).overall
-
-    error = bootstrap(statistic, [*groups.values()])
+    error = error_of(
+        lambda chosen: score_of(chosen).overall,
+        records,
+        questions=[record.question or record.id for record in records],
+        score=score,
+    )
     return replace(score, summary={**error, **score.summary}) if error else score
 
 

@@ -21,9 +21,10 @@ from benchfleet.benchmarks.parameters import (
     with_defaults,
 )
 from benchfleet.benchmarks.process import run_process
-from benchfleet.benchmarks.reported_scores import find_report, read_report
+from benchfleet.benchmarks.reported_scores import Report, find_report, read_report
 from benchfleet.benchmarks.source_files import matching_files, source_digest
 from benchfleet.benchmarks.template_fields import check_fields, filled, has_field
+from benchfleet.benchmarks.user_code import importable, optional_aggregate
 from benchfleet.domain.cell import Workload
 
 _DEFAULTS: dict[str, Any] = {
@@ -32,6 +33,7 @@ _DEFAULTS: dict[str, Any] = {
     "environment": {},
     "cwd": ".",
     "metric": None,
+    "aggregate": None,
     "timeout": None,
     "files": (),
     "inputs": None,
@@ -48,13 +50,14 @@ class Command(Benchmark):
     """Runs `argv` once for a cell, without a shell, on the slot's devices.
 
     Parameters: `name` (how results call it), `argv`, `environment`, `cwd` (from the campaign's
-    folder), `metric` (the headline's name), `timeout`, and `files`: patterns of further source
-    files, whose content is part of the identity beside that of the files named in `argv`. The
-    patterns in `inputs` replace the files named in `argv`; `outputs` never count, and the text
-    `identity` stands for the content of all. As task files of experiments have them: `experiment`
-    (another word for `name`), `config` (a file that `{config}` then stands for, at the end after
-    ``--config`` where `argv` does not name it) and `output` (a file of the campaign's folder that
-    the report is left in too).
+    folder), `metric` (the headline's name), `aggregate` (``module:name`` in the campaign's folder:
+    the function that makes the headline of the samples), `timeout`, and `files`: patterns of
+    further source files, whose content is part of the identity beside that of the files named in
+    `argv`. The patterns in `inputs` replace the files named in `argv`; `outputs` never count, and
+    the text `identity` stands for the content of all. As task files of experiments have them:
+    `experiment` (another word for `name`), `config` (a file that `{config}` then stands for, at the
+    end after ``--config`` where `argv` does not name it) and `output` (a file of the campaign's
+    folder that the report is left in too).
     """
 
     example: ClassVar[str] = "- command: {name: my-eval, argv: [python, eval.py, '{result}']}"
@@ -75,6 +78,7 @@ class Command(Benchmark):
         self._environment = _environment(values["environment"])
         self._cwd = text("cwd", values["cwd"])
         self._metric = optional_text("metric", values["metric"])
+        self._aggregate = optional_aggregate(values, Path(values["folder"]).absolute())
         self._declared_timeout = values["timeout"]
         self._timeout = None if values["timeout"] is None else seconds("timeout", values["timeout"])
         self._files = texts("files", values["files"])
@@ -102,6 +106,7 @@ class Command(Benchmark):
             "environment": self._environment,
             "cwd": self._cwd,
             "metric": self._metric,
+            **({"aggregate": self._aggregate.name} if self._aggregate else {}),
             **({"config": self._config} if self._config else {}),
         }
 
@@ -126,6 +131,8 @@ class Command(Benchmark):
         if not self._working_folder.is_dir():
             raise ValueError(f"cwd: folder {self._working_folder} not found")
         self._check_command()
+        if self._aggregate:
+            self._aggregate.check()
         if self._config and not (self._working_folder / self._config).is_file():
             raise ValueError(f"config: file {self._working_folder / self._config} not found")
         return self._identity or source_digest(self._folder, self._own_files())
@@ -166,12 +173,18 @@ class Command(Benchmark):
             if output is not None and not result.exists() and _stamp(output) != before:
                 result.write_bytes(output.read_bytes())  # it wrote there by itself
             reported = find_report(result, scratch, stdout)
-            report = read_report(reported, metric=self._metric)
+            report = self._read(reported)
             if output is not None and _stamp(output) == before:
                 _leave(reported, output)
         finally:
             rename_reserved_files(scratch)
         return report.record(session)
+
+    def _read(self, reported: Any) -> Report:
+        if self._aggregate is None:
+            return read_report(reported, metric=self._metric)
+        with importable(self._aggregate.path):
+            return read_report(reported, metric=None, aggregate=self._aggregate.load())
 
     def _request(self, session: Session, scratch: Path, result: Path) -> dict[str, Any]:
         """The content of ``request.json``: the script's cell."""
@@ -219,7 +232,8 @@ class Command(Benchmark):
             if self._inputs is None
             else matching_files(self._folder, self._inputs)
         )
-        files = [*matching_files(self._folder, self._files), *inputs]
+        own = self._aggregate.files() if self._aggregate else []
+        files = [*matching_files(self._folder, self._files), *inputs, *own]
         return [file for file in files if not self._is_output(file)]
 
     def _is_output(self, file: Path) -> bool:

@@ -3,7 +3,8 @@
 A report is a number, or a mapping. In a mapping the headline is what `metric` names (dots go
 into nested mappings), else the first of `HEADLINES`, else the first number, else the mean of the
 samples' scores, else ``passed`` as 1 or 0. ``task_scores`` holds the scores of parts, and
-``samples`` a list of mappings with ``id``, ``score`` and whatever else they have.
+``samples`` a list of mappings with ``id``, ``score`` and whatever else they have. A function of all
+samples, `aggregate`, replaces the headline; so its error can be computed by the bootstrap.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchfleet.benchmarks import bootstrap
 from benchfleet.benchmarks.base import Record, Score, Session, withdraw
 from benchfleet.benchmarks.scoring import mean
 from benchfleet.errors import CellFailure
@@ -24,6 +26,7 @@ METRICS = "metrics.json"
 HEADLINES = ("overall_score", "success_rate", "accuracy", "score")
 _MAX_TEXT_CHARS = 200  # characters; longer text is no summary
 _MEASURED_KEYS = {"prompt_tokens", "completion_tokens", "seconds"}
+Aggregate = Callable[[list[Mapping[str, Any]]], float]
 _SAMPLE_KEYS = {"id", "score", "predicted_answer", *_MEASURED_KEYS}
 
 
@@ -82,8 +85,10 @@ def plain(value: Any) -> Any:
         raise bad_result(f"what was returned is not JSON: {error}") from None
 
 
-def read_report(value: Any, *, metric: str | None) -> Report:
+def read_report(value: Any, *, metric: str | None, aggregate: Aggregate | None = None) -> Report:
     """The report that the value is. Raises CellFailure where it has no finite headline."""
+    if aggregate is not None:
+        return _aggregated(value, aggregate)
     if isinstance(value, Mapping):
         samples = _samples(value.get("samples"))
         scores = [score for _, score in samples if score is not None]
@@ -96,6 +101,23 @@ def read_report(value: Any, *, metric: str | None) -> Report:
     if metric is not None or value is None:
         raise bad_result(f"reported {_text_of(value)}; a mapping of names to numbers is wanted")
     return Report(score=Score(overall=_finite("the result", value)), records=())
+
+
+def _aggregated(value: Any, aggregate: Aggregate) -> Report:
+    """The report whose headline is the aggregate of its samples."""
+    samples = value.get("samples") if isinstance(value, Mapping) else None
+    if not samples or not isinstance(samples, list):
+        raise bad_result("'aggregate' needs 'samples': a list of mappings")
+    overall = _finite("the result of 'aggregate'", plain(aggregate(list(samples))))
+    report = read_report({**value, HEADLINES[0]: overall}, metric=HEADLINES[0])
+    error = bootstrap.error_of(
+        lambda chosen: aggregate(list(chosen)),
+        samples,
+        questions=[record.id for record in report.records],
+        score=report.score,
+    )
+    summary = {**report.score.summary, **error}
+    return replace(report, score=replace(report.score, summary=summary))
 
 
 def bad_result(message: str) -> CellFailure:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from benchfleet.benchmarks.base import Score
+from benchfleet.benchmarks.bootstrap import HIGH, LOW, RESAMPLES, STDERR
 from benchfleet.benchmarks.inspect_tasks.benchmark import Inspect
 from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure
@@ -47,6 +50,35 @@ def addition(count=4, bad=(), tools=False, texts=None):
     solvers = [fail_at(bad), *([use_tools(bash())] if tools else []), generate()]
     config = GenerateConfig(max_tokens=8, temperature=0)
     return Task(dataset=rows, solver=solvers, scorer=includes(), config=config)
+"""
+ROOT_MEAN_SQUARE = """
+from math import sqrt
+from inspect_ai import Epochs, Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import SampleScore, Score, metric, scorer
+from inspect_ai.solver import generate
+
+
+@metric
+def root_mean_square():
+    def compute(scores: list[SampleScore]) -> float:
+        return sqrt(sum(one.score.as_float() ** 2 for one in scores) / len(scores))
+
+    return compute
+
+
+@scorer(metrics=[root_mean_square()])
+def fifth():
+    async def score(state, target):
+        return Score(value=float(int(target.text) ** 2 % 7))
+
+    return score
+
+
+@task
+def squares(epochs=1):
+    rows = [Sample(input=f"{n}", target=str(n)) for n in range(20)]
+    return Task(dataset=rows, solver=generate(), scorer=fifth(), epochs=epochs)
 """
 
 
@@ -112,6 +144,33 @@ def test_a_task_is_scored_by_inspect_and_its_samples_are_recorded(
     assert adapter.generations[0] == {"max_new_tokens": 5, "temperature": 0.0, "seed": 7}
     (log,) = (kept.scratch / "inspect").iterdir()
     assert json.loads(log.read_text("utf-8"))["status"] == "success"
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_metric_that_is_no_mean_has_the_interval_of_scipy(
+    tmp_path: Path, session: Any, epochs: int
+) -> None:
+    """Two equal answers to each question are drawn together, so they change nothing."""
+    (tmp_path / "squares.py").write_text(ROOT_MEAN_SQUARE, "utf-8")
+    params = {"task": "squares.py@squares", "args": {"epochs": epochs}, "folder": str(tmp_path)}
+    score = Inspect(params).run(session(Scripted()))
+    values = [n**2 % 7 for n in range(20)]
+
+    def root_mean_square(chosen: Sequence[int]) -> float:
+        return math.sqrt(sum(values[n] ** 2 for n in chosen) / len(chosen))
+
+    expected = stats.bootstrap(
+        (range(20),),
+        root_mean_square,
+        n_resamples=RESAMPLES,
+        method="BCa",
+        vectorized=False,
+        rng=0,
+    )
+    interval = expected.confidence_interval
+    numbers = [float(one) for one in (expected.standard_error, interval.low, interval.high)]
+    assert score.overall == pytest.approx(root_mean_square(range(20)))
+    assert [score.summary[name] for name in (STDERR, LOW, HIGH)] == pytest.approx(numbers)
 
 
 def test_samples_with_errors_fail_the_cell_though_inspect_calls_it_a_success(

@@ -9,8 +9,17 @@ import statistics
 import pytest
 from scipy import stats
 
-from benchfleet.benchmarks.bootstrap import HIGH, LOW, RESAMPLES, STDERR, bootstrap, scaled
+from benchfleet.benchmarks.bootstrap import (
+    HIGH,
+    LOW,
+    RESAMPLES,
+    STDERR,
+    bootstrap,
+    error_of,
+    scaled,
+)
 from benchfleet.benchmarks.lm_eval.score import scored
+from benchfleet.benchmarks.records import Score
 
 RNG = random.Random(2)
 VALUES = [RNG.lognormvariate(0, 1) for _ in range(41)]
@@ -49,6 +58,15 @@ def test_what_does_not_vary_or_fails_has_no_error() -> None:
     assert bootstrap(statistics.median, [1.0] * 9) == {}
     assert bootstrap(failing, VALUES) == {}
     assert bootstrap(lambda items: math.nan, VALUES) == {}
+
+
+def test_a_statistic_that_did_not_make_the_score_has_no_error() -> None:
+    def error(overall: float) -> dict[str, float]:
+        score = Score(overall=overall)
+        return error_of(statistics.median, VALUES, questions=range(len(VALUES)), score=score)
+
+    assert error(statistics.median(VALUES)) == bootstrap(statistics.median, VALUES)
+    assert error(statistics.median(VALUES) + 0.01) == {}
 
 
 def test_a_negative_scale_turns_the_interval_around() -> None:

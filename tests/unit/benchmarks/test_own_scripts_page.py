@@ -31,7 +31,7 @@ def test_each_parameter_has_its_row(page: str, title: str, kind: type[Command] |
     made = kind(example)
     rows = re.findall(r"^\| `(\w+)` \|", _part(page, title), re.MULTILINE)
     others = {"experiment", "config", "output", "inputs", "outputs"} if kind is Command else set()
-    others |= {"identity"}
+    others |= {"identity", "aggregate"}
     assert sorted(rows) == sorted({*made.params(), *made.outside(), *others} - {"folder"})
 
 

@@ -34,6 +34,8 @@ def folder(tmp_path: Path) -> Path:
         ({"call": "my-eval:run"}, "call must be module:name"),
         ({"call": "my_eval:run()"}, "call must be module:name"),
         ({"params": [1]}, "params must be a mapping"),
+        ({"aggregate": "f1"}, "aggregate must be module:name"),
+        ({"aggregate": "my_eval:f1", "metric": "f1"}, "remove one"),
         ({"pth": "."}, r"did you mean 'path'\?"),
     ],
 )
@@ -57,6 +59,7 @@ def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(folder:
         ({"call": "pack.inner.none:x"}, "module .* not found"),
         ({"path": "pack"}, "module my_eval not found in .*pack"),
         ({"call": "my_eval:rn"}, r"my_eval has no 'rn'; did you mean 'run'\?"),
+        ({"aggregate": "my_eval:f1"}, "aggregate: my_eval has no 'f1'"),
         ({"call": "my_eval:print"}, "my_eval has no 'print'; there are run, X"),
         ({"files": ["*.csv"]}, "nothing matches"),
     ],
@@ -109,3 +112,14 @@ def test_both_halves_make_it_again(folder: Path):
     made = _made(folder, params={"rows": 2}, metric="f1", files=["data.json"])
     again = Python({**made.params(), **made.outside()})
     assert (again.params(), again.outside()) == (made.params(), made.outside())
+
+
+def test_an_aggregate_and_its_file_are_part_of_the_identity(folder: Path):
+    plain = _made(folder)
+    assert "aggregate" not in plain.params()
+    (folder / "sums.py").write_text("def f1(samples): return 1\n")
+    made = _made(folder, aggregate="sums:f1")
+    assert made.params()["aggregate"] == "sums:f1"
+    before = made.data_digest(None)
+    (folder / "sums.py").write_text("def f1(samples): return 2\n")
+    assert made.data_digest(None) != before

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import pytest
+from scipy import stats
 
+from benchfleet.benchmarks.bootstrap import HIGH, LOW, RESAMPLES, STDERR
 from benchfleet.benchmarks.reported_scores import plain, read_report
 from benchfleet.errors import CellFailure
 
@@ -111,3 +116,59 @@ def test_numbers_of_other_libraries_become_plain_ones():
     assert plain({"accuracy": Single(), "pair": (1, 2)}) == {"accuracy": 0.5, "pair": [1, 2]}
     with pytest.raises(CellFailure, match="not JSON"):
         plain({"accuracy": object()})
+
+
+def _f1(samples: Sequence[Mapping[str, Any]]) -> float:
+    both: int = sum(one["found"] and one["true"] for one in samples)
+    all_: int = sum(one["found"] + one["true"] for one in samples)
+    return 2 * both / (all_ or 1)
+
+
+SAMPLES = [{"id": n, "found": n % 3 == 0, "true": n % 2 == 0} for n in range(30)]
+
+
+def test_an_aggregate_makes_the_headline_and_its_interval_is_that_of_scipy() -> None:
+    report = read_report({"f1": 7, "samples": SAMPLES}, metric=None, aggregate=_f1)
+    assert report.score.overall == _f1(SAMPLES)
+    assert report.score.summary["f1"] == 7
+    expected = stats.bootstrap(
+        (range(30),),
+        lambda chosen: _f1([SAMPLES[n] for n in chosen]),
+        n_resamples=RESAMPLES,
+        method="BCa",
+        vectorized=False,
+        rng=0,
+    )
+    interval = expected.confidence_interval
+    numbers = [float(one) for one in (expected.standard_error, interval.low, interval.high)]
+    assert [report.score.summary[name] for name in (STDERR, LOW, HIGH)] == pytest.approx(numbers)
+
+
+def test_an_aggregate_that_is_the_mean_needs_no_bootstrap() -> None:
+    samples = [{"id": n, "score": n % 2} for n in range(9)]
+    report = read_report(
+        {"samples": samples}, metric=None, aggregate=lambda rows: fmean(r["score"] for r in rows)
+    )
+    assert report.score.overall == pytest.approx(4 / 9)
+    assert STDERR not in report.score.summary
+
+
+def test_samples_with_one_id_are_drawn_together() -> None:
+    """Each question twice, with the same answer: no more certain than once."""
+    once = read_report({"samples": SAMPLES}, metric=None, aggregate=_f1)
+    twice = read_report({"samples": SAMPLES * 2}, metric=None, aggregate=_f1)
+    assert twice.score.summary[STDERR] == pytest.approx(once.score.summary[STDERR])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0.5, "needs 'samples'"),
+        ({"score": 1}, "needs 'samples'"),
+        ({"samples": []}, "needs 'samples'"),
+        ({"samples": [{"id": "a", "x": 1}]}, "the result of 'aggregate' is nan"),
+    ],
+)
+def test_an_aggregate_without_samples_or_a_number_is_a_bad_result(value, message):
+    with pytest.raises(CellFailure, match=message):
+        read_report(value, metric=None, aggregate=lambda rows: math.nan)

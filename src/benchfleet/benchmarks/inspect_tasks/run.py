@@ -6,14 +6,16 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from inspect_ai import eval as inspect_eval
-from inspect_ai.log import EvalLog, EvalSample
+from inspect_ai.log import EvalLog, EvalSample, recompute_metrics
 from inspect_ai.scorer import value_to_float
 
 from benchfleet.benchmarks.base import Record, Score, Session, withdraw
+from benchfleet.benchmarks.bootstrap import error_of
 from benchfleet.domain.failure import Kind
 from benchfleet.errors import CellFailure
 from benchfleet.hints import hint
@@ -118,11 +120,7 @@ def _by_question(samples: Sequence[EvalSample]) -> list[EvalSample]:
 
 
 def _score(log: EvalLog, samples: Sequence[EvalSample], metric: str | None) -> Score:
-    values: dict[str, tuple[float, str]] = {}  # of each metric, with its scorer
-    for score in log.results.scores if log.results else ():
-        for name, one in score.metrics.items():
-            full_name = name if name not in values else f"{score.name}/{name}"
-            values[full_name] = (float(one.value), score.name)
+    values = _metrics(log)
     headlines = [name for name in values if name not in _NO_HEADLINES]
     if not headlines:
         raise _failure("bad_result", "the task has no metric; give it a scorer with metrics")
@@ -133,12 +131,42 @@ def _score(log: EvalLog, samples: Sequence[EvalSample], metric: str | None) -> S
     if not math.isfinite(overall):
         raise _failure("bad_result", f"the metric {headline} is {overall}")
     finite = {name: value for name, (value, _) in values.items() if math.isfinite(value)}
-    return Score(
+    score = Score(
         overall=overall,
         per_sample=_sample_scores(samples, scorer),
         unparsed=_unparsed(samples, scorer),
         summary={"metrics": finite, "metric": headline, "task_version": log.eval.task_version},
     )
+    error = error_of(
+        lambda chosen: _recomputed(log, chosen, headline),
+        samples,
+        questions=[sample.id for sample in samples],
+        score=score,
+    )
+    return replace(score, summary={**score.summary, **error})
+
+
+def _metrics(log: EvalLog) -> dict[str, tuple[float, str]]:
+    """The value of each metric, with its scorer."""
+    values: dict[str, tuple[float, str]] = {}
+    for score in log.results.scores if log.results else ():
+        for name, one in score.metrics.items():
+            full_name = name if name not in values else f"{score.name}/{name}"
+            values[full_name] = (float(one.value), score.name)
+    return values
+
+
+def _recomputed(log: EvalLog, samples: Sequence[EvalSample], metric: str) -> float:
+    """A metric over other samples. Inspect takes samples of one id for epochs of one question, so a
+    question that comes twice gets another id."""
+    drawn: list[EvalSample] = []
+    for number, sample in enumerate(samples):
+        begins = number == 0 or sample.epoch <= samples[number - 1].epoch
+        id = number if begins else drawn[-1].id
+        drawn.append(sample.model_copy(update={"id": id}))
+    other = log.model_copy(update={"samples": drawn})
+    recompute_metrics(other)
+    return _metrics(other)[metric][0]
 
 
 def _sample_scores(samples: Sequence[EvalSample], scorer: str) -> list[float]:
