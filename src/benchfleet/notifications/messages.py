@@ -11,6 +11,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.notification import NotificationKind, NotificationSettings
 from benchfleet.domain.phase import newest_decisions
+from benchfleet.domain.state import FINAL_STATES
 from benchfleet.runner.progress import Notice, Progress
 
 _MIN_FAILED_CELLS = 3  # below, a share says little
@@ -57,19 +58,19 @@ class MessageWriter:
             return [Message(kind=kind, text=notice.message, key=key)]
         elif notice.kind in ("cell_done", "cell_failed"):
             self.ran = True
-            return self._failures(progress)
+            return self.failures(progress.states)
         return []
 
-    def _failures(self, progress: Progress) -> list[Message]:
-        """Once, when too many of the ended cells have failed."""
-        failed = progress.states.get("failed", 0) + progress.states.get("partial", 0)
-        if self._warned or failed < _MIN_FAILED_CELLS:
+    def failures(self, states: Mapping[str, int]) -> list[Message]:
+        """The message that too many of the ended cells have failed, by counts of cells; once."""
+        failed = states.get("failed", 0) + states.get("partial", 0)
+        if self._warned or failed < _MIN_FAILED_CELLS or "failures" not in self._settings.on:
             return []
-        share = failed / max(1, progress.ended)
+        share = failed / sum(states.get(state, 0) for state in FINAL_STATES)
         if share <= self._settings.failures:
             return []
         self._warned = True
-        text = f"{share:.0%} of the ended cells failed: {cells_text(progress.states)}"
+        text = f"{share:.0%} of the ended cells failed: {cells_text(states)}"
         again_after = ("retry_asked", "enrolled")
         return [Message(kind="failures", text=text, key="failures", again_after=again_after)]
 

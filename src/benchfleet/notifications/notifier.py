@@ -30,11 +30,12 @@ from benchfleet.providers.secret import Secret
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.study import Study
 
-LAST_TIMEOUT_S = 10.0  # for what waits at the end of a run
+LAST_TIMEOUT_S = 20.0  # for what waits at the end of a run
 LOOK_EVERY_S = 60.0  # into the ledger, for what other workers left
 RETRY_S = 600.0  # after a message that reached no address
 _LEDGER_TIMEOUT_S = 5.0
 _NO_LEDGER_WAIT_S = 1.0
+_OLD_VIEW_WAIT_S = 0.5
 _KILL_TIMEOUT_S = 2.0
 _MAX_LINES = 20  # of one message
 
@@ -86,12 +87,16 @@ class Notifier:
         )
         self._kill: Callable[[], None] = _nothing  # ends what is being sent
         self._retry_at = float("-inf")
+        self._is_view_old = False
+        self._ended_at: float | None = None  # when the last cell had ended here
         self._thread = threading.Thread(target=self._run, name="notifier", daemon=True)
         self._thread.start()
 
     def __call__(self, notice: Notice, progress: Progress) -> None:
         self._progress = progress
         messages = self._writer.messages(notice, progress)
+        if notice.kind == "run_ended":
+            self._ended_at = self._clock()
         has_ended = notice.kind in ("cell_done", "cell_failed")
         if has_ended:
             self._is_end_reported = False
@@ -106,6 +111,7 @@ class Notifier:
         """Send what waits, and return after `timeout` seconds and a few more at the latest."""
         with self._changed:
             self._over = True
+            self._ended_at = self._ended_at or self._clock()
             self._changed.notify()
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -129,6 +135,9 @@ class Notifier:
                         opened.callback(ledger.close)
                     with ledger.within(_LEDGER_TIMEOUT_S):
                         wait = self._look(ledger, over=over)
+                    if over and self._is_view_old and not self._abandoned:
+                        time.sleep(_OLD_VIEW_WAIT_S)
+                        over = False
                 except (BenchfleetError, OSError) as error:
                     wait = LOOK_EVERY_S
                     if over and self._addresses:
@@ -174,9 +183,12 @@ class Notifier:
     def _report_end(self, ledger: Ledger, outbox: Outbox) -> None:
         """Report that all cells of the campaign have ended, or that a run ended before."""
         writer, progress = self._writer, self._progress
-        if "campaign_done" not in self._settings.on or not writer.ran or writer.interrupted:
+        if not writer.ran or writer.interrupted:
             return
         is_run_over = writer.ended and not self._is_worker
+        self._is_view_old = self._has_old_view(ledger)
+        if self._is_view_old:
+            return
         if self._is_end_reported or not (is_run_over or progress.ended >= progress.total):
             return
         self._is_end_reported = True  # before the count: a cell that ends now resets it
@@ -188,12 +200,20 @@ class Notifier:
         records = list(ledger.cells(fingerprints=cells))
         states = counts(records, total=len(records) if cells is None else len(cells))
         del states["total"]
+        for message in writer.failures(states):  # also those of other workers
+            outbox.add(message)
+        if "campaign_done" not in self._settings.on:
+            return
         if not states["pending"] + states["running"]:
             outbox.add(campaign_done(states))
         elif is_run_over:
             outbox.add(run_ended(self._name, states))
         else:
             self._is_end_reported = False
+
+    def _has_old_view(self, ledger: Ledger) -> bool:
+        """Whether the run ended, and the ledger does not know yet what others did until then."""
+        return self._ended_at is not None and ledger.read_age() > self._clock() - self._ended_at
 
     def _check_addresses(self) -> None:
         """Warn of addresses that Apprise does not know."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.notification import NotificationSettings
 from benchfleet.domain.phase import GateDecision
@@ -152,6 +154,43 @@ def test_of_two_workers_one_reports_the_end() -> None:
     for worker in workers:
         worker.close(60)
     assert service.bodies == ["The campaign is done: 2 cells, 2 failed"]
+
+
+def test_the_end_is_reported_once_the_ledger_knows_what_others_did_until_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    campaign, service = Campaign(2), Service()
+    campaign.end(0)
+    ages = [9.0]
+
+    def read_age() -> float:
+        """Old at first; then another worker's end is known."""
+        if (age := ages.pop() if ages else 0.0) == 0.0 and not done:
+            done.append(True)
+            campaign.end(1)
+        return age
+
+    done: list[bool] = []
+    monkeypatch.setattr(campaign.ledger, "read_age", read_age)
+    run = campaign.notifier(service)
+    run(Notice(kind="cell_failed"), progress_of(2, failed=1, running=1))
+    run(Notice(kind="run_ended"), progress_of(2, failed=2))
+    run.close(60)
+    assert service.bodies == ["The campaign is done: 2 cells, 2 failed"]
+
+
+def test_failures_of_other_workers_count_too() -> None:
+    campaign, service = Campaign(3), Service()
+    worker = campaign.notifier(service, is_worker=True)
+    for number in range(3):
+        campaign.end(number)
+    worker(Notice(kind="cell_failed"), progress_of(1, failed=1))  # the others are not known here
+    worker.close(60)
+    (body,) = service.bodies
+    assert body.splitlines() == [
+        "100% of the ended cells failed: 3 cells, 3 failed",
+        "The campaign is done: 3 cells, 3 failed",
+    ]
 
 
 def test_a_worker_without_addresses_leaves_its_messages_to_others() -> None:
