@@ -52,7 +52,7 @@ def test_a_fleet_that_loses_a_host_for_good_and_one_for_a_while_runs_every_cell_
 ) -> None:
     cut, killed = lan.add("lab1"), lan.add("lab2")
     ahead = lan.add("lab3", clock=3600)
-    write(user, cut.host(), killed.host(), ahead.host(), repeats=24, seconds=3)
+    write(user, cut.host(), killed.host(), ahead.host(), repeats=36, seconds=3)
     run = start()
     until(lambda: len(run.of("cell_started")) >= 6 and all(map(slots_on, (cut, killed, ahead))))
     until(lambda: sum(one["kind"] == "cell_progress" for one in list(run.events)) > 60)
@@ -68,7 +68,7 @@ def test_a_fleet_that_loses_a_host_for_good_and_one_for_a_while_runs_every_cell_
     assert not set(before) & set(slots_on(cut))
     run.end(0)
 
-    provenance = complete(user, 24)
+    provenance = complete(user, 36)
     assert {made["host"] for made in provenance.values()} >= {"lab1", "lab3"}
     assert sum(made["resumed_samples"] > 0 for made in provenance.values()) >= 2
     assert run.hosts("lab1") == ["host_ready", "host_lost", "host_ready"]

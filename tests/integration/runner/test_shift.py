@@ -115,6 +115,14 @@ def test_one_that_stays_ends_after_a_time_in_which_no_cell_ran(
     assert (end.interrupted, end.broken) == (False, "")
 
 
+def test_slots_that_start_slowly_are_waited_for(stage: Stage) -> None:
+    stage.options = WorkerOptions(enrolls=False, stays=True, idle_exit=1)
+    stage.engine.start_takes = 40
+    stage.ledger.enroll(cells(2))
+    end = stage.run(cells(2))
+    assert end.progress.states == {"success": 2}
+
+
 @pytest.mark.parametrize("batch_job", [True, False])
 def test_in_a_batch_job_a_sample_that_takes_too_long_is_ended_soon_after_the_signal(
     stage: Stage, batch_job: bool

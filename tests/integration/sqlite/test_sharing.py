@@ -42,9 +42,19 @@ def faults_of(
     return lock_test.problems(file)
 
 
+def faults_at_the_same_time(file: Path, machines: int) -> list[str]:
+    """What the test finds, repeated where it asks for it: on a busy computer one process may do
+    most of its additions before another gets a turn."""
+    for _ in range(10):
+        found = faults_of(file, machines=machines)
+        if not any("repeat the test" in fault for fault in found):
+            break
+    return found
+
+
 def test_machines_whose_locks_work_pass(tmp_path: Path) -> None:
     file = tmp_path / "test"
-    assert faults_of(file) == []
+    assert faults_at_the_same_time(file, 3) == []
     assert lock_test.machines_of(file) == ["n0", "n1", "n2"]
     assert lock_test.wait_for_others(file, seconds=0)
 
@@ -56,7 +66,7 @@ def test_machines_that_do_not_see_each_others_locks_are_found_out(tmp_path: Path
 
 def test_clocks_that_differ_are_found_out(tmp_path: Path) -> None:
     file = tmp_path / "test"
-    assert faults_of(file, machines=2) == []
+    assert faults_at_the_same_time(file, 2) == []
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("update addition set began = began + 60, ended = ended + 60"
                            " where machine = 'n1'")  # fmt: skip
