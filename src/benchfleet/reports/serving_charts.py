@@ -6,11 +6,13 @@ import base64
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from .charts.base import series_scales
 from .serving import ServingPoint
 
 _WIDTH, _HEIGHT, _LOW_HEIGHT = 340, 220, 110
-_MAX_CURVES = 12  # cumulative curves in one chart
-_COLOURS = "tableau10"
+_LABEL_PX = 22, 12  # pixels that the label of a point takes: width and height
+# Cumulative curves in one chart, each with a dash pattern, for those who see no colours.
+_DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [12, 3], [1, 4], [6, 2, 2, 2, 2, 2])
 
 
 class Chart(NamedTuple):
@@ -39,8 +41,10 @@ def charts(points: Sequence[ServingPoint]) -> Iterator[Chart]:
         yield Chart("Latency against rate", _latency_against_rate(measured))
         yield Chart("Throughput against latency", _throughput_against_latency(measured))
     for name, title in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")):
-        if rows := _curve_rows(measured[:_MAX_CURVES], name):
-            yield Chart(f"Cumulative {title}", _cumulative(rows, title))
+        if rows := _curve_rows(measured[: len(_DASHES)], name):
+            more = len(measured) - len(_DASHES)
+            part = f", {len(_DASHES)} of {len(measured)} points" if more > 0 else ""
+            yield Chart(f"Cumulative {title}{part}", _cumulative(rows, title))
 
 
 def _latency_against_rate(points: Sequence[ServingPoint]) -> dict[str, Any]:
@@ -50,7 +54,7 @@ def _latency_against_rate(points: Sequence[ServingPoint]) -> dict[str, Any]:
     rows, server = [], []
     for one in points:
         rate = one.metrics.get("requests_per_second")
-        common = {"series": _curve(one), "rate": rate, "load": one.label}
+        common = {"name": _curve(one), "rate": rate, "load": one.label}
         for percent in ("p50", "p99"):
             value = one.latency("ttft", percent)
             rows.append({**common, "percentile": percent, "ms": value})
@@ -62,24 +66,26 @@ def _latency_against_rate(points: Sequence[ServingPoint]) -> dict[str, Any]:
         if running := [sample["running"] for sample in samples if "running" in sample]:
             server.append({**common, "what": "running requests, mean", "value": _mean(running)})
     x = alt.X("rate:Q", title="requests per second")
+    colour, shape = _named([*rows, *server])
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=x,
         y=alt.Y("ms:Q", title="TTFT, ms"),
-        color=_series_colour(),
-        detail="percentile:N",
+        color=colour,
+        detail=["name:N", "percentile:N"],
     )
     lines = base.mark_line().encode(strokeDash=alt.StrokeDash("percentile:N", title=None))
-    top = (lines + base.mark_point(filled=True, size=40)).properties(width=_WIDTH, height=_HEIGHT)
+    dots = base.mark_point(filled=True, size=40).encode(shape=shape)
+    top = (lines + dots).properties(width=_WIDTH, height=_HEIGHT)
     if not server:
         return _finished(top)
     kinds = list(dict.fromkeys(row["what"] for row in server))
-    below = [
-        alt.Chart(alt.Data(values=[row for row in server if row["what"] == kind]))
-        .mark_line(point=True)
-        .encode(x=x, y=alt.Y("value:Q", title=kind), color=_series_colour())
-        .properties(width=_WIDTH, height=_LOW_HEIGHT)
-        for kind in kinds
-    ]
+    below = []
+    for kind in kinds:
+        base = alt.Chart(alt.Data(values=[row for row in server if row["what"] == kind])).encode(
+            x=x, y=alt.Y("value:Q", title=kind), color=colour, detail="name:N"
+        )
+        marks = base.mark_point(filled=True, size=40).encode(shape=shape)
+        below.append((base.mark_line() + marks).properties(width=_WIDTH, height=_LOW_HEIGHT))
     return _finished(alt.vconcat(top, *below))
 
 
@@ -92,18 +98,35 @@ def _throughput_against_latency(points: Sequence[ServingPoint]) -> dict[str, Any
         tpot, speed = one.latency("tpot", "p50"), one.metrics.get("output_tokens_per_second")
         if tpot and speed is not None:
             label = f"{one.metrics.get('level', 0):g}" + ("/s" if one.is_open else "")
-            rows.append({"series": _curve(one), "user": 1000 / tpot, "all": speed, "load": label})
+            rows.append({"name": _curve(one), "user": 1000 / tpot, "all": speed, "load": label})
+    colour, shape = _named(rows)
+    _drop_overlapping_labels(rows)
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("user:Q", title="tokens per second of one user (1000 / median TPOT)").scale(
             zero=False
         ),
         y=alt.Y("all:Q", title="output tokens per second"),
-        color=_series_colour(),
+        color=colour,
+        detail="name:N",
     )
     lines = base.mark_line(opacity=0.5).encode(order="all:Q")
-    marks = base.mark_point(filled=True, size=45)
+    marks = base.mark_point(filled=True, size=45, opacity=1).encode(shape=shape)
     labels = base.mark_text(dy=-9, fontSize=10).encode(text="load:N")
     return _finished((lines + marks + labels).properties(width=_WIDTH, height=_HEIGHT))
+
+
+def _drop_overlapping_labels(rows: list[dict[str, Any]]) -> None:
+    """Empty the labels that would lie on that of a faster point."""
+    lowest, highest = min(row["user"] for row in rows), max(row["user"] for row in rows)
+    x_scale = _WIDTH / (highest - lowest or 1.0)
+    y_scale = _HEIGHT / (max(row["all"] for row in rows) or 1.0)
+    drawn: list[tuple[float, float]] = []
+    for row in sorted(rows, key=lambda row: -row["all"]):
+        x, y = row["user"] * x_scale, row["all"] * y_scale
+        if any(abs(x - a) < _LABEL_PX[0] and abs(y - b) < _LABEL_PX[1] for a, b in drawn):
+            row["load"] = ""
+        else:
+            drawn.append((x, y))
 
 
 def _curve_rows(points: Sequence[ServingPoint], name: str) -> list[dict[str, Any]]:
@@ -113,7 +136,7 @@ def _curve_rows(points: Sequence[ServingPoint], name: str) -> list[dict[str, Any
         values = (one.metrics.get("curves") or {}).get(key) or ()
         last = max(1, len(values) - 1)
         rows += [
-            {"point": f"{one.config} {one.label}", "ms": value, "share": at / last}
+            {"name": f"{one.config} {one.label}", "ms": value, "share": at / last}
             for at, value in enumerate(values)
         ]
     return rows
@@ -122,13 +145,17 @@ def _curve_rows(points: Sequence[ServingPoint], name: str) -> list[dict[str, Any
 def _cumulative(rows: Sequence[dict[str, Any]], title: str) -> dict[str, Any]:
     import altair as alt
 
+    colour, _ = _named(rows)
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    dash = alt.StrokeDash("series:N", title=None).scale(domain=names, range=_DASHES[: len(names)])
     chart = (
         alt.Chart(alt.Data(values=list(rows)))
         .mark_line(interpolate="step-after")
         .encode(
             x=alt.X("ms:Q", title=f"{title}, ms"),
             y=alt.Y("share:Q", title="share of requests").axis(format="%"),
-            color=alt.Color("point:N", title=None).scale(scheme=_COLOURS),
+            color=colour,
+            strokeDash=dash,
         )
         .properties(width=_WIDTH, height=_HEIGHT)
     )
@@ -140,10 +167,12 @@ def _curve(point: ServingPoint) -> str:
     return f"{point.series}, {'open' if point.is_open else 'closed'} loop"
 
 
-def _series_colour() -> Any:
-    import altair as alt
-
-    return alt.Color("series:N", title=None).scale(scheme=_COLOURS)
+def _named(rows: Sequence[dict[str, Any]]) -> tuple[Any, Any]:
+    """Set the ``series`` of each row from its ``name``; its colour and shape as encodings."""
+    own, colour, shape = series_scales(list(dict.fromkeys(row["name"] for row in rows)), "circle")
+    for row in rows:
+        row["series"] = row["name"] if row["name"] in own else "others"
+    return colour, shape
 
 
 def _finished(chart: Any) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 import vl_convert
 
-from benchfleet.reports.charts import base, collection
+from benchfleet.domain.usage import UsageTotal
+from benchfleet.reports.charts import base, collection, images
+from benchfleet.reports.charts.base import Chart
 from benchfleet.reports.charts.collection import KINDS, REASONS, charts, charts_of_kind
 from benchfleet.reports.charts.forest import forest
 from benchfleet.reports.charts.images import image
@@ -105,6 +107,37 @@ def test_scores_are_drawn_against_training_steps_a_line_for_each_series_and_conf
 def test_one_checkpoint_makes_no_chart(study):
     study.done("dense", [1.0, 0.0], model="run", step=1000)
     assert not charts_of_kind("steps", study.compared())
+
+
+def test_a_config_with_a_line_gets_a_colour_before_one_of_a_single_length(study):
+    for number in range(8):
+        study.done(f"lone{number}", [1.0] * 20, subset="1k")
+    for subset in ("1k", "2k"):
+        study.done("line", [1.0, 0.0] * 10, subset=subset)
+    assert "line" in {row["series"] for row in only(study, "length").rows}
+
+
+def test_money_of_two_currencies_is_not_drawn_on_one_axis(study):
+    for config, right in (("dense", 40), ("a", 30)):
+        study.done(config, [1.0] * right + [0.0] * (50 - right))
+    comparison = study.compared()
+
+    def priced(*currencies):
+        bills = [UsageTotal(costs={name: 1.0 + n}) for n, name in enumerate(currencies)]
+        entries = [
+            replace(entry, spent=replace(entry.spent, bill=bill))
+            for entry, bill in zip(comparison.entries, bills, strict=True)
+        ]
+        return charts_of_kind("pareto", replace(comparison, entries=tuple(entries)))
+
+    assert not priced("EUR", "USD")
+    (chart,) = priced("EUR", "EUR")
+    assert "cost EUR" in texts(chart)
+
+
+def test_each_chart_of_an_image_has_its_own_legend_of_dashes():
+    one = Chart(kind="k", title="t", about="", spec={"$schema": "s"}, rows=())
+    assert images._stacked([one])["resolve"]["scale"]["strokeDash"] == "independent"
 
 
 def test_subsets_that_are_no_lengths_make_no_chart(study):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from benchfleet.reports.serving import HEADS, LEGEND, ServingPoint, legend
-from benchfleet.reports.serving_charts import charts
+from benchfleet.reports.serving_charts import Chart, charts
 
 LATENCY = {"p50": 10.0, "p90": 12.0, "p95": 13.0, "p99": 20.0, "flagged": ["p99"]}
 METRICS = {
@@ -124,3 +125,41 @@ def test_charts_are_svg_that_needs_no_script() -> None:
     assert all(text.startswith("<svg") and "<script" not in text for text in drawn.values())
     assert re.search("KV cache", drawn["Latency against rate"])
     assert list(charts([])) == []
+
+
+def named_points(configs: int) -> list[ServingPoint]:
+    """A point of each config, with a rate and a speed of its own."""
+    return [
+        replace(
+            point(requests_per_second=1.0 + number, output_tokens_per_second=100.0 * number),
+            config=f"c{number}",
+        )
+        for number in range(configs)
+    ]
+
+
+def drawn_texts(one: Chart) -> list[str]:
+    return re.findall(r"<text [^>]*>([^<]*)</text>", one.svg)
+
+
+def test_of_twelve_configs_eight_have_a_colour_and_a_shape_and_the_others_are_grey() -> None:
+    latency, throughput, *_ = charts(named_points(12))
+    for one in (latency, throughput):
+        legend_names = [text for text in drawn_texts(one) if "loop" in text or text == "others"]
+        assert len(legend_names) == 9
+        assert "others" in legend_names
+    assert "c11" not in "".join(drawn_texts(latency))
+
+
+def test_labels_of_points_that_are_close_are_drawn_once() -> None:
+    near = [point(), replace(point(), config="d"), point(output_tokens_per_second=100.0)]
+    _, throughput, *_ = charts(near)
+    assert drawn_texts(throughput).count("8") == 2
+
+
+def test_cumulative_curves_differ_without_colours_and_their_number_is_in_the_title() -> None:
+    *_, ttft, tpot = charts(named_points(9))
+    assert ttft.title == "Cumulative TTFT, 8 of 9 points"
+    assert tpot.title == "Cumulative TPOT, 8 of 9 points"
+    dashes = ttft.spec["encoding"]["strokeDash"]["scale"]["range"]
+    assert len({*map(tuple, dashes)}) == len(dashes) == 8

@@ -94,3 +94,15 @@ def series(names: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     """The names that get a colour and a shape of their own, at most eight, with both."""
     own = [*names[: len(COLOURS)]]
     return own, [*COLOURS[: len(own)]], [*SHAPES[: len(own)]]
+
+
+def series_scales(names: Sequence[str], other_shape: str) -> tuple[list[str], Any, Any]:
+    """The names with a colour and a shape of their own, and both as encodings of ``series``: one
+    of these names, or ``others``."""
+    import altair as alt
+
+    own, colours, shapes = series(names)
+    domain = [*own, *(["others"] if len(names) > len(own) else [])]
+    colour = alt.Color("series:N", title=None).scale(domain=domain, range=[*colours, OTHERS])
+    shape = alt.Shape("series:N", title=None).scale(domain=domain, range=[*shapes, other_shape])
+    return own, colour, shape

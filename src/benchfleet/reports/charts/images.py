@@ -46,7 +46,7 @@ def _stacked(charts: Sequence[Chart]) -> dict[str, Any]:
         "datasets": datasets,
         "vconcat": parts,
         "resolve": {
-            "scale": {"color": "independent", "shape": "independent", "fill": "independent"}
+            "scale": dict.fromkeys(("color", "shape", "fill", "strokeDash"), "independent")
         },
         "spacing": 40,
     }

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from benchfleet.reports import wording
 from benchfleet.reports.tables import Comparison, Entry
 
-from .base import DATA, OTHERS, Chart, finished, series
+from .base import DATA, Chart, finished, series_scales
 
 _PANEL_PX = (340, 240)  # pixels of one benchmark: width and height
 _COLUMNS = 2  # panels side by side
@@ -47,7 +47,9 @@ def line_chart(
     if not rows:
         return None
     present = {row["name"] for row in rows}
-    own, colours, shapes = series([name for name in names if name in present])
+    lines = _names_of_lines(rows, x)
+    ranked = sorted((name for name in names if name in present), key=lambda name: name not in lines)
+    own, colour, shape = series_scales(ranked, "stroke")
     thickness = {name: rank for rank, name in enumerate(reversed(own))}
     steps = max(1, len(own) - 1)
     step = min(_STEP_PX, (_MOST_PX - _LEAST_PX) / steps)
@@ -57,10 +59,7 @@ def line_chart(
         rank = thickness.get(row["name"], 0)
         row["width"], row["size"] = _LEAST_PX + step * rank, _LEAST_SIZE + size_step * rank
     rows = sorted(rows, key=lambda row: -row["width"])
-    domain = [*own, *(["others"] if len(present) > len(own) else [])]
-    colour = alt.Color("series:N", title=None).scale(domain=domain, range=[*colours, OTHERS])
     colour = colour.legend(symbolOpacity=1)
-    shape = alt.Shape("series:N", title=None).scale(domain=domain, range=[*shapes, "stroke"])
     shared = alt.X(f"{x}:Q", title=axis)
     if scale == "log":
         ticks = sorted({int(row[x]) for row in rows})
@@ -109,3 +108,11 @@ def line_chart(
         spec=finished(chart),
         rows=tuple(rows),
     )
+
+
+def _names_of_lines(rows: Sequence[dict[str, Any]], x: str) -> set[str]:
+    """The names with two numbers or more in a panel; the others are lone points."""
+    numbers: dict[tuple[str, str], set[float]] = {}
+    for row in rows:
+        numbers.setdefault((row["name"], row["panel"]), set()).add(row[x])
+    return {name for (name, _), some in numbers.items() if len(some) > 1}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchfleet.reports import wording
 from benchfleet.reports.tables import Comparison, Entry
 
-from .base import DATA, OTHERS, Chart, best_first, finished, labels, series
+from .base import DATA, Chart, best_first, finished, labels, series_scales
 
 _PANEL_PX = 240  # pixels of one benchmark, both ways
 _COLUMNS = 3  # panels side by side
@@ -40,7 +40,12 @@ _PRICES = (
 
 def pareto(comparison: Comparison) -> Iterator[Chart]:
     """A chart for each price that two entries of a benchmark differ in."""
+    currencies = {name for one in comparison.entries for name in one.spent.bill.costs or {}}
     for price in _PRICES:
+        if price.kind == "cost":
+            if len(currencies) != 1:
+                continue  # money of two currencies has no common axis
+            price = replace(price, axis=f"cost {min(currencies)}".strip())
         chart = _pareto(comparison, price)
         if chart:
             yield chart
@@ -76,12 +81,9 @@ def _pareto(comparison: Comparison, price: _Price) -> Chart | None:
         return None
     present = {row["name"] for row in rows}
     ranked = [names[one] for one in best_first(comparison) if names[one] in present]
-    own, colours, shapes = series(ranked)
+    own, colour, shape = series_scales(ranked, "circle")
     for row in rows:
         row["series"] = row["name"] if row["name"] in own else "others"
-    domain = [*own, *(["others"] if len(present) > len(own) else [])]
-    colour = alt.Color("series:N", title=None).scale(domain=domain, range=[*colours, OTHERS])
-    shape = alt.Shape("series:N", title=None).scale(domain=domain, range=[*shapes, "circle"])
     base = alt.Chart().encode(
         x=alt.X("cost:Q", title=price.axis)
         .scale(zero=False, padding=12)
@@ -124,7 +126,7 @@ def _pareto(comparison: Comparison, price: _Price) -> Chart | None:
         about="The dashed line joins what nothing else beats in both (filled): the Pareto front. "
         + (
             f"Grey points are the {len(present) - len(own)} others."
-            if len(domain) > len(own)
+            if len(present) > len(own)
             else ""
         ),
         spec=finished(chart),
