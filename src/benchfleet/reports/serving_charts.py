@@ -10,7 +10,7 @@ from .charts.base import series_scales
 from .serving import ServingPoint
 
 _WIDTH, _HEIGHT, _LOW_HEIGHT = 340, 220, 110
-_LABEL_PX = 22, 12  # pixels that the label of a point takes: width and height
+_LABEL_PX = 22, 18  # pixels that the label of a point takes above it: width and height
 # Cumulative curves in one chart, each with a dash pattern, for those who see no colours.
 _DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [12, 3], [1, 4], [6, 2, 2, 2, 2, 2])
 
@@ -116,7 +116,7 @@ def _throughput_against_latency(points: Sequence[ServingPoint]) -> dict[str, Any
 
 
 def _drop_overlapping_labels(rows: list[dict[str, Any]]) -> None:
-    """Empty the labels that would lie on that of a faster point."""
+    """Empty the labels that would lie on a faster point or its label."""
     lowest, highest = min(row["user"] for row in rows), max(row["user"] for row in rows)
     x_scale = _WIDTH / (highest - lowest or 1.0)
     y_scale = _HEIGHT / (max(row["all"] for row in rows) or 1.0)
@@ -125,8 +125,7 @@ def _drop_overlapping_labels(rows: list[dict[str, Any]]) -> None:
         x, y = row["user"] * x_scale, row["all"] * y_scale
         if any(abs(x - a) < _LABEL_PX[0] and abs(y - b) < _LABEL_PX[1] for a, b in drawn):
             row["load"] = ""
-        else:
-            drawn.append((x, y))
+        drawn.append((x, y))
 
 
 def _curve_rows(points: Sequence[ServingPoint], name: str) -> list[dict[str, Any]]:
@@ -148,14 +147,15 @@ def _cumulative(rows: Sequence[dict[str, Any]], title: str) -> dict[str, Any]:
     colour, _ = _named(rows)
     names = list(dict.fromkeys(row["name"] for row in rows))
     dash = alt.StrokeDash("series:N", title=None).scale(domain=names, range=_DASHES[: len(names)])
+    longer = {"symbolSize": 900, "symbolStrokeWidth": 2}  # a legend that shows a whole dash pattern
     chart = (
         alt.Chart(alt.Data(values=list(rows)))
         .mark_line(interpolate="step-after")
         .encode(
             x=alt.X("ms:Q", title=f"{title}, ms"),
             y=alt.Y("share:Q", title="share of requests").axis(format="%"),
-            color=colour,
-            strokeDash=dash,
+            color=colour.legend(**longer),
+            strokeDash=dash.legend(**longer),
         )
         .properties(width=_WIDTH, height=_HEIGHT)
     )
@@ -176,8 +176,10 @@ def _named(rows: Sequence[dict[str, Any]]) -> tuple[Any, Any]:
 
 
 def _finished(chart: Any) -> dict[str, Any]:
-    configured = chart.configure(font="sans-serif", background="white").configure_legend(
-        orient="bottom", columns=2, labelLimit=300
+    configured = (
+        chart.configure(font="sans-serif", background="white")
+        .configure_axis(labelFlush=False, labelOverlap="greedy", labelSeparation=6)
+        .configure_legend(orient="bottom", columns=2, labelLimit=300)
     )
     return dict(configured.to_dict())
 

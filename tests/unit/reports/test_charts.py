@@ -72,6 +72,19 @@ def test_an_unsure_difference_is_veiled_and_a_sure_one_is_not(demo):
     assert fills(figure, chart).count("white") == 3  # top_k, at three lengths
 
 
+def test_sixty_configs_are_rows(study):
+    for model in ("a", "b"):
+        for number in range(60):
+            study.done(f"config_{number}", [1.0, 0.0, number % 2], model=model)
+    figure = only(study.compared())
+    for chart in (heat_map.scores(figure), heat_map.differences(figure)):
+        assert chart is not None
+        svg = vl_convert.vegalite_to_svg({**chart, "datasets": {base.DATA: list(figure.entries)}})
+        (width, *_) = re.findall(r'width="([\d.]+)"', svg)
+        assert float(width) < 400
+    assert fills(figure, heat_map.scores(figure))
+
+
 def test_states_are_drawn_where_there_is_no_score(study):
     study.done("dense", [1, 0])
     study.failed("window")

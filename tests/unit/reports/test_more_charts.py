@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import vl_convert
@@ -16,7 +17,7 @@ from benchfleet.reports.charts.collection import KINDS, REASONS, charts, charts_
 from benchfleet.reports.charts.forest import forest
 from benchfleet.reports.charts.images import image
 from benchfleet.reports.charts.lengths import lengths
-from benchfleet.reports.charts.timeline import Span, timeline
+from benchfleet.reports.charts.timeline import _ENDS, Span, timeline
 
 HOSTILE = '"] || 1 + datum.x </text><b>`${y}`'
 
@@ -115,6 +116,41 @@ def test_a_config_with_a_line_gets_a_colour_before_one_of_a_single_length(study)
     for subset in ("1k", "2k"):
         study.done("line", [1.0, 0.0] * 10, subset=subset)
     assert "line" in {row["series"] for row in only(study, "length").rows}
+
+
+def test_lines_of_the_others_lie_below_those_with_a_colour(study):
+    for subset in ("1k", "2k"):
+        for number in range(9):
+            study.done(f"c{number}", [1.0] * number + [0.0] * (60 - number), subset=subset)
+    strokes = re.findall(
+        r'aria-roledescription="line mark"[^>]*stroke="([^"]*)"', svg(only(study, "length"))
+    )
+    assert strokes[0] == base.OTHERS
+    assert len(strokes) == 9
+    assert base.OTHERS not in strokes[1:]
+
+
+def test_states_of_a_timeline_differ_without_colours():
+    def luminance(colour):
+        red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+
+    shades = [luminance(colour) for colour in _ENDS.values()]
+    contrasts = [(b + 0.05) / (a + 0.05) for a, b in pairwise(shades)]
+    assert min(contrasts) > 1.25
+
+
+def test_a_forest_plot_shows_long_names_whole(study):
+    name = "a_config_with_a_very_long_name_whose_end_tells_it_apart"
+    for config, right in (("dense", 40), (name, 30)):
+        study.done(config, [1.0] * right + [0.0] * (50 - right))
+    assert name in texts(only(study, "forest"))
+
+
+def test_the_axis_of_equal_scores_shows_the_score(study):
+    for config, density in (("dense", 1.0), ("a", 0.5)):
+        study.done(config, [1.0] * 9 + [0.0], metrics={"density": density})
+    assert "0.9" in texts(only(study, "pareto"))
 
 
 def test_money_of_two_currencies_is_not_drawn_on_one_axis(study):

@@ -47,7 +47,7 @@ def forest(comparison: Comparison) -> Chart | None:
     order = [name for name in names.values() if any(row["row"] == name for row in rows)]
     panels = list(dict.fromkeys(str(row["panel"]) for row in rows))
     base = alt.Chart().encode(
-        y=alt.Y("row:N", title=None).scale(domain=order),
+        y=alt.Y("row:N", title=None).scale(domain=order).axis(labelLimit=360),
         tooltip=[
             alt.Tooltip("row:N", title="config"),
             alt.Tooltip("panel:N", title="benchmark"),

@@ -22,6 +22,7 @@ _MAX_COLUMN_PX = 120  # pixels of a column
 _SLANTED = {"labelAngle": -40, "labelAlign": "left"}
 _MAX_LEVEL_CHARS = 16  # letters of a config whose name is not slanted
 _MAX_LEVEL_PX = 560  # pixels of all columns, if their names are not slanted
+_MAX_COLUMNS = 20  # configs side by side; more of them become rows
 _TOOLTIP_FIELDS = ("score", "samples", "difference", "interval", "density", "speed")
 
 
@@ -80,6 +81,10 @@ def _heat_map(
     import altair as alt
 
     text = f"{value}_text"
+    x, y = "column", "row"
+    rows: Sequence[str] = figure.rows
+    if len(columns) > max(_MAX_COLUMNS, len(rows)):
+        x, y, rows, columns = y, x, columns, rows
     longest_name = max(map(len, columns))
     level = longest_name <= _MAX_LEVEL_CHARS and (
         len(columns) * _column_px(longest_name) <= _MAX_LEVEL_PX
@@ -87,10 +92,10 @@ def _heat_map(
     written = [entry[text] for entry in figure.entries if text in entry]
     longest = max(map(len, [*written, *(columns if level else ())]))
     base = alt.Chart(alt.NamedData(name=DATA)).encode(
-        x=alt.X("column:N", title=None)
+        x=alt.X(f"{x}:N", title=None)
         .scale(domain=list(columns), paddingInner=0.04)
         .axis(orient="top", **({"labelAngle": 0} if level else _SLANTED)),
-        y=alt.Y("row:N", title=None).scale(domain=list(figure.rows), paddingInner=0.06),
+        y=alt.Y(f"{y}:N", title=None).scale(domain=list(rows), paddingInner=0.06),
         tooltip=[
             alt.Tooltip("row:N", title=figure.kind),
             alt.Tooltip("column:N", title="config"),

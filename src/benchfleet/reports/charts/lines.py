@@ -78,14 +78,20 @@ def line_chart(
             alt.Tooltip("text:N", title="score"),
         ],
     )
+
+    def lines_of(condition: str, **style: float) -> Any:
+        width = alt.StrokeWidth("width:Q", scale=None, legend=None)
+        mark = base.transform_filter(condition).mark_line(**style)
+        return mark.encode(y="score:Q", strokeWidth=width)
+
     chart = (
         alt.layer(
             base.transform_filter("datum.series != 'others'")
             .mark_rule(opacity=0.5, clip=True)
             .encode(y=alt.Y("low:Q", title="score").scale(zero=False, padding=8), y2="high:Q"),
-            base.mark_line().encode(
-                y="score:Q", strokeWidth=alt.StrokeWidth("width:Q", scale=None, legend=None)
-            ),
+            # The others lie below, so that they hide nothing.
+            lines_of("datum.series == 'others'", opacity=0.4),
+            lines_of("datum.series != 'others'"),
             base.mark_point(filled=True, opacity=1).encode(
                 y="score:Q",
                 shape=shape,

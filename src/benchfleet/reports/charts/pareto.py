@@ -87,8 +87,8 @@ def _pareto(comparison: Comparison, price: _Price) -> Chart | None:
     base = alt.Chart().encode(
         x=alt.X("cost:Q", title=price.axis)
         .scale(zero=False, padding=12)
-        .axis(tickCount=3, format="~g"),
-        y=alt.Y("score:Q", title="score").scale(zero=False, padding=12),
+        .axis(tickCount=3, format="~g", labelOverlap="greedy", labelSeparation=8),
+        y=alt.Y("score:Q", title="score").scale(zero=False, padding=12).axis(format=".4~g"),
     )
     marks = base.encode(
         color=colour,

@@ -11,7 +11,7 @@ from benchfleet.domain.slots import host_in
 from benchfleet.ledger.history import Attempt
 from benchfleet.reports.wording import one_line
 
-from .base import DATA, HIGHER, LOWER, OTHERS, ROW_PX, Chart, finished
+from .base import DATA, HIGHER, OTHERS, ROW_PX, Chart, finished
 
 _WIDTH_PX = 760
 _MAX_BARS = 2_000
@@ -19,7 +19,9 @@ _MAX_LANES = 80
 _LETTER_PX = 5.6  # pixels of a letter of a bar's name
 _MIN_LETTERS = 4  # of a name in a bar; a narrower bar has none
 _MAX_NAMED_BARS = 400
-_ENDS = {"success": HIGHER, "failed": LOWER, "given back": OTHERS, "running": "#009e73"}
+# Dark to light, so that they differ without colours too.
+_ENDS = {"success": HIGHER, "running": "#009e73", "given back": OTHERS, "failed": "#fec876"}
+_DARK_STATES = ("success", "running")  # white text is legible on these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +112,11 @@ def timeline(spans: Sequence[Span]) -> Chart | None:
             alt.Tooltip("state:N"),
         ],
     )
-    texts = base.transform_filter("datum.label != ''").mark_text(
-        fontSize=10, color="white", tooltip=None
+    dark = alt.FieldOneOfPredicate(field="state", oneOf=[*_DARK_STATES])
+    texts = (
+        base.transform_filter("datum.label != ''")
+        .mark_text(fontSize=10, tooltip=None)
+        .encode(color=alt.when(dark).then(alt.value("white")).otherwise(alt.value("black")))
     )
     layers = [bars]
     if any(row["label"] for row in rows) and len(rows) <= _MAX_NAMED_BARS:
