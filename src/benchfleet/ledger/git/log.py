@@ -88,7 +88,7 @@ def payload(commit: Commit) -> dict[str, Any]:
     try:
         content = json.loads(text)
         format = int(content["benchfleet"])
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise LedgerDamaged(f"the commit {commit.oid} is none of a ledger's: {error}") from error
     if format > FORMAT:
         raise LedgerTooNew(
