@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.results import publish as publishing
+from benchfleet.results.disk import sync_folder
 from benchfleet.results.publish import publish_all
 
 
@@ -56,14 +56,13 @@ def test_a_disk_that_may_not_have_kept_a_result_is_an_error_of_that_result(
     moves: list[tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (sealed, public), (_, other) = moves
-    sync_folder = publishing.sync_folder
 
     def sync(folder: Path) -> None:
         if folder == public.parent:
             raise OSError(errno.EIO, "Input/output error")
         sync_folder(folder)
 
-    monkeypatch.setattr(publishing, "sync_folder", sync)
+    monkeypatch.setattr("benchfleet.results.publish.sync_folder", sync)
     lost, kept = publish_all(moves)
     assert kept is None
     assert f"{public} is published, but its disk does not say that it keeps it" in str(lost)
