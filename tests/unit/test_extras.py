@@ -1,4 +1,4 @@
-"""The extra ``docs`` has what the docs site is built with."""
+"""Each extra has what it is for, and ``all`` has all that a user may want."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 tomllib = pytest.importorskip("tomllib")  # from Python 3.11 on
-pytest.importorskip("mkdocs")
 requirements = pytest.importorskip("packaging.requirements")
 
 ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 BUILD = """
 import sys
 
@@ -38,9 +38,8 @@ def normal(name: str) -> str:
 
 def brought_by(extra: str) -> set[str]:
     """The packages that are installed with this extra of ours."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    waiting = [(line, "") for line in (*project["dependencies"], *extras[extra])]
+    extras = PROJECT["optional-dependencies"]
+    waiting = [(line, "") for line in (*PROJECT["dependencies"], *extras[extra])]
     seen: set[tuple[str, str]] = set()
     while waiting:
         line, of = waiting.pop()
@@ -57,6 +56,7 @@ def brought_by(extra: str) -> set[str]:
 
 
 def test_every_page_is_generated_with_what_the_extra_brings() -> None:
+    pytest.importorskip("mkdocs")
     brought = brought_by("docs")
     installed = packages_distributions().items()
     absent = [module for module, names in installed if not {*map(normal, names)} & brought]
@@ -64,3 +64,24 @@ def test_every_page_is_generated_with_what_the_extra_brings() -> None:
     words = [sys.executable, "-c", BUILD, ",".join(absent)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+LEFT_OUT = {
+    "all": "itself",
+    "dev": "for those who change benchfleet",
+    "docs": "for `make docs`",
+    "llama-cpp": "builds llama.cpp",
+    "ray": "for clusters, and large",
+    "testing": "for authors of plugins",
+    "vllm": "needs versions of its own",
+}
+
+
+def test_all_has_every_extra_that_users_may_want() -> None:
+    extras = PROJECT["optional-dependencies"]
+    waiting, found = ["all"], set[str]()
+    while waiting:
+        found.add(extra := waiting.pop())
+        own = (line for line in extras[extra] if line.startswith("benchfleet["))
+        waiting += {one for line in own for one in requirements.Requirement(line).extras} - found
+    assert found - {"all"} == {*extras} - {*LEFT_OUT}
