@@ -6,13 +6,13 @@ import json
 import subprocess
 from http.cookiejar import CookieJar
 from typing import Any
-from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_opener
+from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_opener, urlopen
 
 from .conftest import User
 
 
 def served(user: User, port: int = 0, *words: str) -> tuple[subprocess.Popen[str], str, str]:
-    """A dashboard of study.yaml; its address and one-time link."""
+    """A dashboard of study.yaml that has read its cells; its address and one-time link."""
     process = user.start("dashboard", "study.yaml", *words, "--port", str(port), "--json")
     assert process.stdout is not None
     text = ""
@@ -21,6 +21,8 @@ def served(user: User, port: int = 0, *words: str) -> tuple[subprocess.Popen[str
         assert line, process.stderr.read() if process.stderr else ""
         text += line
     values = json.loads(text)
+    status = f"{values['address']}api/status?campaign=study"
+    urlopen(status, timeout=240).close()  # noqa: S310 - it is ours
     return process, values["address"], values["link"]
 
 

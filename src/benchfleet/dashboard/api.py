@@ -141,6 +141,7 @@ class ChangesAnswer(BaseModel):
     store_age: float
     error: str
     now: float
+    reading: int  # cells so far, while the ledger is read for the first time; else 0
 
 
 def router_of(context: Context, streams: Streams) -> APIRouter:

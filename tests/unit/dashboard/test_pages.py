@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from benchfleet.dashboard.render import PAGES
+from benchfleet.dashboard.stream import message_since
 from benchfleet.testing import sample_cell
 from dashboards import NAME, DashboardCampaign, client_of, every_kind_of_cell, slow_reading
 
@@ -197,6 +198,7 @@ def test_every_page_is_there_while_the_ledger_is_read(tmp_path: Path) -> None:
             assert '<meta http-equiv="refresh"' in text  # in a browser without script
         shown = campaigns.get(NAME)
         assert shown is not None
+        assert message_since(shown.watcher.model, "")["reading"] == 2
         shown.watcher.model.failed("it is away")
         text = text_of(client, "matrix")
         assert "The ledger cannot be read since" in text
