@@ -31,14 +31,18 @@ def test_addresses_are_named_and_the_rest_has_defaults(tmp_path: Path) -> None:
         to=("env:A", "file:~/b"), on=("failures",), failures=0.025, every=3600.0
     )
     assert read(tmp_path, "null") is None
-    assert len(NOTIFICATION_KINDS) == 6
+    assert len(NOTIFICATION_KINDS) == 7
 
 
-def test_they_are_not_in_the_record_for_other_hosts(tmp_path: Path) -> None:
+def test_the_record_for_other_hosts_says_where_addresses_are_and_not_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAT", "json://secret")
     read(tmp_path, "{to: env:CHAT}")
     record = load_campaign(tmp_path / "study.yaml").record
     assert record
-    assert "CHAT" not in str(record.event().data)
+    assert "env:CHAT" in str(record.event().data)
+    assert "secret" not in str(record.event().data)
 
 
 @pytest.mark.parametrize(
