@@ -105,6 +105,8 @@ class HostLifecycle:
 
     def _end_unplaceable(self) -> None:
         """End the cells that only a machine that was given up could take."""
+        if not self._hosts.has_abandoned:
+            return  # what follows walks all cells
         with contextlib.suppress(LedgerAway):  # the next look tries again
             end_unplaceable(self._context, self._devices, self._state, self._hosts.failure_of)
 

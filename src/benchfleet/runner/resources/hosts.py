@@ -103,6 +103,11 @@ class Hosts:
         reasons = [hardware_problem(need.hardware, one) for one in self._coming.get(host, ())]
         return "; ".join(reasons) if all(reasons) else ""
 
+    @property
+    def has_abandoned(self) -> bool:
+        """Whether an engine gave up on getting a machine."""
+        return bool(self._abandoned)
+
     def failure_of(self, need: Need) -> Failure | None:
         """Why no machine with the hardware that cells name will come; None if no engine gave one
         up."""
