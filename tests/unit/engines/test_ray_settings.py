@@ -70,6 +70,20 @@ def test_a_slot_asks_ray_for_its_memory_and_a_place_at_a_server_asks_for_nothing
     assert slot_share(spec, host, like=LIKE, memory=GB) == Share()
 
 
+def test_gpus_that_no_driver_shows_have_the_type_that_ray_knows() -> None:
+    host = node(**{"CPU": 16.0, "GPU": 2.0, "accelerator_type:H100": 1.0})
+    devices = capacity(host, 0).devices
+    assert [(one.kind, one.name) for one in devices] == [("gpu", "H100"), ("gpu", "H100")]
+
+
+def test_a_slot_that_shares_a_gpu_asks_ray_for_its_part_of_gpu_and_cpus() -> None:
+    gpu = Device(kind="gpu", index=0, host="n1")
+    spec = SlotSpec(slot=SlotId("1"), devices=(gpu,), threads=8, log="")
+    like = Host(name="cluster", slots_per_gpu=4)
+    share = slot_share(spec, node(CPU=16.0, GPU=2.0), like=like)
+    assert share == Share(cpus=2.0, gpus=0.25)
+
+
 def test_bootstrap_sends_this_package_beside_what_the_user_has_ray_install() -> None:
     settings = {"bootstrap": True, "runtime_env": {"pip": ["torch"], "py_modules": ["mine"]}}
     environment = ray_settings.runtime_env(settings)
