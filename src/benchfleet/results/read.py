@@ -124,8 +124,8 @@ def sealed_names(content: bytes) -> list[str]:
     """The files that a cell.json names, beside itself. Raises ResultsError for names that lead out
     of its folder, and for what is not a cell.json."""
     try:
-        names_ = list(json.loads(content)["files"])
-    except (ValueError, LookupError, TypeError, RecursionError):
+        names_ = list(json.loads(content)["files"].keys())
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise ResultsError(f"its {names.CELL} is none of benchfleet") from None
     for name in names_:
         if not isinstance(name, str) or "\\" in name or _is_outside(name):
