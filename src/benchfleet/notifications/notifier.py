@@ -15,7 +15,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
-from typing import Protocol
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.notification import NotificationSettings
@@ -25,7 +24,7 @@ from benchfleet.ledger.history import counts
 from benchfleet.notifications.addresses import read_addresses
 from benchfleet.notifications.messages import Message, MessageWriter, campaign_done, run_ended
 from benchfleet.notifications.outbox import Outbox
-from benchfleet.notifications.send import Delivery, send
+from benchfleet.notifications.send import Delivery, Send, send
 from benchfleet.providers.secret import Secret
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.study import Study
@@ -38,19 +37,6 @@ _NO_LEDGER_WAIT_S = 1.0
 _OLD_VIEW_WAIT_S = 0.5
 _KILL_TIMEOUT_S = 2.0
 _MAX_LINES = 20  # of one message
-
-
-class Send(Protocol):
-    """Sends a message to addresses; see `send`."""
-
-    def __call__(
-        self,
-        addresses: Sequence[str],
-        title: str,
-        body: str,
-        *,
-        started: Callable[[Callable[[], None]], None],
-    ) -> Delivery: ...
 
 
 class Notifier:

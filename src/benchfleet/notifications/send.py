@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from benchfleet.environment import child_environment
 
@@ -26,6 +27,19 @@ class Delivery:
 
     unknown: int = 0
     failed: int = 0
+
+
+class Send(Protocol):
+    """Sends a message to addresses; see `send`."""
+
+    def __call__(
+        self,
+        addresses: Sequence[str],
+        title: str,
+        body: str,
+        *,
+        started: Callable[[Callable[[], None]], None],
+    ) -> Delivery: ...
 
 
 def send(

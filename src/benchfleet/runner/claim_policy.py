@@ -94,8 +94,8 @@ class ClaimPolicy:
 
     def _of_steps(self, steps: Iterable[AttentionStep]) -> str:
         try:
-            check_code = (registry.version_mismatch("attention", s.name, s.version) for s in steps)
-            return next(filter(None, check_code), "")
+            reasons = (registry.version_mismatch("attention", s.name, s.version) for s in steps)
+            return next(filter(None, reasons), "")
         except BenchfleetError as error:
             return str(error)
 
@@ -108,12 +108,12 @@ class ClaimPolicy:
     ) -> str:
         runs_here = not (isinstance(part, Model) and part.python)
         try:
-            check_code: str = registry.load(family, name, runs_here=runs_here).code(part)
+            code: str = registry.load(family, name, runs_here=runs_here).code(part)
             if why := registry.version_mismatch(family, name, version, runs_here=runs_here):
                 return why
         except BenchfleetError as error:
             return str(error)
-        what = check_code or ("what is for tests alone" if name.startswith("_") else "")
+        what = code or ("what is for tests alone" if name.startswith("_") else "")
         return f"it names code: {what}" if what and not self.trusted else ""
 
     @cached_property

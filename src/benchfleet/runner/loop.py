@@ -265,10 +265,8 @@ class Runner:
             progress.eta = eta(self._scheduler.backlog, self._slots, now)
 
     def _fill(self) -> None:
-        self._claim()
+        """Let idle slots claim, and open more slots."""
         self._claim_by = None
-
-    def _claim(self) -> None:
         if self._state.ends or self._state.short_of_disk:
             return
         states, writing = self._state.progress.states, bool(self._publisher.under_way)

@@ -91,7 +91,7 @@ class MirrorTransaction(MirrorView):
             self.without_effect.add(number)
         return number
 
-    def _each(self, execute: Execute, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def _each(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         rows = list(rows)
         if name == "change_terms":
             self.new_terms.update((row["ordinal"], row["terms"]) for row in rows)

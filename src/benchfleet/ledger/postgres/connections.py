@@ -83,12 +83,12 @@ class Connections:
 
     @contextmanager
     def borrow(self, ask: Callable[[Connection], T]) -> Iterator[T]:
-        """The same, with the connection kept for further reads. Raises as `values` does."""
+        """The same, with the connection kept for further reads. Raises as `with_retry` does."""
         began, timeout = time.monotonic(), self.call_timeout.seconds(self._timeout)
         pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         with ExitStack() as lent:
             while True:
-                connection, was_idle, values = None, False, time.monotonic()
+                connection, was_idle, tried = None, False, time.monotonic()
                 try:
                     connection, was_idle = self._take()
                     lent.callback(self._give_back, connection)
@@ -98,9 +98,9 @@ class Connections:
                     lent.close()
                     # A connection that broke while it was idle says nothing of the server.
                     pause = 0.0 if was_idle else next(pauses)
-                    # Time that this process slept is no waiting: only `values` to now counts.
+                    # Time that this process slept is no waiting: only `tried` to now counts.
                     until = began + min(timeout, write_timeout(error, connection))
-                    late = not was_idle and values + pause > until
+                    late = not was_idle and tried + pause > until
                     if late or not is_transient(error):
                         raise self._ledger_error(error) from error
                     self._close_idle()  # most likely they broke too
@@ -126,7 +126,7 @@ class Connections:
         give whole sessions."""
         began, pauses = time.monotonic(), chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
         while True:
-            values = time.monotonic()  # what passes while we are stopped is no waiting
+            tried = time.monotonic()  # what passes while we are stopped is no waiting
             try:
                 with self.one() as connection:
                     self._refuse_pooler(connection)
@@ -134,7 +134,7 @@ class Connections:
             except psycopg.Error as error:
                 pause = next(pauses)
                 wait = opening_timeout(error, self._timeout)
-                if values + pause - began > wait or self._closed.wait(pause):
+                if tried + pause - began > wait or self._closed.wait(pause):
                     raise self._ledger_error(error) from error
 
     def _refuse_pooler(self, connection: Connection) -> None:

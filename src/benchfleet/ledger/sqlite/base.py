@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -48,16 +47,16 @@ class SqliteBase(Ledger):
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         with self._writing() as execute:
-            enrolment = SqliteEnrolment(execute, partial(self._each, execute), self._texts, paths)
+            enrolment = SqliteEnrolment(execute, self._each, self._texts, paths)
             new, changed = enrolment.enter(cells)
             if new or changed:
                 self._append(execute, "enrolled", "", {"new": new, "changed": changed})
         return new
 
-    def _each(self, execute: Execute, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Run one statement for many rows of values."""
-        for row in rows:
-            execute(name, **row)
+    def _each(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Run one statement for many rows of values, in the transaction under way. A ledger that
+        never enrols has none."""
+        raise NotImplementedError
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         with self._writing(synced=False) as execute:

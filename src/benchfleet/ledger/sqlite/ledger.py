@@ -197,7 +197,7 @@ class SqliteLedger(SqliteBase, CopyableLedger):
         with self._plain_errors(), closing(self._connect()) as connection:
             yield lambda name, /, **values: connection.execute(self._statements[name], values)
 
-    def _each(self, execute: Execute, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def _each(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         self._connection.executemany(self._statements[name], rows)
 
     def _connect(self) -> sqlite3.Connection:

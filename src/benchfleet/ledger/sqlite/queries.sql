@@ -71,9 +71,6 @@ insert or replace into progress (runner, at, data) values (:runner, :at, :data);
 -- name: forget_progress
 delete from progress where at < :before;
 
--- name: progress
-select runner, at, data from progress where at >= :since order by runner;
-
 -- name: finish
 -- The event with the outcome is appended next, under the number that is the next one here.
 update cell
@@ -115,6 +112,9 @@ select data from event where seq = :seq;
 select seq from event where fingerprint = :fingerprint order by seq desc limit 1;
 
 ------------------------------------------------------------------------------------ Reading
+
+-- name: progress
+select runner, at, data from progress where at >= :since order by runner;
 
 -- name: cells
 select cell.fingerprint, cell.id, cell.path, cell.state, cell.attempt, cell.tries, cell.token,
