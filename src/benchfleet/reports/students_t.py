@@ -7,7 +7,7 @@ from functools import cache
 from statistics import NormalDist
 
 _NORMAL_FROM_FREEDOM = 10_000  # degrees of freedom from which Student's t is read as a normal
-_MAX_TERMS = 200  # of the continued fraction; it needs about √(degrees of freedom)
+_MAX_TERMS = 200  # of the continued fraction, at the most
 _MAX_STEPS = 100  # of Newton's method; 5 are usual
 _RELATIVE_NOISE = 1e-12  # of the arithmetic
 
@@ -59,7 +59,8 @@ def incomplete_beta(a: float, b: float, x: float, y: float) -> float:
     if x > (a + 1) / (a + b + 2):
         return 1 - incomplete_beta(b, a, y, x)
     value = 1.0
-    for term in range(_MAX_TERMS, 0, -1):
+    terms = min(_MAX_TERMS, 40 + int(7 * math.sqrt(max(a, b))))  # more change no digit of a float
+    for term in range(terms, 0, -1):
         m = term // 2
         if term % 2:
             weight = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
