@@ -53,7 +53,8 @@ check-fast: lint
 	$(PYTEST) -q tests/unit $(CONTRACTS)::TestMemoryLedger $(CONTRACTS)::TestSqliteLedger
 
 # Hours of what `make test` does for a minute: chaos over a real campaign, simulated fleets of ever new
-# seeds, the tests of a server that fails over and of a pooler, and those of kvpress, llama.cpp and vLLM in
+# seeds, ten times as many random orders of a ledger's calls, the tests of a server that fails over
+# and of a pooler, and those of kvpress, llama.cpp and vLLM in
 # environments of their own, until MINUTES are over.
 MINUTES ?= 60
 soak: $(VENV)/dev.stamp system

@@ -1,5 +1,6 @@
-"""``make soak``: chaos, simulated fleets, failing servers and git remotes, and packages that need
-environments of their own (`own_environments.py`), for N minutes.
+"""``make soak``: chaos, simulated fleets, random orders of a ledger's calls, failing servers
+and git remotes, and packages that need environments of their own (`own_environments.py`), for N
+minutes.
 
 Each has at least one turn, and a turn that has begun is ended. ``python tests/soak.py --minutes N``
 ends with 1 as soon as one of them finds something wrong, after
@@ -35,6 +36,8 @@ REMOTES = [
 LONGEST_FAULT = 5.0  # seconds of a git remote's fault, for each minute of the soak: hours in a day
 RAY = ["tests/acceptance/test_ray.py"]
 OWN_ENVIRONMENTS = Path(sys.prefix) / "own"  # below benchfleet's: 4 GB, made in the first turn
+LEDGERS = ["--timeout", "3600", "tests/contract/test_ledger_machine.py"]
+LEDGER_TIMES = "10"  # as many random orders of calls as in `make test`
 LEVELS = "25"  # of the repository that is taken over: 300 names
 
 
@@ -50,10 +53,12 @@ def main() -> int:
         outage = math.exp(random.uniform(0.0, math.log(max(20.0, LONGEST_FAULT * minutes))))
         faults = {"GIT_FAULT_SEED": f"{seed}", "GIT_FAULT_SECONDS": f"{outage:.1f}"}
         faults["TAKEOVER_LEVELS"] = LEVELS
+        faults["LEDGER_TIMES"] = LEDGER_TIMES
         faults |= LOST_CALLS
         for words in (
             ["-m", "chaos.torment", "--minutes", f"{turn:g}", "--seed", f"{seed}"],
             ["-m", "simulation.simulate", "--seed", f"{seed}", "--runs", f"{FLEETS}"],
+            ["-m", "pytest", "-q", *LEDGERS],
             ["-m", "pytest", "-q", *SERVERS],
             ["-m", "pytest", "-q", *REMOTES],
             ["-m", "pytest", "-q", *RAY],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from benchfleet.testing.ledger_model import LEASE
 from benchfleet.testing.ledger_state_machine import LedgerMachine
 from postgres import need_postgres, shared_postgres
 from repositories import make_bare
+
+TIMES = int(os.environ.get("LEDGER_TIMES", "1"))  # as many examples; `make soak` asks for more
 
 
 class MemoryMachine(LedgerMachine):
@@ -115,7 +118,7 @@ class GitMachine(LedgerMachine):
 
 def often(examples: int) -> settings:
     return settings(
-        max_examples=examples,
+        max_examples=examples * TIMES,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
@@ -123,12 +126,12 @@ def often(examples: int) -> settings:
 
 
 TestMemoryMachine = MemoryMachine.TestCase
-TestMemoryMachine.settings = often(400)
+TestMemoryMachine.settings = often(100)
 TestSqliteMachine = SqliteMachine.TestCase
-TestSqliteMachine.settings = often(100)
+TestSqliteMachine.settings = often(50)
 TestSqliteHandlesMachine = SqliteHandlesMachine.TestCase
-TestSqliteHandlesMachine.settings = often(60)
+TestSqliteHandlesMachine.settings = often(25)
 TestPostgresMachine = PostgresMachine.TestCase
-TestPostgresMachine.settings = often(15)
+TestPostgresMachine.settings = often(10)
 TestGitMachine = GitMachine.TestCase
 TestGitMachine.settings = often(6)
