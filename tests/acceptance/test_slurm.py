@@ -20,6 +20,14 @@ from .conftest import MOCK, User, samples_kept, until, wait_for_line
 AT = ("study.yaml", "--ledger", "git+file:lab.git")
 TIME = ("--time", "1:00:00")
 SUBMIT = ("slurm", "submit", *AT, *TIME, "--work=--cpu-slots 1")
+FAILING = """\
+campaign: study
+matrix:
+  models: [{name: m1, adapter: none}]
+  configs: {dense: null}
+  benchmarks: [command: {name: fails, argv: ["false"]}]
+defaults: {repeats: 2}
+"""
 AWAY = "Unable to contact slurm controller (connect failure)"
 
 
@@ -57,7 +65,9 @@ def test_the_script_runs_a_worker_that_does_all_cells(user: User, slurm: FakeSlu
         "job": "1",
         "queued": 2,
         "running": 0,
+        "ending": 0,
         "waiting_cells": 10,
+        "failed_cells": 0,
         "too_long": [],
         "paused_until": 0.0,
     }
@@ -163,6 +173,36 @@ def test_pilots_that_achieve_nothing_are_followed_by_others_ever_later(
     assert user.json(*words)["submitted"] == 2
 
 
+def test_pilots_that_ended_cells_are_followed_at_once_also_if_the_cells_wait_again(
+    user: User, slurm: FakeSlurm
+) -> None:
+    """A retry, and a campaign with other cells, make the number of ended cells smaller."""
+    chosen = ("--only", "repeats=0", "--workers", "1")
+    user.run(*SUBMIT, *chosen)
+    user.write(FAILING)
+    user.run("run", *AT, "--only", "repeats=0", "--cpu-slots", "1", code=1)
+    slurm.become("GONE")
+    submitted = user.run(*SUBMIT, "--workers", "1").stdout
+    assert "1 pilot submitted" in submitted
+    assert (
+        "1 cell failed, see benchfleet failures study.yaml --ledger git+file:lab.git" in submitted
+    )
+    assert " 1 ended (1 failed) " in user.run("slurm", "status", *AT).stdout
+    user.run("run", *AT, "--cpu-slots", "1", code=1)
+    user.run("retry", *AT, "--yes")
+    slurm.become("GONE")
+    assert user.json(*SUBMIT, *chosen)["submitted"] == 1
+
+
+def test_cancelled_pilots_cause_no_pause(user: User, slurm: FakeSlurm) -> None:
+    words = (*SUBMIT, "--only", "repeats=0", "--workers", "1")
+    assert "watch    benchfleet slurm status study.yaml --ledger git+file:lab.git\n" in (
+        user.run(*words).stdout
+    )
+    user.run("slurm", "cancel", *AT, "--yes")
+    assert user.json(*words)["submitted"] == 1
+
+
 def test_keeping_it_submits_more_while_cells_wait_and_ends_when_none_is_left(
     user: User, slurm: FakeSlurm
 ) -> None:
@@ -205,6 +245,11 @@ def test_status_and_cancel_name_each_pilot(user: User, slurm: FakeSlurm) -> None
         "  2_0  PENDING  (Priority)",
     ]
     assert user.json("slurm", "cancel", *AT, "--queued", "--yes")["cancelled"] == ["2_0"]
+    again = user.run("slurm", "cancel", *AT, "--queued", "--yes").stdout
+    assert again == "nothing to cancel: no pilot waits\n"
+    slurm.become("COMPLETING")
+    assert "1 pilot: 0 queued, 0 running, 1 ending" in user.run("slurm", "status", *AT).stdout
+    slurm.become("RUNNING")
     cancelled = user.run("slurm", "cancel", *AT, "--yes").stdout
     assert cancelled == (
         "  cancelled  1_0  stops after the sample at hand and releases its cells\n"
@@ -226,7 +271,9 @@ def test_modules_a_container_and_more_options_are_in_the_script(
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
     for option in ("--account=lab", "--gres=gpu:a100:1", "--partition=gpu"):
         assert f"#SBATCH {option}" in lines
-    assert lines.index("module load cuda/12 apptainer") < lines.index("export HF_HOME=/scratch/hub")
+    assert lines.index("module load cuda/12 apptainer || exit 1") < lines.index(
+        "export HF_HOME=/scratch/hub"
+    )
     (command,) = [line for line in lines if line.startswith("exec ")]
     assert command.startswith(
         f"exec apptainer exec --nv --bind {user.folder} --bind=/data lab.sif "
@@ -302,7 +349,11 @@ defaults: {repeats: 2}
     words = ("slurm", "submit", *AT, "--time", "0:61", "--workers", "2")  # a minute is kept free
     assert user.json(*words)["too_long"] == ["m1/dense/_hostile/r1"]
     printed = user.run(*words).stdout
-    assert "1 cell takes longer than --time: m1/dense/_hostile/r1; raise it" in printed
+    assert printed.startswith("study: 1 cell waits")
+    assert (
+        "1 cell needs a longer --time: m1/dense/_hostile/r1; use --time 2 (minutes) or more"
+        in printed
+    )
     assert slurm.jobs() == []
     assert user.json("slurm", "submit", *AT, "--time", "2", "--workers", "2")["submitted"] == 1
 

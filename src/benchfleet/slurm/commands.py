@@ -46,6 +46,17 @@ class Pilot:
         """Whether it waits for a node; after a requeue again."""
         return self.state == "PENDING"
 
+    @property
+    def ending(self) -> bool:
+        """Whether it takes no more cells, as after scancel."""
+        return self.state == "COMPLETING"
+
+
+def pilot_counts(pilots: Sequence[Pilot], submitted: int = 0) -> tuple[int, int, int]:
+    """How many wait, with those `submitted` since; how many run; how many end now."""
+    queued, ending = sum(one.queued for one in pilots), sum(one.ending for one in pilots)
+    return queued + submitted, len(pilots) - queued - ending, ending
+
 
 def run_command(words: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
     """Run a command with `text` as its input. Raises OSError, and TimeoutExpired."""

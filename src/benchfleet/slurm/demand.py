@@ -20,7 +20,9 @@ class Work:
     waiting: int  # cells that a pilot could claim
     running: int
     ended: int  # cells in a final state
+    failed: int = 0  # those of them that are partial or failed
     too_long: tuple[str, ...] = ()  # paths of cells that take longer than a pilot may run
+    needed_s: float = 0.0  # seconds that a pilot needs for the longest of them
     blocked: int = 0  # cells of phases whose gates are not open
 
     @property
@@ -45,22 +47,22 @@ class SubmitBackoff:
     """Makes each submission wait longer if the pilots before it ended without ending a cell, as
     they do where the prelude fails. Times are seconds since 1970."""
 
-    ended: int = -1  # cells in a final state at the last submission; -1 before the first
+    event: int = -1  # the ledger's newest event at the last submission; -1 before the first
     pause: float = 0.0
     not_before: float = 0.0
 
-    def after(self, work: Work, pilots: Sequence[Pilot], now: float) -> SubmitBackoff:
-        """The same once it is known how the pilots of the last submission did."""
-        if work.ended > self.ended:
+    def after(self, ended: bool, pilots: Sequence[Pilot], now: float) -> SubmitBackoff:
+        """The same once it is known whether a cell `ended` since the last submission."""
+        if ended:
             return replace(self, pause=0.0, not_before=0.0)
-        if pilots or self.ended < 0 or self.not_before:
+        if pilots or self.event < 0 or self.not_before:
             return self
         pause = min(MAX_PAUSE_S, 2 * self.pause or FIRST_PAUSE_S)
         return replace(self, pause=pause, not_before=now + pause)
 
-    def submitted(self, work: Work) -> SubmitBackoff:
+    def submitted(self, event: int) -> SubmitBackoff:
         """The same after a submission."""
-        return replace(self, ended=work.ended, not_before=0.0)
+        return replace(self, event=event, not_before=0.0)
 
     def save(self, file: Path) -> None:
         """Keep it for the next call."""
@@ -71,7 +73,7 @@ class SubmitBackoff:
         """As it was saved; a new one where that cannot be read."""
         try:
             values = json.loads(file.read_text())
-            ended, pause, not_before = values["ended"], values["pause"], values["not_before"]
-            return cls(ended=int(ended), pause=float(pause), not_before=float(not_before))
+            event, pause, not_before = values["event"], values["pause"], values["not_before"]
+            return cls(event=int(event), pause=float(pause), not_before=float(not_before))
         except (OSError, ValueError, LookupError, TypeError):
             return cls()

@@ -106,7 +106,7 @@ def _options(spec: PilotSpec, limit: int) -> list[str]:
 
 
 def _prelude(spec: PilotSpec) -> list[str]:
-    lines = [f"module load {shlex.join(spec.modules)}"] if spec.modules else []
+    lines = [f"module load {shlex.join(spec.modules)} || exit 1"] if spec.modules else []
     return [*lines, spec.prelude.rstrip("\n")] if spec.prelude else lines
 
 

@@ -46,23 +46,23 @@ def test_as_many_as_are_asked_for_and_cells_need(
 
 def test_pilots_that_end_without_ending_a_cell_double_the_pause(tmp_path: Path) -> None:
     backoff, now = SubmitBackoff.load(tmp_path / "none.json"), 1000.0
-    assert backoff.after(work(5), [], now).not_before == 0
+    assert backoff.after(False, [], now).not_before == 0
     pauses = []
     for _ in range(9):
-        backoff = backoff.submitted(work(5))
-        assert backoff.after(work(5), pilots(1, 0), now).not_before == 0  # they are still there
-        backoff = backoff.after(work(5), [], now)
-        assert backoff.after(work(5), [], now + 7) == backoff
+        backoff = backoff.submitted(event=5)
+        assert backoff.after(False, pilots(1, 0), now).not_before == 0  # they are still there
+        backoff = backoff.after(False, [], now)
+        assert backoff.after(False, [], now + 7) == backoff
         pauses.append(backoff.not_before - now)
     assert pauses[:4] == [60, 120, 240, 480]
     assert pauses[-1] == MAX_PAUSE_S
     backoff.save(tmp_path / "state.json")
     assert SubmitBackoff.load(tmp_path / "state.json") == backoff
-    assert backoff.after(work(4, ended=1), [], now).not_before == 0
+    assert backoff.after(True, [], now).not_before == 0
 
 
 def test_a_damaged_state_is_a_new_one(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
-    for text in ("", "[]", '{"ended": 1}', '{"ended": null, "pause": 0, "not_before": 0}'):
+    for text in ("", "[]", '{"event": 1}', '{"event": null, "pause": 0, "not_before": 0}'):
         file.write_text(text)
         assert SubmitBackoff.load(file) == SubmitBackoff()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from benchfleet.domain.host import AUTO
 from benchfleet.ledger.addresses import display_url
 
-_WHOLE = ("gate",)  # verbs that are about the campaign, whatever part of it was chosen
+_WHOLE = ("gate", "slurm")  # verbs that are about the campaign, whatever part of it was chosen
 _CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
 DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.ledger.base import Ledger
 from benchfleet.runner.scheduler.duration_model import DurationModel
 from benchfleet.runner.worker_options import END_RESERVE_S
 from benchfleet.slurm.demand import Work
@@ -18,6 +20,27 @@ def pilots_name(study: Study) -> str:
     return job_name(study.campaign.name, study.home.address, study.layout.root)
 
 
+def backoff_file(study: Study) -> Path:
+    """Where `SubmitBackoff` keeps its state between two calls."""
+    return study.layout.slurm / f"{pilots_name(study)}.json"
+
+
+def last_event(study: Study) -> int:
+    """The number of the ledger's newest event; 0 without a ledger."""
+    return study.query(lambda ledger: ledger.last_event(), default=0)
+
+
+def cell_ended(study: Study, since: int) -> bool:
+    """Whether a cell has ended after this event of the ledger. It counts although `retry` made it
+    ``pending`` again, or although the campaign no longer has it."""
+
+    def read(ledger: Ledger) -> bool:
+        finished = ledger.events(since=since, kinds={"finished"})
+        return any(event.data["outcome"].get("retry_in") is None for event in finished)
+
+    return study.query(read, default=False)
+
+
 def work_of(study: Study, cells: Sequence[Cell], limit_s: float | None = None) -> Work:
     """What is left of these cells for pilots that run `limit_s` seconds; None: without a limit."""
     records = {record.fingerprint: record for record in study.records(cells)}
@@ -28,7 +51,8 @@ def work_of(study: Study, cells: Sequence[Cell], limit_s: float | None = None) -
         if (record := records.get(cell.fingerprint)) is not None
         if record.state == "success" and record.outcome is not None
     )
-    waiting = running = blocked = final = 0
+    waiting = running = blocked = final = failed = 0
+    needed_s = 0.0
     too_long = []
     for cell in cells:
         record = records.get(cell.fingerprint)
@@ -37,6 +61,7 @@ def work_of(study: Study, cells: Sequence[Cell], limit_s: float | None = None) -
             running += 1
         elif state in FINAL_STATES:
             final += 1
+            failed += state in ("partial", "failed")
         elif phases.get(cell.phase) == "held":
             blocked += 1
         elif phases.get(cell.phase) != "closed":
@@ -44,6 +69,7 @@ def work_of(study: Study, cells: Sequence[Cell], limit_s: float | None = None) -
             needed = expected.seconds + times.load(cell.model.name) if expected else 0.0
             if limit_s is not None and needed > limit_s - END_RESERVE_S:
                 too_long.append(cell.id)
+                needed_s = max(needed_s, needed + END_RESERVE_S)
             else:
                 waiting += 1
     if blocked and not (waiting or running):
@@ -52,6 +78,8 @@ def work_of(study: Study, cells: Sequence[Cell], limit_s: float | None = None) -
         waiting=waiting,
         running=running,
         ended=final,
+        failed=failed,
         too_long=tuple(too_long),
+        needed_s=needed_s,
         blocked=blocked,
     )

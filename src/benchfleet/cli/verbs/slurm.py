@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from benchfleet.cli.shared import options
-from benchfleet.cli.shared.slurm_work import pilots_name
+from benchfleet.cli.shared.slurm_work import backoff_file, pilots_name
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.verbs import slurm_status, slurm_submit
 from benchfleet.domain.humanize import counted
@@ -62,6 +62,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
             return 1
     if pilots:
         slurm.cancel(name, queued_only=arguments.queued)
+        backoff_file(study).unlink(missing_ok=True)  # that they ended nothing has a known cause
     if arguments.json:
         print_json({"campaign": study.campaign.name, "cancelled": [one.job for one in pilots]})
         return 0
@@ -69,5 +70,5 @@ def _cancel(arguments: argparse.Namespace) -> int:
         then = "" if pilot.queued else "  stops after the sample at hand and releases its cells"
         say(f"  cancelled  {pilot.job}{then}")
     if not pilots:
-        print("nothing to cancel: no pilot waits or runs")
+        print(f"nothing to cancel: no pilot waits{'' if arguments.queued else ' or runs'}")
     return 0

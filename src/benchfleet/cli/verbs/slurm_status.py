@@ -13,7 +13,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.slots import BEGAN
 from benchfleet.ledger.base import Ledger
-from benchfleet.slurm.commands import Pilot, Slurm, SlurmAway
+from benchfleet.slurm.commands import Pilot, Slurm, SlurmAway, pilot_counts
 from benchfleet.slurm.demand import Work
 from benchfleet.study import Study
 
@@ -59,15 +59,17 @@ def _lines(
     running: Mapping[str, Sequence[str]],
     problem: str,
 ) -> Iterator[str]:
-    states = f"{work.ended} ended · {work.running} running · {work.waiting + work.blocked} waiting"
+    ended = f"{work.ended} ended" + (f" ({work.failed} failed)" if work.failed else "")
+    states = f"{ended} · {work.running} running · {work.waiting + work.blocked} waiting"
     yield f"{study.campaign.name}: {counted(len(cells), 'cell')} · {states}"
     if problem:
         yield f"pilots unknown, not gone: {problem}"
         for job, paths in running.items():
             yield f"  {job}  by the ledger  {', '.join(paths)}"
         return
-    queued = sum(pilot.queued for pilot in pilots)
-    yield f"{counted(len(pilots), 'pilot')}: {queued} queued, {len(pilots) - queued} running"
+    queued, running_pilots, ending = pilot_counts(pilots)
+    counts = f"{queued} queued, {running_pilots} running" + (f", {ending} ending" if ending else "")
+    yield f"{counted(len(pilots), 'pilot')}: {counts}"
     for pilot in pilots:
         time_left = f"{pilot.time_left} left" if pilot.time_left else ""
         reason = f"({pilot.reason})" if pilot.reason else ""
@@ -89,6 +91,7 @@ def _as_json(
         "cells": {
             "total": len(cells),
             "ended": work.ended,
+            "failed": work.failed,
             "running": work.running,
             "waiting": work.waiting + work.blocked,
         },

@@ -8,16 +8,21 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from benchfleet.cli.shared import next_command, option_types, options, slurm_locks
 from benchfleet.cli.shared.detach import own_command
-from benchfleet.cli.shared.slurm_work import pilots_name, work_of
-from benchfleet.cli.text.output import print_json, say
-from benchfleet.cli.text.terminal import display_path, moment
+from benchfleet.cli.shared.slurm_work import (
+    backoff_file,
+    cell_ended,
+    last_event,
+    pilots_name,
+    work_of,
+)
+from benchfleet.cli.text.output import say
+from benchfleet.cli.verbs.slurm_look import Look, tell, text_of
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.humanize import counted, examples
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.host_lock import lock_file, locked
 from benchfleet.ledger.addresses import display_url
@@ -25,7 +30,7 @@ from benchfleet.ledger.sqlite import lock_test
 from benchfleet.ledger.sqlite.shared_file import is_shared
 from benchfleet.results.disk import make_folder
 from benchfleet.slurm.commands import Slurm, SlurmAway
-from benchfleet.slurm.demand import SubmitBackoff, Work, missing_pilots
+from benchfleet.slurm.demand import SubmitBackoff, missing_pilots
 from benchfleet.slurm.script import TEMPLATE, PilotSpec, batch_script, in_container, time_limit_s
 from benchfleet.study import Study
 
@@ -123,18 +128,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Look:
-    """What one look at ledger and queue found and did."""
-
-    work: Work
-    queued: int
-    running: int
-    submitted: int = 0
-    job: str = ""
-    paused_until: float = 0.0  # seconds since 1970
-
-
 def main(arguments: argparse.Namespace) -> int:
     """Submit what is missing, once or for as long as cells are left."""
     if display_url(arguments.ledger) != arguments.ledger:
@@ -154,7 +147,7 @@ def main(arguments: argparse.Namespace) -> int:
         slurm_locks.share_ledger(file, replace(spec, command=command), template)
     if not arguments.keep:
         look = _look(arguments, study, cells, script)
-        _tell(arguments, study, look)
+        tell(arguments, study, look)
         return 0
     return _keep(arguments, study, cells, script)
 
@@ -171,9 +164,9 @@ def _keep(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], sc
                 say(f"{away}; looking again in {pause:g} s", to=sys.stderr, flush=True)
             else:
                 pause = arguments.every
-                text = _text(study, look)
+                text = text_of(arguments, study, look)
                 if look.submitted or text != printed:
-                    _tell(arguments, study, look)
+                    tell(arguments, study, look)
                 printed = text
                 if not look.work.remaining:
                     return 0
@@ -184,67 +177,30 @@ def _keep(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], sc
         return 130
 
 
-def _look(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], script: str) -> _Look:
+def _look(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], script: str) -> Look:
     """Submit the pilots that are missing. Raises SlurmAway where the queue cannot be read or an
     answer is missing; the next look sees in the queue what was submitted."""
     slurm, name = Slurm(), pilots_name(study)
-    state = study.layout.slurm / f"{name}.json"
+    state = backoff_file(study)
     with locked(lock_file(f"slurm-{name}", os.environ)):  # of two, one submits
         work = work_of(study, cells, time_limit_s(arguments.time))
         pilots = slurm.pilots(name)
-        queued = sum(pilot.queued for pilot in pilots)
-        look = _Look(work=work, queued=queued, running=len(pilots) - queued)
+        look = Look(work=work, pilots=pilots)
         count = missing_pilots(
             work, pilots, workers=arguments.workers, max_queued=arguments.max_queued
         )
-        backoff = SubmitBackoff.load(state).after(work, pilots, time.time())
+        backoff = SubmitBackoff.load(state)
+        ended = backoff.event >= 0 and cell_ended(study, backoff.event)
+        backoff = backoff.after(ended, pilots, time.time())
         backoff.save(state)
         if not count:
             return look
         if backoff.not_before > time.time() and not arguments.now:
             return replace(look, paused_until=backoff.not_before)
+        event = last_event(study)
         job = slurm.submit(script, count)
-        backoff.submitted(work).save(state)
-        return replace(look, queued=queued + count, submitted=count, job=job)
-
-
-def _tell(arguments: argparse.Namespace, study: Study, look: _Look) -> None:
-    if arguments.json:
-        print_json(
-            {
-                "campaign": study.campaign.name,
-                "submitted": look.submitted,
-                "job": look.job,
-                "queued": look.queued,
-                "running": look.running,
-                "waiting_cells": look.work.waiting,
-                "too_long": list(look.work.too_long),
-                "paused_until": look.paused_until,
-            }
-        )
-        return
-    say(_text(study, look), flush=True)
-    if look.submitted:
-        say(f"logs     {display_path(study.layout.slurm)}/{look.job}_*.log", flush=True)
-        say(f"watch    {next_command.same_choice(arguments, 'slurm status')}", flush=True)
-
-
-def _text(study: Study, look: _Look) -> str:
-    """``study: 12 cells wait · 4 pilots submitted as job 17 · 4 queued, 0 running``"""
-    work = look.work
-    parts = [counted(work.waiting, "cell", "wait") if work.waiting else "no cell waits"]
-    if look.submitted:
-        parts.append(f"{counted(look.submitted, 'pilot')} submitted as job {look.job}")
-    parts.append(f"{look.queued} pilots queued, {look.running} running")
-    if look.paused_until:
-        parts.append(
-            "the last pilots ended without ending a cell, see their logs; more are submitted after "
-            f"{moment(look.paused_until)}, or at once with --now"
-        )
-    if work.too_long:
-        cells = counted(len(work.too_long), "cell", "take")
-        parts.append(f"{cells} longer than --time: {examples(work.too_long)}; raise it")
-    return f"{study.campaign.name}: {' · '.join(parts)}"
+        backoff.submitted(event).save(state)
+        return replace(look, submitted=count, job=job)
 
 
 def _spec(arguments: argparse.Namespace, study: Study, name: str) -> PilotSpec:
@@ -287,7 +243,8 @@ def _read(file: Path, option: str) -> str:
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BenchfleetError(f"{option} {file} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BenchfleetError(f"{option} {file} cannot be read: {reason}") from error
 
 
 def _time(text: str) -> str:
