@@ -35,8 +35,8 @@ def test_init_writes_a_campaign_that_plan_takes_and_run_runs(user: User, cache: 
     output = user.run("init").stdout
     assert "wrote campaign.yaml" in output
     assert "next: benchfleet plan campaign.yaml" in output
-    assert user.json("plan", "campaign.yaml")["counts"]["to_run"] == 3
-    done = user.json("run", "campaign.yaml", "--cpu-slots", "1")
+    assert user.json("plan")["counts"]["to_run"] == 3
+    done = user.json("run", "--cpu-slots", "1")
     assert done["counts"]["success"] == 3
 
 

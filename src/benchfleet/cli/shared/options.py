@@ -18,11 +18,27 @@ from benchfleet.judgements import with_judgements
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.study import Study, open_study
 
+DRAFT = Path("campaign.yaml")  # what ``benchfleet init`` writes
+
 
 def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
     """The campaign file, where its results and ledger are, and JSON."""
     parser.epilog = f"example: {example}"
     parser.add_argument("campaign", metavar="CAMPAIGN", type=Path, help="the campaign file")
+    where(parser)
+
+
+def default_campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
+    """The same, where the file that ``benchfleet init`` writes need not be named."""
+    parser.epilog = f"example: {example}"
+    parser.add_argument(
+        "campaign",
+        metavar="CAMPAIGN",
+        type=Path,
+        nargs="?",
+        default=DRAFT,
+        help=f"the campaign file ({DRAFT})",
+    )
     where(parser)
 
 

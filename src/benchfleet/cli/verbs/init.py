@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 from benchfleet import registry
+from benchfleet.cli.shared.options import DRAFT
 from benchfleet.cli.text.campaign_template import CachedModel, MachineSummary, chosen_models, draft
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.names import path_part
@@ -16,7 +17,6 @@ from benchfleet.machines.devices import cores, nvml_gpus
 from benchfleet.machines.memory import available_memory, read_checkpoint
 from benchfleet.models.digest import cached_models, model_folder
 
-_FILE = Path("campaign.yaml")
 _SUFFIXES = (".yaml", ".yml")
 _TOKENS = 2048  # of prompt and answer, for saying what a model takes
 _LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
@@ -26,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     parser.epilog = "example: benchfleet init study.yaml && benchfleet plan study.yaml"
     parser.add_argument(
-        "file", metavar="FILE", type=Path, nargs="?", default=_FILE, help=f"({_FILE})"
+        "file", metavar="FILE", type=Path, nargs="?", default=DRAFT, help=f"({DRAFT})"
     )
     parser.add_argument("--yes", action="store_true", help="overwrite the file if it is there")
     parser.add_argument("--json", action="store_true", help="print JSON")

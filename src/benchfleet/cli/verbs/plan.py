@@ -32,7 +32,7 @@ from benchfleet.study import Study
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.campaign(parser, example="benchfleet plan study.yaml --only configs=dense")
+    options.default_campaign(parser, example="benchfleet plan study.yaml --only configs=dense")
     options.choice(parser)
     options.devices(parser)
     options.placement(parser)
