@@ -31,7 +31,9 @@ from benchfleet.study import Study
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.default_campaign(parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4")
+    options.default_campaign(
+        parser, example="benchfleet run study.yaml --gpus 0,1 --max-concurrent-runs 4"
+    )
     add_run_options(parser)
     worker_hours.configure_idle_exit(parser)
     options.detaching(parser)
