@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from benchfleet.errors import LedgerError, LedgerTooNew, LedgerUnreachable
+from benchfleet.ledger.postgres import queries
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
 from postgres import Postgres
@@ -41,6 +44,20 @@ def test_the_servers_clock_counts_and_no_other(
     assert 0 < record.expires_in <= 60
     assert len(ledger.renew([claim.lease])) == 1
     assert ledger.events()[0].at > 1.7e9
+
+
+def test_runs_that_begin_at_once_make_one_ledger(
+    opened: Callable[..., Any], postgres: Postgres
+) -> None:
+    """All looked for it before the first of them made it, and wait in a transaction."""
+    waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+    with ThreadPoolExecutor(3) as pool, psycopg.connect(postgres.url()) as first:
+        queries.run(first, "lock_creation")
+        ledgers = [pool.submit(opened) for _ in range(3)]
+        while first.execute(waiting).fetchall()[0][0] < 3:
+            assert not any(ledger.done() for ledger in ledgers)
+        first.commit()
+        assert len({ledger.result().schema for ledger in ledgers}) == 1
 
 
 def test_a_ledger_of_a_newer_schema_is_refused_and_not_touched(
