@@ -86,8 +86,8 @@ def _refuse_encoding(connection: Connection, label: str) -> None:
 def _make(connection: Connection, schema: str, campaign: str) -> None:
     with connection.transaction():
         run(connection, "lock_creation")
-        # First, since reading a table drops what this session remembers of the catalogue: that there
-        # was no such schema before it waited for the lock.
+        # First: reading a table drops what this session remembers of the catalogue, such as that
+        # there was no schema before it waited for the lock.
         has_schema = run(connection, "has_schema", schema=schema).fetchall()[0][0]
         if _meta(connection, schema):  # another was first
             return
