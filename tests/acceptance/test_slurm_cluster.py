@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -232,8 +234,7 @@ def test_a_pilot_of_a_lost_node_that_thaws_publishes_nothing(
     family = [old, *old.children(recursive=True)]
     slurm.kill(node)
     try:
-        for process in family:
-            process.send_signal(signal.SIGSTOP)
+        freeze(family, user)
         until(lambda: runs_again(slurm) and len(workers(user)) == 2, 2 * BOUND_S)
         assert old.is_running()  # two pilots of one job
         gate.unlink()
@@ -249,6 +250,21 @@ def test_a_pilot_of_a_lost_node_that_thaws_publishes_nothing(
         assert tries(user) == 0
     finally:
         slurm.start_node(node)
+
+
+def freeze(family: Sequence[psutil.Process], user: User) -> None:
+    """Stop these processes while they do not hold the lock of the mirror of the ledger, for which
+    the other pilot would wait: a node that is lost loses its locks."""
+    (lock,) = user.folder.rglob("turn")
+    while True:
+        for process in family:
+            process.send_signal(signal.SIGSTOP)
+        until(lambda: all(one.status() == psutil.STATUS_STOPPED for one in family))
+        with lock.open() as file, contextlib.suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        for process in family:
+            process.send_signal(signal.SIGCONT)
 
 
 def log_of(user: User) -> str:

@@ -59,7 +59,8 @@ def test_a_wrong_campaign_is_refused_by_file_and_key(
     ("words", "part"),
     [
         (("runn", "study.yaml"), "did you mean 'run'"),
-        (("run",), "CAMPAIGN"),
+        (("run",), "campaign.yaml: 1 mistake, nothing was run\n      file not found"),
+        (("fetch",), "CAMPAIGN"),
         (("run", "nowhere.yaml"), "file not found"),
         (("run", "stduy.yml"), "file not found; did you mean 'study.yaml'?"),
         (("gate", "overide", "study.yaml"), "did you mean 'override'?"),
