@@ -57,7 +57,7 @@ def main() -> None:
                 page.wait_for_timeout(1000)  # for the map beside it
                 page.screenshot(
                     path=PICTURES / "dashboard-matrix.png",
-                    clip={"x": 0, "y": 0, "width": 1280, "height": 410},
+                    clip={"x": 0, "y": 0, "width": 1280, "height": 450},
                 )
         finally:
             for process in (run, server):

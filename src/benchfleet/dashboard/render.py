@@ -85,6 +85,7 @@ def environment() -> Any:
         visible=foreign.visible,
         log=foreign.log_html,
         took=duration,
+        span=span,
         counted=counted,
         gb=gigabytes,
         clock=clock,
@@ -123,6 +124,11 @@ def ago(at: float) -> str:
     if seconds < 172_800:
         return f"{seconds / 3600:.0f} h ago"
     return f"{seconds / 86_400:.0f} days ago"
+
+
+def span(seconds: float) -> str:
+    """``10 min``, ``1 h``, ``3 min 05 s``: a duration without zeros at its end."""
+    return duration(seconds).removesuffix(" 00 s").removesuffix(" 00 min")
 
 
 def asset(name: str) -> bytes:

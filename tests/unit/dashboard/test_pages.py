@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from benchfleet.dashboard.render import PAGES
+from benchfleet.dashboard.render import PAGES, span
 from benchfleet.dashboard.stream import message_since
 from benchfleet.testing import sample_cell
 from dashboards import NAME, DashboardCampaign, client_of, every_kind_of_cell, slow_reading
@@ -174,6 +174,23 @@ def test_every_tab_of_every_cell_is_there(client: TestClient) -> None:
     for one in client.get("/api/cells").json()["cells"]:
         for tab in TABS:
             text_of(client, f"cell/{one['id']}", tab=tab)
+
+
+def test_every_page_has_one_heading_of_the_first_level(client: TestClient) -> None:
+    failed = cell_id(client, "failed")
+    for page in ("", *list(PAGES)[1:], "cells", f"cell/{failed}"):
+        assert text_of(client, page).count("<h1") == 1, page
+    assert text_of(client, "order", verb="retry", cell=failed).count("<h1") == 1
+
+
+def test_a_round_span_has_no_zeros_at_its_end() -> None:
+    assert [span(seconds) for seconds in (45, 185, 600, 3600, 4200)] == [
+        "45 s",
+        "3 min 05 s",
+        "10 min",
+        "1 h",
+        "1 h 10 min",
+    ]
 
 
 def test_unknown_addresses_say_so(client: TestClient) -> None:
