@@ -59,6 +59,8 @@ class SlotReader:
             data = os.read(handle, READ_BYTES)
         except BlockingIOError:
             return b""
+        except ConnectionResetError:  # it ended before it had read all that was sent
+            data = b""
         if not data:
             self._stream_ended(child, handle)
         return data
