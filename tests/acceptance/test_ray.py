@@ -127,7 +127,7 @@ def test_no_cell_is_lost_run_twice_or_charged_while_nodes_and_the_runner_die(
 def test_a_killed_node_loses_only_its_part_of_a_split_cell(
     user: User, nodes: RayNodes, whole: Whole
 ) -> None:
-    declare(user, 4, seconds=0.4)
+    declare(user, 2, seconds=0.6)
     first = nodes.add(cpus=1)
     nodes.add(cpus=1)
     run = user.start("run", "study.yaml", "--engine", "ray", "--ray-address", nodes.address)
@@ -143,7 +143,7 @@ def test_a_killed_node_loses_only_its_part_of_a_split_cell(
     assert (samples(user.results / RESULT), score(user.results / RESULT)) == whole
     assert list(user.published()) == [RESULT]
     used = user.json("status", "study.yaml")["used"]
-    assert used["attempts"] == 6  # four parts, one of them twice, and the whole
+    assert used["attempts"] == 4  # two parts, one of them twice, and the whole
 
 
 def start(user: User, nodes: RayNodes, name: str) -> tuple[subprocess.Popen[str], Path]:

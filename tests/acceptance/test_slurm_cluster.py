@@ -96,6 +96,11 @@ def states(user: User) -> set[str]:
     return {record.state for record in records(user)}
 
 
+def all_published(user: User) -> bool:
+    """Whether each cell succeeded and its result lies at its public path, a moment later."""
+    return states(user) == {"success"} and len(user.published()) == len(records(user))
+
+
 def pilots(slurm: SlurmCluster) -> dict[str, str]:
     """The state of each job of the user, by its name."""
     lines = slurm.ask("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
@@ -215,7 +220,7 @@ def test_a_pilot_that_makes_room_is_not_final_and_its_cells_lose_no_try(
     assert again["submitted"] == 0  # they wait to run again
     until(lambda: runs_again(slurm), BOUND_S)
     gate.unlink()
-    until(lambda: states(user) == {"success"}, BOUND_S)
+    until(lambda: all_published(user), BOUND_S)
     assert tries(user) == 0
     assert "Restarts=1" in slurm.ask("scontrol", "show", "job", f"{job}_0")
     answers = (user.results / "m1/dense/_hostile/samples.jsonl").read_text()
@@ -238,7 +243,7 @@ def test_a_pilot_of_a_lost_node_that_thaws_publishes_nothing(
         until(lambda: runs_again(slurm) and len(workers(user)) == 2, 2 * BOUND_S)
         assert old.is_running()  # two pilots of one job
         gate.unlink()
-        until(lambda: states(user) == {"success"}, BOUND_S)
+        until(lambda: all_published(user), BOUND_S)
         sealed = user.published()
         for process in reversed(family):
             process.send_signal(signal.SIGCONT)
@@ -286,7 +291,7 @@ def test_without_the_controller_pilots_go_on_and_nothing_is_submitted_twice(
         assert "pilots unknown, not gone: squeue: " in status
         assert "by the ledger" in status
         gate.unlink()
-        until(lambda: states(user) == {"success"}, BOUND_S)
+        until(lambda: all_published(user), BOUND_S)
     finally:
         slurm.start_controller()
         until(slurm.answers, BOUND_S)
