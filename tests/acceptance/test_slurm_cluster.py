@@ -36,7 +36,7 @@ SCRIPT = """\
     - command: {name: script, argv: [sh, COMMAND, "{result}"]}
 """
 COMMAND = """\
-test ! -e GATE || sleep 300
+while test -e GATE; do sleep 1; done
 echo '{"score": 1}' > "$1"
 """
 SLOW = """\
