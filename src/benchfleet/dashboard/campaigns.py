@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from benchfleet.ledger_campaign import campaign_of
 from benchfleet.study import Study, open_study
 
 PAGE_TIMEOUT_S = 0.3  # of the first read, before a page says that it goes on
+STOP_TIMEOUT_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +73,13 @@ class Campaigns:
             return list(self._opened.values())
 
     def stop(self) -> None:
-        """End all watchers."""
-        for one in self.opened:
-            one.watcher.stop()
+        """End all watchers, in half a second at most."""
+        watchers = [one.watcher for one in self.opened]
+        for watcher in watchers:
+            watcher.ask_to_stop()
+        until = time.monotonic() + STOP_TIMEOUT_S
+        for watcher in watchers:
+            watcher.join(max(0.0, until - time.monotonic()))
 
 
 def campaigns_of_study(study: Study) -> Campaigns:

@@ -31,7 +31,6 @@ RETRY_INTERVAL_S = 2.0  # while the ledger is away
 VIEWER_TIMEOUT_S = 20.0  # seconds after its last request for which a viewer counts
 CALL_TIMEOUT_S = 10.0  # of one call to the ledger
 FIRST_READ_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 0.5
 RECENT_EVENTS = 5_000  # before the load, that are read for what happened last
 
 
@@ -94,12 +93,15 @@ class Watcher:
         self._start()
         self._await_read(CALL_TIMEOUT_S)
 
-    def stop(self) -> None:
-        """End the thread and close the ledger."""
+    def ask_to_stop(self) -> None:
+        """Let the thread close the ledger and end."""
         self._stopped = True
         self._wake.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for that; a thread in a long read ends with the process."""
         if self._thread is not None:
-            self._thread.join(STOP_TIMEOUT_S)  # it may be in a long read; it ends with us
+            self._thread.join(seconds)
 
     @property
     def has_viewer(self) -> bool:
@@ -134,7 +136,7 @@ class Watcher:
         while not self._stopped:
             if not self.has_viewer:
                 self._wake.wait(1.0)
-                if not self.has_viewer and not self._wake.is_set():
+                if self._stopped or (not self.has_viewer and not self._wake.is_set()):
                     continue
             self._wake.clear()
             began = self._round_began = time.monotonic()

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from benchfleet.dashboard.campaigns import campaigns_of_ledger
+import pytest
+
+from benchfleet.dashboard.campaigns import STOP_TIMEOUT_S, campaigns_of_ledger
+from benchfleet.dashboard.watcher import Watcher
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.failure import Failure
 from benchfleet.ledger.base import Ledger
@@ -17,7 +20,7 @@ from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.postgres.ledger import PostgresLedger
 from benchfleet.testing import sample_cell
 from cut_lines import Line
-from dashboards import client_of
+from dashboards import client_of, slow_reading
 from postgres import Postgres
 from repositories import make_bare
 
@@ -53,7 +56,7 @@ def test_a_server_that_goes_away_is_named_with_the_age_of_the_page_and_comes_bac
         ledger.enroll(CELLS)
         campaigns = campaigns_of_ledger(postgres.url(port=line.port), tmp_path)
         assert {name, other} <= set(campaigns.names.values())  # one server shows both
-        with client_of(campaigns) as client:
+        with client_of(campaigns, read=False) as client:  # others share this server
 
             def status() -> dict[str, object]:
                 values: dict[str, object] = client.get(
@@ -74,6 +77,35 @@ def test_a_server_that_goes_away_is_named_with_the_age_of_the_page_and_comes_bac
             line.held = False
             until(lambda: not status()["error"] and status()["states"]["failed"] == 2)  # type: ignore[index]
             assert "cannot be read" not in client.get(f"/c/{name}/").text
+
+
+def test_the_watchers_of_many_campaigns_stop_together(
+    own_postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each in a read that hangs. None waits for the one before it."""
+    url = own_postgres.url()
+    for number in range(4):
+        with closing(PostgresLedger(url, campaign=f"study{number}")) as ledger:
+            ledger.enroll(CELLS)
+    campaigns = campaigns_of_ledger(url, tmp_path)
+    shown = [campaigns.get(slug) for slug in campaigns.names]
+    watchers = [one.watcher for one in shown if one is not None]
+    waits: list[float] = []
+    join = Watcher.join
+
+    def noted(watcher: Watcher, seconds: float) -> None:
+        assert all(one._stopped for one in watchers)
+        waits.append(seconds)
+        join(watcher, seconds)
+
+    monkeypatch.setattr(Watcher, "join", noted)
+    with slow_reading(3):
+        for watcher in watchers:
+            watcher.view(0.1)
+        campaigns.stop()
+    assert len(waits) == 4
+    assert waits[0] <= STOP_TIMEOUT_S
+    assert waits[1:] == [0.0] * 3  # the first used it up
 
 
 def test_a_ledger_in_git_is_followed_at_its_rate_while_its_remote_is_cut_and_comes_back(
