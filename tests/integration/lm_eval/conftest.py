@@ -30,11 +30,13 @@ class Session(KeptSession):
 
 @pytest.fixture(scope="module", autouse=True)
 def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where `datasets` keeps what it reads, away from the user's own; skips where lm-eval lacks."""
+    """Where `datasets` keeps what it reads, away from the user's own; skips where lm-eval lacks.
+    lm-eval's own runs list no packages of this machine, which takes longer than their scores."""
     pytest.importorskip("lm_eval")
     datasets = pytest.importorskip("datasets")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets"))
+        patch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
         yield
 
 
