@@ -22,6 +22,7 @@ from . import judging, serving_charts, spending, verdicts, wording
 from .charts import heat_map
 from .charts.base import Chart
 from .charts.collection import charts
+from .charts.narrow import narrowed
 from .charts.timeline import Span
 from .endings import LEGEND as ENDED
 from .figures import figures
@@ -132,7 +133,7 @@ def _embedded(drawn: Sequence[Mapping[str, Any]], more: Sequence[Chart]) -> str:
         _compact(one["figure"].entries, scores=one["scores"], differences=one["differences"])
         for one in drawn
     ]
-    content += [_compact(chart.rows, chart=chart.spec) for chart in more]
+    content += [_compact(chart.rows, chart=chart.spec, narrow=narrowed(chart)) for chart in more]
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -159,6 +159,7 @@ def test_the_script_finds_every_chart_that_the_page_has_a_place_for(hostile):
     for number, chart in places:
         spec = figures(found)[number][chart]
         assert spec.get("spec", spec).get("layer") or spec["mark"]
+    assert all(figures(found)[number]["narrow"] for number, _ in others)
 
 
 def test_failures_come_with_message_cells_and_way_out(study):

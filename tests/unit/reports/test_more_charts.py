@@ -17,6 +17,7 @@ from benchfleet.reports.charts.collection import KINDS, REASONS, charts, charts_
 from benchfleet.reports.charts.forest import forest
 from benchfleet.reports.charts.images import image
 from benchfleet.reports.charts.lengths import lengths
+from benchfleet.reports.charts.narrow import narrowed
 from benchfleet.reports.charts.timeline import _ENDS, Span, timeline
 
 HOSTILE = '"] || 1 + datum.x </text><b>`${y}`'
@@ -145,6 +146,39 @@ def test_a_forest_plot_shows_long_names_whole(study):
     for config, right in (("dense", 40), (name, 30)):
         study.done(config, [1.0] * right + [0.0] * (50 - right))
     assert name in texts(only(study, "forest"))
+
+
+def as_narrow(chart):
+    spec = narrowed(chart)
+    assert spec is not None
+    return replace(chart, spec=spec)
+
+
+def test_a_narrow_forest_plot_fits_a_phone_and_shows_long_names_whole(study):
+    end = "_of_a_config_whose_end_distinguishes_it_from_others_"
+    benchmark = "a_benchmark_of_a_long_name_in_many_parts_whose_end_says_which"
+    for config, right in (("dense", 40), (f"top{end}4096", 30), (f"top{end}2048", 20)):
+        for subset in ("512", benchmark):
+            study.done(config, [1.0] * right + [0.0] * (50 - right), subset=subset)
+    chart = only(study, "forest")
+    narrow = as_narrow(chart)
+    (width, *_) = re.findall(r'width="([\d.]+)"', svg(narrow))
+    assert float(width) <= 358  # of a page of 390 px, less its margins
+    output = re.sub("<[^>]*>", "", svg(narrow))
+    for name in (f"top{end}4096", f"top{end}2048", f"recall_{benchmark}"):
+        assert name in output
+    assert marks(narrow, "point") == marks(chart, "point") == 4
+
+
+def test_every_narrow_chart_but_the_time_line_fits_a_phone(demo):
+    demo.failed("broken", stage="benchmark")
+    bar = Span(lane="host", cell="c", attempt=1, begin=0.0, end=1.0, state="success")
+    made = {chart.kind: chart for chart in charts(demo.compared(), [bar])}
+    assert narrowed(made.pop("timeline")) is None
+    assert {"forest", "length", "failures"} <= {*made}
+    for chart in made.values():
+        (width, *_) = re.findall(r'width="([\d.]+)"', svg(as_narrow(chart)))
+        assert float(width) <= 358
 
 
 def test_the_axis_of_equal_scores_shows_the_score(study):

@@ -10,7 +10,8 @@ for (const place of document.querySelectorAll("[data-chart]")) {
   const entries = figure.values.map((values) =>
     Object.fromEntries(figure.fields.map((field, place) => [field, values[place]])),
   );
-  const chart = { ...figure[place.dataset.chart], datasets: { entries } };
+  const fitting = (innerWidth < 640 && figure.narrow) || figure[place.dataset.chart];
+  const chart = { ...fitting, datasets: { entries } };
   vegaEmbed(place, chart, options).catch((error) => {
     place.textContent = `This chart could not be drawn: ${error.message}`;
   });
