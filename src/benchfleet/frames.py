@@ -16,6 +16,7 @@ from benchfleet.campaign_results import comparison_of, side_of
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.errors import BenchfleetError, MissingExtra
+from benchfleet.garbage import no_collection
 from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.reports.charts.base import DATA
@@ -50,6 +51,7 @@ _SAMPLE_COLUMNS = {
 }
 
 
+@no_collection()
 def load(
     source: str | Path,
     *,
@@ -93,12 +95,14 @@ class Results:
         return status_of(self._study, self._cells)
 
     @cached_property
+    @no_collection()
     def cells(self) -> Any:
         """One row a cell: its axes, state, score, seconds by stage, host and failure."""
         records = self._record_of
         return self._frame([self._cell_row(c, records.get(c.fingerprint)) for c in self._cells])
 
     @cached_property
+    @no_collection()
     def samples(self) -> Any:
         """One row a sample of every published result: its answer, score and tokens."""
         rows = []
@@ -116,6 +120,7 @@ class Results:
         return self._frame(rows)
 
     @cached_property
+    @no_collection()
     def attempts(self) -> Any:
         """One row an attempt: when it began and ended, where, and how."""
         cells = {str(cell.fingerprint): cell for cell in self._cells}
@@ -128,6 +133,7 @@ class Results:
         return self._frame(rows)
 
     @cached_property
+    @no_collection()
     def comparisons(self) -> Any:
         """One row for each compared pair of models × configs: the first less the second. Its
         `label` is that of the compared cells."""
@@ -164,6 +170,7 @@ class Results:
         return self._frame(rows)
 
     @cached_property
+    @no_collection()
     def comparison(self) -> Comparison:
         """All that a report says, as plain values."""
         return comparison_of(self._study, self._cells, self._records)

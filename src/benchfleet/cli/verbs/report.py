@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import io
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchfleet.campaign_results import comparison_of
@@ -17,6 +15,7 @@ from benchfleet.cli.text.run_summary import show
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import BenchfleetError, ResultsError, wrong_option
+from benchfleet.garbage import no_collection
 from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
 from benchfleet.reports import exports, html, latex, markdown
 from benchfleet.reports.charts import images
@@ -76,21 +75,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Show model × config for each benchmark, with standard errors and differences."""
-    with _no_collection():
+    with no_collection():
         return _main(arguments)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """A large report makes millions of values that stay until its end. To look through them for
-    garbage again and again would take a tenth of its time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _main(arguments: argparse.Namespace) -> int:
