@@ -167,11 +167,12 @@ def router_of(context: Context, streams: Streams) -> APIRouter:
     def list_cells(
         campaign: ShownCampaign = shown_query,
         filters: Filters = filters_query,
+        sort: cells.Order = "",
         after: Annotated[int, Query(ge=-1, le=2**31)] = -1,
         limit: Annotated[int, Query(ge=1, le=cells.MAX_PAGE_ROWS)] = cells.PAGE_ROWS,
     ) -> CellsAnswer:
-        """The cells that the filters leave, by pages."""
-        page = cells.cell_page(campaign.view(), filters, after=after, limit=limit)
+        """The cells that the filters leave, sorted, by pages."""
+        page = cells.cell_page(campaign.view(), filters, order=sort, after=after, limit=limit)
         return CellsAnswer(
             total=page.total,
             cells=[cell_answer(row) for row in page.rows],

@@ -111,7 +111,11 @@ def router_of(context: Context) -> APIRouter:
 
     @router.get("/c/{slug}/cells")
     def cells_page(
-        request: Request, slug: str, filters: Filters = filters_query, after: int = -1
+        request: Request,
+        slug: str,
+        filters: Filters = filters_query,
+        sort: cells.Order = "",
+        after: int = -1,
     ) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view_soon()
@@ -121,18 +125,19 @@ def router_of(context: Context) -> APIRouter:
             model,
             "cells.html.j2",
             lambda: {
-                "view": cells.cell_page(model, filters, after=after),
+                "view": cells.cell_page(model, filters, order=sort, after=after),
                 "after": after,
+                "sort": sort,
                 **filter_values(filters),
             },
             page="matrix",
         )
 
     @router.get("/c/{slug}/cells.csv")
-    def cells_csv(slug: str, filters: Filters = filters_query) -> Response:
+    def cells_csv(slug: str, filters: Filters = filters_query, sort: cells.Order = "") -> Response:
         model = context.campaign(slug).view()
         with model.lock:
-            rows = list(cells.matching(model, filters))
+            rows = cells.in_order(cells.matching(model, filters), sort)
         headers = {"Content-Disposition": 'attachment; filename="cells.csv"'}
         return StreamingResponse(csv_lines(rows), media_type="text/csv", headers=headers)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -68,6 +70,41 @@ def test_filters_come_before_limits(client: TestClient) -> None:
     assert rest["next"] is None
     assert rest["cells"][0]["config"] == "sparse"
     assert "1 to 1 of 1 cell" in text_of(client, "cells", q="no MEMORY")
+
+
+@pytest.mark.parametrize("column", ["score", "samples", "seconds", "changed_at"])
+def test_cells_are_sorted_before_limits_and_what_is_unknown_comes_last(
+    client: TestClient, column: str
+) -> None:
+    def sorted_by(order: str) -> list[Any]:
+        found: list[dict[str, Any]] = []
+        after: int | None = -1
+        while after is not None:
+            words: dict[str, Any] = {"sort": order, "limit": 2, "after": after}
+            page = client.get("/api/cells", params=words).json()
+            assert page["total"] == 5
+            found += page["cells"]
+            after = page["next"]
+        return [cell[column] or None for cell in found]
+
+    rising, falling = sorted_by(column), sorted_by(f"-{column}")
+    known = sorted(value for value in rising if value is not None)
+    assert len(known) >= 2
+    assert rising == known + [None] * (5 - len(known))
+    assert falling == known[::-1] + [None] * (5 - len(known))
+
+
+def test_a_head_sorts_the_list_and_its_csv(client: TestClient) -> None:
+    first = client.get(f"/c/{NAME}/cells", params={"state": "success"}).text
+    assert 'href="cells?sort=-score&amp;state=success"' in first
+    page = client.get(f"/c/{NAME}/cells", params={"sort": "-score"}).text
+    assert 'aria-sort="descending"><a href="cells?sort=score"' in page
+    assert 'href="cells.csv?sort=-score"' in page
+    lines = client.get(f"/c/{NAME}/cells.csv", params={"sort": "-score"}).text.splitlines()
+    scores = [float(row["score"]) for row in csv.DictReader(lines) if row["score"]]
+    assert len(scores) >= 2
+    assert scores == sorted(scores, reverse=True)
+    assert client.get(f"/c/{NAME}/cells", params={"sort": "message"}).status_code == 422
 
 
 def test_the_csv_has_every_cell(client: TestClient) -> None:
