@@ -38,7 +38,15 @@ from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
 
 NAME = "study"
-PAGES = ("", "matrix", "cells?after=5000", "cells?q=config-7", "failures", "machines")
+PAGES = (
+    "",
+    "matrix",
+    "cells?after=5000",
+    "cells?q=config-7",
+    "cells?sort=-score&after=50000",
+    "failures",
+    "machines",
+)
 ASSETS = ("app.css", "live.js", "keys.js", "htmx.min.js", "icon.svg")
 VIEWERS = 200
 CLIENT = "--client"

@@ -12,12 +12,13 @@ from benchfleet.dashboard.campaigns import ShownCampaign
 from benchfleet.dashboard.context import Context
 from benchfleet.dashboard.foreign import visible
 from benchfleet.dashboard.model import ReadModel
-from benchfleet.dashboard.pages import filters_of
+from benchfleet.dashboard.pages import After, filters_of
 from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.stream import STATE_NUMBERS, Streams, TooManyStreams, message_since
 from benchfleet.dashboard.views import cell, cells, failures, machines
 from benchfleet.dashboard.views.filters import Filters
 from benchfleet.dashboard.views.overview import overview
+from benchfleet.dashboard.views.sorting import Order
 
 MAX_FAILURE_GROUPS = 100
 MAX_GROUP_CELLS = 500
@@ -167,8 +168,8 @@ def router_of(context: Context, streams: Streams) -> APIRouter:
     def list_cells(
         campaign: ShownCampaign = shown_query,
         filters: Filters = filters_query,
-        sort: cells.Order = "",
-        after: Annotated[int, Query(ge=-1, le=2**31)] = -1,
+        sort: Order = "",
+        after: After = -1,
         limit: Annotated[int, Query(ge=1, le=cells.MAX_PAGE_ROWS)] = cells.PAGE_ROWS,
     ) -> CellsAnswer:
         """The cells that the filters leave, sorted, by pages."""

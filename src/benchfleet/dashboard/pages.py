@@ -17,11 +17,13 @@ from benchfleet.dashboard.render import Links, render
 from benchfleet.dashboard.rows import SHOWN_STATES, Row
 from benchfleet.dashboard.views import cells, failures, machines, matrix, overview, served
 from benchfleet.dashboard.views.filters import SPAN_NAMES, Filters
+from benchfleet.dashboard.views.sorting import Order, in_order
 from benchfleet.results.layout import Layout
 from benchfleet.runs.registry import runs_of
 
 MAX_GROUP_ROWS = 100
 Text = Annotated[str, Query(max_length=300)]
+After = Annotated[int, Query(ge=-1, le=2**31)]  # the position of the last row before; -1: none
 CSV_COLUMNS = (
     *("path", "model", "config", "benchmark", "subset", "repeat", "phase", "state", "attempt"),
     *("score", "samples", "seconds", "host", "device", "stage", "kind", "message", "fingerprint"),
@@ -114,8 +116,8 @@ def router_of(context: Context) -> APIRouter:
         request: Request,
         slug: str,
         filters: Filters = filters_query,
-        sort: cells.Order = "",
-        after: int = -1,
+        sort: Order = "",
+        after: After = -1,
     ) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view_soon()
@@ -134,10 +136,10 @@ def router_of(context: Context) -> APIRouter:
         )
 
     @router.get("/c/{slug}/cells.csv")
-    def cells_csv(slug: str, filters: Filters = filters_query, sort: cells.Order = "") -> Response:
+    def cells_csv(slug: str, filters: Filters = filters_query, sort: Order = "") -> Response:
         model = context.campaign(slug).view()
         with model.lock:
-            rows = cells.in_order(cells.matching(model, filters), sort)
+            rows = in_order(cells.matching(model, filters), sort)
         headers = {"Content-Disposition": 'attachment; filename="cells.csv"'}
         return StreamingResponse(csv_lines(rows), media_type="text/csv", headers=headers)
 

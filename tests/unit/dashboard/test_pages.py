@@ -104,7 +104,13 @@ def test_a_head_sorts_the_list_and_its_csv(client: TestClient) -> None:
     scores = [float(row["score"]) for row in csv.DictReader(lines) if row["score"]]
     assert len(scores) >= 2
     assert scores == sorted(scores, reverse=True)
-    assert client.get(f"/c/{NAME}/cells", params={"sort": "message"}).status_code == 422
+    assert re.search(r'<th scope="col">\s*<a href="cells\?sort=path" title="Sort by cell">', page)
+    upwards = client.get(f"/c/{NAME}/cells", params={"sort": "stage"}).text
+    assert re.search(r'aria-sort="ascending">\s*<a href="cells\?sort=-stage"', upwards)
+    downwards = client.get(f"/c/{NAME}/cells", params={"sort": "-stage"}).text
+    assert 'href="cells" title="Sort by failure"' in downwards  # as the campaign has it
+    for wrong in ({"sort": "message"}, {"sort": "-"}, {"after": "-50"}):
+        assert client.get(f"/c/{NAME}/cells", params=wrong).status_code == 422
 
 
 def test_the_csv_has_every_cell(client: TestClient) -> None:
