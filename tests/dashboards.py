@@ -97,17 +97,24 @@ class DashboardCampaign:
         return claim.path
 
     def fail(
-        self, cell: Cell, message: str = "no memory left", kind: Any = "oom", host: str = "lab1"
+        self,
+        cell: Cell,
+        message: str = "no memory left",
+        kind: Any = "oom",
+        host: str = "lab1",
+        *,
+        retry_in: float | None = None,
     ) -> str:
-        """A runner fails the cell for good; its path."""
+        """A runner fails the cell, for good unless it is retried in so many seconds; its path."""
         claim = self.claim(cell)
         folder = self.layout.attempt(claim.lease)
         folder.mkdir(parents=True)
         (folder / "log.txt").write_text("loading\n\x1b[31mout of memory\x1b[0m\n")
         failure = Failure(stage="load", kind=kind, message=message, log_tail="out of memory")
-        self.ledger.finish(
-            claim.lease, Outcome(state="failed", failure=failure, host=host, device="gpu:0")
+        outcome = Outcome(
+            state="failed", failure=failure, host=host, device="gpu:0", retry_in=retry_in
         )
+        self.ledger.finish(claim.lease, outcome)
         return claim.path
 
     def report(self, claim: Claim, done: int, runner: RunnerId = RUNNER) -> None:

@@ -12,7 +12,7 @@ from benchfleet.dashboard import cell_pages
 from benchfleet.dashboard.app import ASSETS
 from benchfleet.dashboard.campaigns import ShownCampaign
 from benchfleet.dashboard.context import frame_values
-from benchfleet.dashboard.pages import MAX_GROUP_ROWS, csv_lines, filter_values
+from benchfleet.dashboard.pages import csv_lines, failure_values, filter_values
 from benchfleet.dashboard.render import Links, asset, render
 from benchfleet.dashboard.result_pages import manifest_values, plan_values
 from benchfleet.dashboard.rows import Row
@@ -131,9 +131,7 @@ class _Export:
         return {"view": cells.cell_page(self._model, Filters(), limit=MAX_LISTED_ROWS)}
 
     def _failures(self) -> Mapping[str, Any]:
-        with self._model.lock:
-            groups = failures.failure_groups(self._model)
-        return {"groups": groups, "chosen": None, "most": MAX_GROUP_ROWS}
+        return {**failure_values(self._model), "chosen": None}
 
     def _machines(self) -> Mapping[str, Any]:
         with self._model.lock:

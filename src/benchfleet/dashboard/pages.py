@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from benchfleet.dashboard.context import Context
 from benchfleet.dashboard.foreign import visible
+from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.order_names import ChangedFilter, StateFilter
 from benchfleet.dashboard.render import Links, render
 from benchfleet.dashboard.rows import SHOWN_STATES, Row
@@ -22,6 +23,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.runs.registry import runs_of
 
 MAX_GROUP_ROWS = 100
+MAX_RETRY_ROWS = 20
 Text = Annotated[str, Query(max_length=300)]
 After = Annotated[int, Query(ge=-1, le=2**31)]  # the position of the last row before; -1: none
 CSV_COLUMNS = (
@@ -148,13 +150,14 @@ def router_of(context: Context) -> APIRouter:
         campaign = context.campaign(slug)
         model = campaign.view_soon()
 
-        def values() -> dict[str, Any]:
-            with model.lock:
-                groups = failures.failure_groups(model)
-            chosen = next((one for one in groups if one.id == group), groups[0] if groups else None)
-            return {"groups": groups, "chosen": chosen, "most": MAX_GROUP_ROWS}
-
-        return context.page(request, campaign, model, "failures.html.j2", values, page="failures")
+        return context.page(
+            request,
+            campaign,
+            model,
+            "failures.html.j2",
+            lambda: failure_values(model, group),
+            page="failures",
+        )
 
     @router.get("/c/{slug}/machines")
     def machines_page(request: Request, slug: str) -> Response:
@@ -176,6 +179,23 @@ def router_of(context: Context) -> APIRouter:
 def filter_values(filters: Filters) -> dict[str, Any]:
     """What the form of the filters shows."""
     return {"filters": filters, "states": SHOWN_STATES, "spans": SPAN_NAMES}
+
+
+def failure_values(model: ReadModel, group: str = "") -> dict[str, Any]:
+    """What the page of failures shows, with one group of them opened."""
+    with model.lock:
+        groups = failures.failure_groups(model)
+        before = failures.rows_before_retry(model, MAX_RETRY_ROWS)
+        after, after_count = failures.rows_after_retry(model, MAX_RETRY_ROWS)
+    chosen = next((one for one in groups if one.id == group), groups[0] if groups else None)
+    return {
+        "groups": groups,
+        "chosen": chosen,
+        "most": MAX_GROUP_ROWS,
+        "before_retry": before,
+        "after_retry": after,
+        "after_retry_count": after_count,
+    }
 
 
 def has_local_run(layout: Layout) -> bool:

@@ -45,6 +45,7 @@ def cell_id(client: TestClient, state: str) -> str:
 def test_the_overview_says_how_far_it_is_and_what_runs(client: TestClient) -> None:
     text = text_of(client, "")
     assert "2 of 5 cells done, 1 failed, 1 running" in text
+    assert "<h2>Failures <small>1 cell</small></h2>" in text
     assert "40/100" in text
     assert "gpu:0" in text
     assert "load: oom" in text
@@ -121,10 +122,31 @@ def test_the_csv_has_every_cell(client: TestClient) -> None:
 
 def test_a_failure_has_its_cells_and_what_to_do(client: TestClient) -> None:
     text = text_of(client, "failures")
+    assert "tried again" not in text
     assert "1 cell without a whole result, 1 cause" in text
     assert "Set a smaller batch_size" in text
     (group,) = client.get("/api/failures").json()["groups"]
     assert (group["count"], group["kind"]) == (1, "oom")
+
+
+def test_a_campaign_whose_retries_helped_says_so(tmp_path: Path) -> None:
+    campaign = DashboardCampaign(tmp_path)
+    campaign.begin()
+    once = campaign.finish(sample_cell(1))
+    campaign.fail(sample_cell(2), retry_in=0.0)
+    twice = campaign.finish(sample_cell(2))
+    again = campaign.fail(sample_cell(3), "the disk is full", retry_in=900.0)
+    with client_of(campaign.campaigns()) as client:
+        text = re.sub(r"<wbr>", "", text_of(client, "failures").partition("<main")[2])
+    head, before, after = re.split("Failed, and tried again later|Done after more than", text)
+    assert "No cell has failed for good" in head
+    assert "2 of 3 cells</a> ended, none of them failed" in head
+    assert again in before
+    assert "the disk is full" in before
+    assert "cells?state=retrying&amp;sort=-changed_at" in before
+    assert twice in after
+    assert "attempt 2 on lab1" in after
+    assert once not in text
 
 
 def test_the_machines_have_their_slots(client: TestClient) -> None:

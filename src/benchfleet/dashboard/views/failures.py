@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
+from benchfleet.dashboard.views.sorting import in_order
 from benchfleet.reports.failures import WAYS_OUT, failure_pattern
 
 FAILED_STATES = ("failed", "partial")
@@ -47,6 +48,22 @@ def failure_groups(model: ReadModel) -> list[FailureGroup]:
             members.setdefault(key, []).append(row)
     groups = [_group(key, rows, model) for key, rows in members.items()]
     return sorted(groups, key=lambda group: (-group.count, group.id))
+
+
+def rows_after_retry(model: ReadModel, most: int) -> tuple[list[Row], int]:
+    """The cells that are done after more than one attempt, the last ones first, and how many there
+    are; the lock of the model is held."""
+    rows = [row for row in model.rows if row.attempt > 1 and row.state == "success"]
+    return in_order(rows, "-changed_at")[:most], len(rows)
+
+
+def rows_before_retry(model: ReadModel, most: int) -> list[Row]:
+    """The cells that failed and are tried again, the last ones first; the lock of the model is
+    held."""
+    if not model.counts.get("retrying"):
+        return []
+    rows = [row for row in model.rows if row.state == "retrying"]
+    return in_order(rows, "-changed_at")[:most]
 
 
 def _group(key: tuple[str, str, str], rows: list[Row], model: ReadModel) -> FailureGroup:
