@@ -37,7 +37,7 @@ def config(cell: Cell) -> dict[str, Any]:
 
 
 def raw_results(records: Iterable[Mapping[str, Any]]) -> str:
-    """The dataset's columns and the answer; every field quoted, newlines escaped."""
+    """The dataset's columns and the answer; every field quoted, newlines and NUL escaped."""
     rows = [
         {**record["columns"], "predicted_answer": record["predicted_answer"]} for record in records
     ]
@@ -52,7 +52,7 @@ def raw_results(records: Iterable[Mapping[str, Any]]) -> str:
 
 def _field(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
+    return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n").replace("\0", "\\0")
 
 
 def pretty(value: Mapping[str, Any]) -> str:
