@@ -53,8 +53,8 @@ check-fast: lint
 	$(PYTEST) -q tests/unit $(CONTRACTS)::TestMemoryLedger $(CONTRACTS)::TestSqliteLedger
 
 # Hours of what `make test` does for a minute: chaos over a real campaign, simulated fleets of ever new
-# seeds, ten times as many random orders of a ledger's calls, the tests of a server that fails over
-# and of a pooler, and those of kvpress, llama.cpp and vLLM in
+# seeds, ten times as many random orders of a ledger's calls, the tests of a server that fails over,
+# of a pooler, of git remotes that fail and of Ray, and those of kvpress, llama.cpp and vLLM in
 # environments of their own, until MINUTES are over.
 MINUTES ?= 60
 soak: $(VENV)/dev.stamp system
@@ -86,7 +86,8 @@ constraints: $(VENV)/dev.stamp
 	  | grep -Ev '^(nvidia-[^m]|cuda|triton)' > constraints-lowest.txt
 
 # The unit tests with the lowest versions that pyproject.toml allows, in an environment of their own (6 GB:
-# torch 2.6 comes with CUDA). Without the extras that build something, or that need a newer Python.
+# torch 2.6 comes with CUDA). Without the extras docs, inspect (needs a newer Python), llama-cpp (builds
+# llama.cpp) and vllm (several GB).
 lowest:
 	test -x .venv-lowest/bin/python || $(LOWEST_PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
