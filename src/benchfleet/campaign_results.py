@@ -42,7 +42,7 @@ def comparison_of(
         [cell for cell in cells if not is_judgement(cell)],
         sample_scores_of(study),
         baseline,
-        study.bills(),
+        study.bills(records),
         lambda record: _serving_metrics(study, record),
         study.campaign.suites,
     )

@@ -24,7 +24,8 @@ from benchfleet.errors import BenchfleetError, LedgerError
 from benchfleet.ledger.addresses import default_lease
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
-from benchfleet.ledger.history import BILLED, bill, bills
+from benchfleet.ledger.history import BILLED, bill
+from benchfleet.ledger.spending import read_bills
 from benchfleet.ledger_location import LedgerLocation
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import left_attempts, sealed_attempts, too_late
@@ -90,9 +91,9 @@ class Study:
         """Whether the campaign has a ledger."""
         return self.query(lambda ledger: True, default=False)
 
-    def bills(self) -> dict[str, UsageTotal]:
-        """What the attempts of each cell used up, by fingerprint."""
-        return self.query(lambda ledger: bills(ledger.events(kinds=BILLED)), default={})
+    def bills(self, records: Iterable[CellRecord]) -> dict[str, UsageTotal]:
+        """What the attempts of these cells used up, by fingerprint."""
+        return self.query(lambda ledger: read_bills(ledger, records), default={})
 
     def bill(self, cells: Iterable[Cell]) -> UsageTotal:
         """What the attempts of these cells used up together."""

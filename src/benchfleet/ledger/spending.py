@@ -1,13 +1,35 @@
-"""What a campaign has spent of its budget, by the ledger."""
+"""What the cells of a campaign used up, and what it has spent of its budget, by the ledger."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.budget import Spending
+from benchfleet.domain.part import SPLIT
 from benchfleet.domain.rental import KINDS, SUBJECT, RentalHistory
 from benchfleet.domain.usage import UsageTotal
 
 from .base import Ledger
 from .history import BILLED, bills, host_of
+
+
+def read_bills(ledger: Ledger, records: Iterable[CellRecord]) -> dict[str, UsageTotal]:
+    """What the attempts of these cells used up, by fingerprint. The outcome of an only attempt says
+    it. Events are read of the other cells alone, which are few in most campaigns."""
+    totals: dict[str, UsageTotal] = {}
+    parts = {event.fingerprint: event.data["parts"] for event in ledger.events(kinds={SPLIT})}
+    others: set[str] = set()
+    for record in records:
+        name = record.fingerprint
+        if record.attempt == 1 and record.outcome is not None and name not in parts:
+            totals[name] = UsageTotal()
+            totals[name].add(record.outcome.usage)
+        elif record.attempt:
+            others.update((name, *parts.get(name, ())))
+    if others:
+        totals |= bills(ledger.events(fingerprints=others, kinds=BILLED))
+    return totals
 
 
 def read_spending(ledger: Ledger, currency: str, now: float) -> Spending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.event import Event
+from benchfleet.domain.part import SPLIT
 from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.ledger.history import (
     BILLED,
@@ -15,6 +16,7 @@ from benchfleet.ledger.history import (
     counts,
 )
 from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.ledger.spending import read_bills
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
 
@@ -113,7 +115,35 @@ def billed(story: Story) -> dict[str, object]:
     (found,) = bills(events).values()
     assert bill(events, {CELL.fingerprint}) == found
     assert bill(events, {"another"}) == UsageTotal()
+    assert read_bills(story.ledger, story.ledger.cells()) == bills(events)
     return found.to_dict()
+
+
+def test_bills_by_outcomes_are_those_by_events() -> None:
+    """Of cells that ended at once, wait, run, were tried twice or were split."""
+    ledger = MemoryLedger(clock=FakeClock(), lease=10.0)
+    cells = [sample_cell(number) for number in range(6)]
+    ledger.enroll(cells)
+    once, failed, twice, split, _ = claim_any(ledger, RunnerId("me"), 5)
+    used = Usage(seconds=36, gpus=1)
+    ledger.finish(once.lease, Outcome(state="success", usage=used))
+    ledger.finish(failed.lease, Outcome(state="failed"))
+    ledger.finish(twice.lease, Outcome(state="failed", retry_in=0.0, usage=used))
+    (again,) = ledger.claim(RunnerId("me"), [twice.lease.fingerprint])
+    ledger.finish(again.lease, Outcome(state="success", usage=used))
+    name = split.lease.fingerprint
+    data = {"token": split.lease.token, "runner": "me", "parts": ["a", "b"]}
+    ledger.record(Event(kind=SPLIT, fingerprint=name, data=data))
+    for part in ("a", "b"):
+        parts_use = {"token": 1, "usage": {"seconds": 5.0}}
+        ledger.record(Event(kind="used", fingerprint=part, data=parts_use))
+    ledger.finish(split.lease, Outcome(state="success", usage=used))
+    found = read_bills(ledger, ledger.cells())
+    assert found == bills(ledger.events(kinds=BILLED))
+    seconds = {once: 36.0, failed: 0.0, twice: 72.0, split: 46.0}
+    assert {who: one.seconds for who, one in found.items()} == {
+        claim.lease.fingerprint: value for claim, value in seconds.items()
+    }
 
 
 def test_a_bill_counts_every_attempt_whatever_came_of_it() -> None:

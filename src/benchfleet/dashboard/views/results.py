@@ -127,7 +127,7 @@ def cost_view(study: Study) -> CostView:
     cells = study.cells()
     record_of = {str(record.fingerprint): record for record in study.records(cells)}
     pairs = [(cell, record_of.get(str(cell.fingerprint))) for cell in cells]
-    groups = spending.spending(pairs, study.bills())
+    groups = spending.spending(pairs, study.bills(record_of.values()))
     everything = spending.total(groups)
     nothing: tuple[list[tuple[str, UsageTotal]], RentalHistory] = ([], RentalHistory())
     hosts, rentals = study.query(_hosts_and_rentals, default=nothing)
