@@ -101,7 +101,7 @@ class Watch:
                     with suppress(OSError):
                         if (data := Path(f"/proc/{child.pid}/environ").read_bytes()) not in seen:
                             words = Path(f"/proc/{child.pid}/cmdline").read_bytes()
-                            if words == own_words:
+                            if words in (b"", own_words):
                                 continue  # it has begun, and is no other program yet
                             seen.add(data)
                             found = found_in(data) - {"hub"}  # slots need that one

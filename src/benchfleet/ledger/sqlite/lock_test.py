@@ -26,7 +26,9 @@ ROUNDS = 60  # additions by each machine
 MAX_CLOCK_DIFFERENCE_S = 2.0  # a lease expires by the clock of each worker
 _BUSY_S = 30.0  # seconds to wait for a lock
 _POLL_S = 0.05
-_PAUSE_S = 0.002  # inside an addition, so that a missing lock shows; after it, to let others in
+_PAUSE_S = 0.002  # inside an addition, so that a missing lock shows
+_REST_S = 0.02  # after it, to let others in
+NOT_AT_ONCE = "the machines did not work at the same time; repeat the test"  # one of the problems
 _SCHEMA = """
 create table test (machines integer not null);
 create table machine (name text primary key, ended integer not null default 0);
@@ -66,7 +68,7 @@ def take_part(file: Path, name: str, *, seconds: float, vfs: str = "") -> None:
             row = (value + 1, name, began, time.time())
             connection.execute("insert into addition values (?, ?, ?, ?)", row)
             connection.execute("commit")
-            time.sleep(_PAUSE_S)
+            time.sleep(_REST_S)
         connection.execute("update machine set ended = 1 where name = ?", (name,))
 
 
@@ -106,7 +108,7 @@ def problems(file: Path) -> list[str]:
     middle = pairs[ROUNDS // 4 : -ROUNDS // 4]
     turns = [(one[1], other[1]) for one, other in middle if one[1] != other[1]]
     if {before for before, _ in turns} != set(names) or {after for _, after in turns} != set(names):
-        faults.append("the machines did not work at the same time; repeat the test")
+        faults.append(NOT_AT_ONCE)
     behind = max((one[3] - other[2] for one, other in pairs), default=0.0)
     if behind > MAX_CLOCK_DIFFERENCE_S:
         faults.append(f"their clocks differ by {behind:.1f} s; have them synchronised (NTP)")
