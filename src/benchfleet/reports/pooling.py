@@ -25,8 +25,7 @@ from .serving import BENCHMARK
 from .statistics import mean, standard_error
 
 Scores = Callable[[CellRecord], SampleScores]
-Key = tuple[int, str]  # 0 and a sample's id, or a repeat and "" for its headline
-_HEADLINE = ""
+Key = str | int  # a sample's id, or a repeat for its headline
 
 
 @dataclass(kw_only=True)
@@ -128,19 +127,18 @@ class Pool:
         the same thing ten times does not make ten independent answers.
         """
         if not by_sample:
-            self.values = {(repeat, _HEADLINE): headline for repeat, headline, _ in self.scored}
+            self.values = {repeat: headline for repeat, headline, _ in self.scored}
             return
         values: dict[Key, float] = {}
         repeated: dict[Key, list[float]] = {}
         for _, _, read in self.scored:
             for name, value in read.scores.items():
-                key = (0, name)
-                if key in values:
-                    repeated.setdefault(key, [values[key]]).append(value)
+                if name in values:
+                    repeated.setdefault(name, [values[name]]).append(value)
                 else:
-                    values[key] = value
-            self.contexts.update({(0, name): one for name, one in read.contexts.items()})
-        values.update((key, mean(some)) for key, some in repeated.items())
+                    values[name] = value
+            self.contexts.update(read.contexts)
+        values.update((name, mean(some)) for name, some in repeated.items())
         self.values = values
 
 

@@ -154,9 +154,9 @@ def _change(
         contexts = {**first.contexts, **second.contexts}
         difference = paired_difference(values[1], values[0], contexts)
         remark = "" if difference.n else "no samples are shared"
-        both = [key for key in values[0] if key in values[1]]
-        gained = tuple(k[1] for k in both if (values[0][k], values[1][k]) == (0, 1))
-        lost = tuple(k[1] for k in both if (values[0][k], values[1][k]) == (1, 0))
+        both = [key for key in values[0] if key in values[1] and isinstance(key, str)]
+        gained = tuple(key for key in both if (values[0][key], values[1][key]) == (0, 1))
+        lost = tuple(key for key in both if (values[0][key], values[1][key]) == (1, 0))
     return Change(
         model=model,
         config=config,

@@ -56,6 +56,16 @@ def test_a_significant_drop_is_a_regression_and_names_its_samples():
     assert change.lost[0] == "0-0"
 
 
+def test_a_repeat_that_has_only_a_headline_is_no_flipped_sample():
+    before, after = Study(), Study()
+    for repeat in range(3):
+        before.done("dense", [], headline=0.0, repeat=repeat)
+        after.done("dense", [], headline=1.0, repeat=repeat)
+    (change,) = changes(side("old", before), side("new", after))
+    assert change.difference.difference == 1.0
+    assert change.gained == ()
+
+
 def test_a_drop_below_the_minimum_effect_is_no_regression():
     before, after = two([0.5, 0.6, 0.7] * 20, [0.499, 0.598, 0.699] * 20)
     (change,) = changes(before, after)

@@ -99,7 +99,7 @@ def _heat_map(
         tooltip=[
             alt.Tooltip("row:N", title=figure.kind),
             alt.Tooltip("column:N", title="config"),
-            *(f"{name}:N" for name in _TOOLTIP_FIELDS),
+            *(alt.Tooltip(f"{name}:N") for name in _TOOLTIP_FIELDS),
         ],
     )
     cells = base.transform_filter(f"isValid(datum.{value})")
@@ -107,11 +107,11 @@ def _heat_map(
     layers = [
         cells.mark_rect().encode(color=colour),
         cells.mark_text(fontSize=11).encode(
-            text=f"{text}:N",
+            text=alt.Text(f"{text}:N"),
             color=alt.when(light).then(alt.value("black")).otherwise(alt.value("white")),
         ),
         without.mark_rect(color="#888888", opacity=0.25),
-        without.mark_text(fontSize=11, color="currentColor").encode(text=f"{text}:N"),
+        without.mark_text(fontSize=11, color="currentColor").encode(text=alt.Text(f"{text}:N")),
     ]
     if value == "change":
         pale = cells.transform_filter("!datum.sure").mark_rect(color="white", opacity=0.6)
