@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
 
 @contextmanager
@@ -18,3 +20,14 @@ def no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def import_large(module: str) -> None:
+    """Import a library of very many objects, which stay until the process ends: nothing is searched
+    for garbage meanwhile, and what is there then never is. Raises what the import does."""
+    if module in sys.modules:
+        return
+    gc.collect()
+    with no_collection():
+        import_module(module)
+        gc.freeze()

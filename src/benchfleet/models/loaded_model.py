@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.cell import Model
+from benchfleet.garbage import import_large
 from benchfleet.models.architecture import sparse_layers
 from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.decoding import Decoder
@@ -30,6 +31,7 @@ def load_model(
 ) -> LoadedModel:
     """Load the model in a folder, and set `attention` up for it. Without `weights` it can show
     prompts as tokens, and answer none."""
+    import_large("transformers.modeling_utils")  # torch and most of what loads a model
     load = load_checkpoint if weights else empty_checkpoint
     model, tokenizer = load(str(folder), declared.kwargs, declared.tokenizer_kwargs)
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)

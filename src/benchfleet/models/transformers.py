@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -245,13 +244,9 @@ class TransformersAdapter(Adapter):
 
     def unload(self) -> None:
         """Let the memory go."""
-        model = None if self._loaded is None else weakref.ref(self._loaded.model)
         self._loaded, self._lora = None, LoraSwitch()
         self._attention.steps = ()
-        # With torch and transformers to look through it takes a quarter of a second, and a model
-        # without references is freed by now. Of a load that failed nobody knows what is left.
-        if model is None or model() is not None:
-            gc.collect()
+        gc.collect()
         empty_device_caches()
 
     def provenance(self) -> Mapping[str, Any]:

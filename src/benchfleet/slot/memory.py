@@ -50,12 +50,9 @@ class Memory:
     def came_back(self) -> bool:
         """Whether at most a tenth of the model (and some slack) is still held; what is goes to the
         log. Raises DeviceError where that cannot be measured any more."""
+        gc.collect()
         trim()
         excess = self._still_held()
-        if excess:  # to look for cycles takes long, with all that torch brings
-            gc.collect()
-            trim()
-            excess = self._still_held()
         for kind, size in excess.items():
             print(f"unloaded, yet {size / 2**30:.1f} GiB are held: {kind}", file=sys.stderr)
         return not excess

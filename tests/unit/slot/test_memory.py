@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-
 import pytest
 
 from benchfleet.domain.telemetry import GpuReading, Reading
@@ -26,22 +23,6 @@ def came_back(*moments: Reading) -> bool:
     return memory.came_back()
 
 
-@pytest.fixture
-def collections() -> Iterator[list[str]]:
-    """The searches for cycles through all there is, as they happen."""
-    found: list[str] = []
-
-    def note(phase: str, output: dict[str, int]) -> None:
-        if phase == "start" and output["generation"] == 2:
-            found.append(phase)
-
-    gc.disable()
-    gc.callbacks.append(note)
-    yield found
-    gc.callbacks.remove(note)
-    gc.enable()
-
-
 def test_memory_that_came_back_is_known_by_each_count() -> None:
     free = held(ram=GIB, gpu=None, device=GIB)
     full = held(ram=2 * GIB, gpu=40 * GIB, device=41 * GIB)
@@ -61,20 +42,20 @@ def test_the_devices_count_is_used_where_nvml_does_not_know_this_process(
     free, full = held(ram=GIB, device=GIB), held(ram=GIB, device=41 * GIB)
     assert came_back(free, full, free)
     assert capsys.readouterr().err == ""
-    assert not came_back(free, full, full, full)
+    assert not came_back(free, full, full)
     assert "40.0 GiB are held: GPU memory of the whole device" in capsys.readouterr().err
 
 
 def test_memory_that_stays_is_reported_with_its_count(capsys: pytest.CaptureFixture[str]) -> None:
     full = held(ram=GIB, gpu=40 * GIB)
-    assert not came_back(held(ram=GIB), full, full, full)
+    assert not came_back(held(ram=GIB), full, full)
     assert "40.0 GiB are held: GPU memory of the slot" in capsys.readouterr().err
-    assert not came_back(held(ram=GIB), held(ram=9 * GIB), *2 * [held(ram=9 * GIB)])
+    assert not came_back(held(ram=GIB), held(ram=9 * GIB), held(ram=9 * GIB))
     assert "8.0 GiB are held: RAM" in capsys.readouterr().err
 
 
 def test_what_a_load_that_failed_left_is_not_excused_by_the_model_before() -> None:
-    sizes = [GIB, 100 * GIB, GIB, 3 * GIB, 3 * GIB]
+    sizes = [GIB, 100 * GIB, GIB, 3 * GIB]
     memory = Memory((held(ram=size) for size in sizes).__next__)
     memory.note_before_load()
     memory.note_after_load()
@@ -86,14 +67,3 @@ def test_a_gpu_that_was_lost_is_no_memory_that_came_back() -> None:
     free, full = held(ram=GIB, device=GIB), held(ram=GIB, gpu=40 * GIB, device=41 * GIB)
     with pytest.raises(DeviceError, match="GPU memory of the whole device"):
         came_back(free, full, held(ram=GIB))
-
-
-def test_cycles_are_sought_only_where_memory_did_not_come_back(
-    collections: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    free, full = held(ram=GIB), held(ram=9 * GIB)
-    assert came_back(free, full, free)
-    assert not collections
-    assert came_back(free, full, full, free)
-    assert collections
-    assert capsys.readouterr().err == ""
