@@ -189,7 +189,9 @@ def pooled(
     pools_of: dict[tuple[str, str], dict[str, Pool]] = {}
     for cell, record in pairs:
         pools = pools_of.setdefault((cell.model.name, columns[cell.fingerprint]), {})
-        pools.setdefault(cell.config.name, Pool()).add(cell, record, scores)
+        if (pool := pools.get(cell.config.name)) is None:
+            pool = pools[cell.config.name] = Pool()
+        pool.add(cell, record, scores)
     rows = []
     for (model, benchmark), pools in pools_of.items():
         by_sample = all(pool.is_mean_of_samples() for pool in pools.values())
