@@ -113,6 +113,15 @@ def test_an_unknown_option_is_reported_by_its_verb_with_the_near_one(
     assert first.endswith("did you mean --results?")
 
 
+def test_a_value_that_begins_with_a_dash_is_told_how_to_go_in(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["slurm", "submit", "a.yaml", "--sbatch", "--mem=1G"])
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.endswith("one that begins with a dash goes behind =: --option=--value")
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -130,6 +130,8 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from benchfleet.ledger.addresses import redact  # imported for errors only
 
+        if message.endswith("expected one argument"):
+            message += "; one that begins with a dash goes behind =: --option=--value"
         text = f"{self.prog}: error: {redact(message)}\n{self.prog} --help shows all options\n"
         self.exit(2, text)
 

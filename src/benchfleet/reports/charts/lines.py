@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from benchfleet.domain.humanize import counted
 from benchfleet.reports import wording
 from benchfleet.reports.tables import Comparison, Entry
 
@@ -110,7 +111,8 @@ def line_chart(
         kind=kind,
         title=title,
         about="Mean with its 95 % interval (1.96 standard errors). Equal lines lie on each other, "
-        "the thinner on the thicker." + (f" Grey lines are the {others} others." if others else ""),
+        "the thinner on the thicker."
+        + (f" Grey are others: {counted(others, 'line')}." if others else ""),
         spec=finished(chart),
         rows=tuple(rows),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from benchfleet.domain.humanize import counted
 from benchfleet.reports import wording
 from benchfleet.reports.tables import Comparison, Entry
 
@@ -120,15 +121,12 @@ def _pareto(comparison: Comparison, price: _Price) -> Chart | None:
         )
         .resolve_scale(x="independent", y="independent")
     )
+    others = len(present) - len(own)
     return Chart(
         kind=f"pareto-{price.kind}",
         title=price.title,
-        about="The dashed line joins what nothing else beats in both (filled): the Pareto front. "
-        + (
-            f"Grey points are the {len(present) - len(own)} others."
-            if len(present) > len(own)
-            else ""
-        ),
+        about="The dashed line joins what nothing else beats in both (filled): the Pareto front."
+        + (f" Grey are others: {counted(others, 'point')}." if others else ""),
         spec=finished(chart),
         rows=tuple(rows),
     )
