@@ -19,6 +19,7 @@ from benchfleet.domain.notification import SUBJECT
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
 from benchfleet.domain.usage import UsageTotal
+from benchfleet.domain.versions import mark_versions
 from benchfleet.environment import host_name, lease_seconds
 from benchfleet.errors import BenchfleetError, LedgerError
 from benchfleet.ledger.addresses import default_lease
@@ -110,14 +111,15 @@ class Study:
 
     def cells(self) -> list[Cell]:
         """Every cell of the campaign: from its file, in the planned variants, or else from the
-        ledger."""
+        ledger, with each version of a config under a name of its own."""
         if self.campaign.file is not None:
             matrix = self.campaign.matrix
             return matrix.expand_as(self.forms()) if matrix.has_variants else matrix.expand()
-        return self.query(
+        cells: list[Cell] = self.query(
             lambda ledger: [one.cell for one in ledger.cells(with_cell=True) if one.cell],
             default=[],
         )
+        return mark_versions(cells)
 
     def forms(self) -> dict[str, str]:
         """The planned variant of each assigned cell, both by fingerprint; {} without a ledger."""

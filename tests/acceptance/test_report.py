@@ -51,6 +51,21 @@ def test_output_names_the_file_and_its_ending_the_format(finished: User) -> None
     assert (finished.folder / "r.txt").read_text().startswith("model,config,")
 
 
+def test_without_the_file_versions_of_a_config_are_not_pooled(user: User) -> None:
+    for rows in (5, 7):
+        config = f"{{dense: null, other: {{settings: {{n: {rows}}}}}}}"
+        user.write(MOCK.replace("{dense: null}", config))
+        user.run("run", "study.yaml")
+    report = json.loads(user.run("report", "study.yaml", "--json").stdout)
+    assert report["configs"] == ["dense", "other"]
+    ledger = f"sqlite:{user.results / 'ledger.db'}"
+    report = json.loads(user.run("report", "--ledger", ledger, "--json").stdout)
+    dense, first, second = report["configs"]
+    assert (dense, first) == ("dense", "other")
+    assert second.startswith("other@")
+    assert {sum(one["states"].values()) for one in report["entries"]} == {1}
+
+
 @pytest.mark.parametrize("name", ["r.doc", "r.xlsx"])
 def test_an_output_file_of_an_unknown_format_is_refused(finished: User, name: str) -> None:
     refused = finished.run("report", "study.yaml", "--output", name, code=2).stderr

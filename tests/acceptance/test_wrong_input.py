@@ -113,7 +113,7 @@ def test_an_unknown_option_is_reported_by_its_verb_with_the_near_one(
     assert first.endswith("did you mean --results?")
 
 
-def test_a_value_that_begins_with_a_dash_is_told_how_to_go_in(
+def test_the_message_for_a_value_with_a_dash_says_how_to_write_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
