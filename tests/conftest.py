@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -29,6 +30,17 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # A machine that does other things too is slow; `timeout` in pyproject.toml bounds every test.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
+
+
+# What tests import and pytest collects is a million objects, which stay. Searches for garbage among
+# them would take a third of the time of some tests.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
