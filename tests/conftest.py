@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import hypothesis
 import pytest
@@ -38,9 +38,24 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
+    _freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """After each file, what its tests imported stays too."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        _freeze()
+    return result
+
+
+def _freeze() -> None:
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
