@@ -37,6 +37,7 @@ def comparison_of(
     baseline: str | None = None,
 ) -> Comparison:
     """The comparison of a campaign's cells, with the samples of its results folder."""
+    cells = study.marked(cells)
     comparison = compare(
         records,
         [cell for cell in cells if not is_judgement(cell)],
@@ -115,7 +116,7 @@ def side_of(
     then on, or before. Raises CampaignError for a wrong one.
     """
     dates, axes = split_dates(selections)
-    chosen = choose_cells(cells, only=axes, option="")
+    chosen = study.marked(choose_cells(cells, only=axes, option=""))
     records = study.records(chosen)
     if dates:
         nothing: dict[str, list[Attempt]] = {}

@@ -81,7 +81,8 @@ def load(
         study = open_study(campaign_of(address), ledger=address)
     else:
         study = open_study(load_campaign(source), ledger=ledger)
-    return Results(study, choose_cells(study.cells(), only=only, option="only"), frames)
+    cells = choose_cells(study.cells(), only=only, option="only")
+    return Results(study, study.marked(cells), frames)
 
 
 class Results:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeVar
@@ -111,15 +111,19 @@ class Study:
 
     def cells(self) -> list[Cell]:
         """Every cell of the campaign: from its file, in the planned variants, or else from the
-        ledger, with each version of a config under a name of its own."""
+        ledger."""
         if self.campaign.file is not None:
             matrix = self.campaign.matrix
             return matrix.expand_as(self.forms()) if matrix.has_variants else matrix.expand()
-        cells: list[Cell] = self.query(
+        return self.query(
             lambda ledger: [one.cell for one in ledger.cells(with_cell=True) if one.cell],
             default=[],
         )
-        return mark_versions(cells)
+
+    def marked(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """These cells under the names that results have. Without the file, each version of a model
+        or config has its own; what chooses cells by name means all versions."""
+        return cells if self.campaign.file is not None else mark_versions(cells)
 
     def forms(self) -> dict[str, str]:
         """The planned variant of each assigned cell, both by fingerprint; {} without a ledger."""

@@ -64,6 +64,9 @@ def test_without_the_file_versions_of_a_config_are_not_pooled(user: User) -> Non
     assert (dense, first) == ("dense", "other")
     assert second.startswith("other@")
     assert {sum(one["states"].values()) for one in report["entries"]} == {1}
+    # What chooses by name chooses both: a worker must not leave out the newer one.
+    chosen = user.run("status", "--ledger", ledger, "--only", "configs=other", "--json").stdout
+    assert json.loads(chosen)["total"] == 4
 
 
 @pytest.mark.parametrize("name", ["r.doc", "r.xlsx"])
