@@ -23,7 +23,7 @@ from benchfleet.reports.charts.base import DATA
 from benchfleet.reports.charts.collection import REASONS, charts_of_kind
 from benchfleet.reports.charts.timeline import spans
 from benchfleet.reports.pooling import column_names
-from benchfleet.reports.side_by_side import DEFAULT_MIN_EFFECT, Side, changes
+from benchfleet.reports.side_by_side import DEFAULT_MIN_EFFECT, changes
 from benchfleet.reports.tables import Comparison
 from benchfleet.results.layout import SAMPLES, Layout
 from benchfleet.results.read import is_published
@@ -140,8 +140,6 @@ class Results:
         `label` is that of the compared cells."""
         rows = []
         for pair in self.comparison.pairs:
-            values = pair.difference.to_dict()
-            low, high = values.pop("interval") or (None, None)
             rows.append(
                 {
                     **self._names_of.get(pair.benchmark, {}),
@@ -149,9 +147,7 @@ class Results:
                     "first_config": pair.first[1],
                     "second_model": pair.second[0],
                     "second_config": pair.second[1],
-                    **values,
-                    "low": low,
-                    "high": high,
+                    **_with_bounds(pair.difference.to_dict()),
                 }
             )
         return self._frame(rows)
@@ -163,11 +159,9 @@ class Results:
         rows = []
         for score in self.comparison.suites:
             values = score.to_dict()
-            difference = values.pop("difference") or {}
-            low, high = difference.get("interval") or (None, None)
-            names = ("difference", "p_value", "adjusted_p", "sure")
-            compared = {name: difference.get(name) for name in names}
-            rows.append({**values, **compared, "low": low, "high": high})
+            difference = _with_bounds(values.pop("difference") or {})
+            names = ("difference", "p_value", "adjusted_p", "sure", "low", "high")
+            rows.append({**values, **{name: difference.get(name) for name in names}})
         return self._frame(rows)
 
     @cached_property
@@ -179,15 +173,16 @@ class Results:
     def compare(self, before: str, after: str, *, min_effect: float = DEFAULT_MIN_EFFECT) -> Any:
         """What changes from one selection to another, such as ``configs=dense`` and
         ``configs=streaming``: a frame with a row for each model × config × benchmark."""
-        sides = [self._side(selection) for selection in (before, after)]
-        rows = []
-        for change in changes(sides[0], sides[1], min_effect=min_effect):
+        study, cells, rows = self._study, self._cells, []
+        first, second = (
+            side_of(study, one.split(":"), name=one, cells=cells) for one in (before, after)
+        )
+        for change in changes(first, second, min_effect=min_effect):
             values = change.to_dict()
-            difference = values.pop("difference")
-            low, high = difference.pop("interval") or (None, None)
+            difference = _with_bounds(values.pop("difference"))
             flips = {name: len(values.pop(name)) for name in ("gained", "lost")}
             names = self._names_of.get(change.benchmark, {"label": change.label})
-            rows.append({**values, **names, **flips, **difference, "low": low, "high": high})
+            rows.append({**values, **names, **flips, **difference})
         return self._frame(rows)
 
     def chart(self, kind: str) -> Any:
@@ -195,8 +190,7 @@ class Results:
         `UnknownName`, `MissingExtra`, and `BenchfleetError` if no result has what it shows."""
         ids = {str(cell.fingerprint): str(cell.id) for cell in self._cells}
         times = spans(ids, self._attempts) if kind == "timeline" else ()
-        drawn = charts_of_kind(kind, self.comparison, times)
-        if not drawn:
+        if not (drawn := charts_of_kind(kind, self.comparison, times)):
             raise BenchfleetError(f"no chart {kind!r} yet: {REASONS[kind]}")
         import altair as alt
 
@@ -253,9 +247,6 @@ class Results:
             lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing
         )
 
-    def _side(self, selection: str) -> Side:
-        return side_of(self._study, selection.split(":"), name=selection, cells=self._cells)
-
     def _cell_row(self, cell: Cell, record: CellRecord | None) -> dict[str, Any]:
         outcome = record.outcome if record else None
         metrics = outcome.metrics if outcome else {}
@@ -285,6 +276,12 @@ class Results:
         import pandas
 
         return pandas.DataFrame([*rows])
+
+
+def _with_bounds(difference: dict[str, Any]) -> dict[str, Any]:
+    """Its interval as two columns."""
+    low, high = difference.pop("interval", None) or (None, None)
+    return {**difference, "low": low, "high": high}
 
 
 def _attempt_row(axes: Mapping[str, Any], attempt: Attempt) -> dict[str, Any]:

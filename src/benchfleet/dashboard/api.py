@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
-from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
+from benchfleet.dashboard.answers import (
+    AttemptAnswer,
+    CellAnswer,
+    CellDetails,
+    CellsAnswer,
+    ChangesAnswer,
+    FailureAnswer,
+    FailuresAnswer,
+    MachineStatus,
+    StatusAnswer,
+)
 from benchfleet.dashboard.campaigns import ShownCampaign
 from benchfleet.dashboard.context import Context
 from benchfleet.dashboard.foreign import visible
@@ -26,123 +36,6 @@ CampaignName = Annotated[
     str, Query(max_length=300, description="which campaign; may be left out where there is one")
 ]
 _STREAM_HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-cache"}
-
-
-class MachineStatus(BaseModel):
-    """A machine, with what it does now."""
-
-    hostname: str
-    phase: str
-    status: str
-    running: int
-    done: int
-    failed: int
-    silent_seconds: float
-    clock_ahead_seconds: float
-
-
-class StatusAnswer(BaseModel):
-    """How far the campaign is."""
-
-    campaign: str
-    total: int
-    states: dict[str, int]
-    share: float
-    eta_seconds: float | None
-    age_seconds: float
-    error: str
-    machines: list[MachineStatus]
-
-
-class CellAnswer(BaseModel):
-    """A cell, with how its last attempt ended."""
-
-    id: str
-    fingerprint: str
-    path: str
-    model: str
-    config: str
-    benchmark: str
-    subset: str
-    repeat: int
-    phase: str
-    state: str
-    attempt: int
-    parts: int
-    parts_ended: int
-    score: float | None
-    samples: int
-    seconds: float
-    host: str
-    device: str
-    stage: str
-    kind: str
-    message: str
-    changed_at: float
-
-
-class CellsAnswer(BaseModel):
-    """A page of cells. `next` is the `after` of the next page; null on the last one."""
-
-    total: int
-    cells: list[CellAnswer]
-    next: int | None
-
-
-class AttemptAnswer(BaseModel):
-    """One try of a cell."""
-
-    attempt: int
-    runner: str
-    began_at: float
-    ended_at: float | None
-    ending: str
-    state: str
-    host: str
-    device: str
-    failure: str
-
-
-class CellDetails(BaseModel):
-    """A cell with its attempts and metrics."""
-
-    cell: CellAnswer
-    attempts: list[AttemptAnswer]
-    metrics: dict[str, Any]
-
-
-class FailureAnswer(BaseModel):
-    """Cells that failed for one reason. `count` is of all of them, also where `cells` is cut."""
-
-    id: str
-    stage: str
-    kind: str
-    message: str
-    way_out: str
-    count: int
-    cells: list[str]
-
-
-class FailuresAnswer(BaseModel):
-    """The groups of failures, the largest first; `total` is of all groups."""
-
-    total: int
-    groups: list[FailureAnswer]
-
-
-class ChangesAnswer(BaseModel):
-    """What changed since a cursor; `cells` are pairs: a cell's position, its state's number."""
-
-    cursor: str
-    changed: bool
-    reset: bool
-    counts: dict[str, int]
-    cells: list[list[int]]
-    read_at: float
-    store_age: float
-    error: str
-    now: float
-    reading: int  # cells so far, while the ledger is read for the first time; else 0
 
 
 def router_of(context: Context, streams: Streams) -> APIRouter:
