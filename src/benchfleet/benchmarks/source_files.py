@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from fnmatch import filter as matching
 from pathlib import Path
 
 from benchfleet.domain.canonical import content_digest
 
+_ATTEMPTS = ".attempts"  # the results folder of a campaign has one
+
 
 def matching_files(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The files in `folder` that the patterns name. Raises ValueError for one that names none."""
+    """The files in `folder` that the patterns name, hidden ones only where a pattern says so.
+    Raises ValueError for a pattern that names none."""
     paths: list[Path] = []
     for pattern in patterns:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise ValueError(f"files are taken from the campaign's folder; {pattern!r} leaves it")
-        files = [file for file in folder.glob(pattern) if file.is_file() and is_source(file)]
+        # Unlike Path.glob it takes it well if a folder goes, as that of a running cell does.
+        names = glob.iglob(pattern, root_dir=folder, recursive=True)
+        files = [file for name in names if (file := folder / name).is_file() and is_source(file)]
         if not files:
             raise ValueError(f"files: nothing matches {pattern!r} in {folder}")
         paths += files
     return paths
+
+
+def files_below(folder: Path, pattern: str) -> list[Path]:
+    """The files below a folder whose names match, by path: those of hidden folders and of
+    campaigns' results left out. What goes meanwhile is left out as well."""
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder):
+        if _ATTEMPTS in folders:
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += (Path(parent, name) for name in matching(names, pattern))
+    return sorted(files, key=Path.as_posix)
 
 
 def is_source(file: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -113,6 +114,12 @@ def _pieces(handle: int) -> Iterator[bytes]:
 def encoded(text: str) -> bytes:
     """As text is written here: whatever cannot be UTF-8 is escaped."""
     return text.encode("utf-8", "backslashreplace")
+
+
+def matching_paths(folder: Path, pattern: str) -> list[Path]:
+    """The paths in a folder that match, in their order; hidden ones only where the pattern says so.
+    Unlike Path.glob it takes it well if a runner moves a folder away meanwhile."""
+    return sorted(folder / name for name in glob.iglob(pattern, root_dir=folder))
 
 
 def plain_content(folder: Path) -> tuple[dict[str, bool], list[Path], list[str]]:

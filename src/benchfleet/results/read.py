@@ -20,6 +20,7 @@ from benchfleet.results.disk import (
     TAKEN_SUFFIX,
     content_digest,
     digest_of,
+    matching_paths,
     open_plain,
     read_plain,
 )
@@ -208,7 +209,7 @@ def sealed_attempts(layout: Layout, among: Collection[str] | None = None) -> dic
     for fingerprint in cells:
         if among is not None and fingerprint not in among:
             continue
-        for file in layout.attempts_of(fingerprint).glob(f"*/{names.CELL}"):
+        for file in matching_paths(layout.attempts_of(fingerprint), f"*/{names.CELL}"):
             try:
                 digests[file.parent] = digest_of(file)
             except FileNotFoundError:
@@ -220,7 +221,7 @@ def left_attempts(layout: Layout, among: Collection[str] | None = None) -> dict[
     """The attempts that did not fail, by fingerprint: running, sealed, or left by a killed runner.
     Folders of a rescoring are not attempts."""
     attempts: dict[str, list[Path]] = {}
-    for folder in layout.attempts.glob("*/*"):
+    for folder in matching_paths(layout.attempts, "*/*"):
         fingerprint = folder.parent.name
         ended = folder.name.startswith(names.RESCORED) or (folder / names.FAILURE).exists()
         if not ended and (among is None or fingerprint in among):
@@ -245,7 +246,7 @@ def too_late(
 def published_folders(root: Path) -> Iterator[Path]:
     """Every published folder below a campaign's folder; links are not followed."""
     for pattern in ("*/*/*", "*/*/*/*"):
-        for file in sorted(root.glob(f"{pattern}/{names.CELL}")):
+        for file in matching_paths(root, f"{pattern}/{names.CELL}"):
             if not _is_hidden_or_linked(root, file):
                 yield file.parent
 

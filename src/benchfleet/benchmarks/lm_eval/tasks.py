@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchfleet.benchmarks.source_files import file_digest
+from benchfleet.benchmarks.source_files import file_digest, files_below, is_source
 from benchfleet.domain.canonical import content_digest
 
 from .dataset import RemoteData, remote_data
@@ -27,7 +27,6 @@ from .dataset import RemoteData, remote_data
 _READERS = ("arrow", "csv", "json", "parquet", "text", "xml")
 _SPLITS = ("test", "validation", "training", "fewshot")  # keys of a task; the first is asked
 _LOCAL_PREFIXES = ("./", "../", "/", "~")
-_IGNORED = {"__pycache__", ".ipynb_checkpoints"}  # by lm-eval, too
 _FUNCTION = "!function"
 _NAMED = re.compile(
     rb"^['\"]?(task|group|tag)['\"]?:[ \t]*['\"]?([^\s'\"#]+)['\"]?[ \t]*(?:#.*)?\r?$", re.MULTILINE
@@ -86,8 +85,7 @@ def own_task(folder: Path, name: str) -> TaskFile | None:
 
 def own_files(folder: Path) -> list[Path]:
     """The YAML files below a folder of your own tasks, by path."""
-    files = sorted(folder.rglob("*.yaml"), key=Path.as_posix)
-    return [file for file in files if not _IGNORED & set(file.parts)]
+    return [file for file in files_below(folder, "*.yaml") if is_source(file)]
 
 
 def check_built_in(name: str, own: Sequence[Path] = ()) -> str | None:

@@ -1,0 +1,80 @@
+"""Searches of folders in which a run makes, renames and removes others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchfleet.benchmarks.lm_eval.tasks import own_task
+from benchfleet.benchmarks.source_files import files_below, matching_files
+from benchfleet.results.layout import Layout
+from benchfleet.results.read import left_attempts, published_folders, sealed_attempts
+
+# Publishes cells below the folder, one after another, until it is ended.
+PUBLISH = """\
+import os, sys
+from itertools import count
+from pathlib import Path
+root = Path(sys.argv[1], "results", "study")
+for number in count():
+    for place in (".attempts", "waiting"):
+        attempt = root / place / f"a{number}" / "1-1"
+        (attempt / "part").mkdir(parents=True)
+        public = root / "model" / f"{place}{number % 50}"
+        public.mkdir(parents=True, exist_ok=True)
+        (public / "part").is_dir() and (public / "part").rmdir()
+        os.rename(attempt, public)
+        attempt.parent.rmdir()
+    if not number:
+        print("going", flush=True)
+"""
+TASK = "task: choice\ndataset_path: json\ndataset_kwargs: {data_files: {test: rows.jsonl}}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "task.yaml").write_text(TASK)
+    (tmp_path / "lib" / "rows.jsonl").write_text("{}\n")
+    process = subprocess.Popen(
+        [sys.executable, "-c", PUBLISH, str(tmp_path)], stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout
+        assert process.stdout.readline()
+        yield tmp_path
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_folders_that_vanish_during_a_search_do_not_end_it(folder: Path) -> None:
+    for _ in range(100):
+        assert own_task(folder, "choice") is not None
+        (file,) = matching_files(folder, ["**/task.yaml"])
+        assert file == folder / "lib" / "task.yaml"
+
+
+def test_a_second_run_may_begin_while_the_first_publishes(folder: Path) -> None:
+    layout = Layout(folder / "results" / "study")
+    for _ in range(300):
+        assert not list(published_folders(layout.root))  # without a cell.json none is
+        assert not sealed_attempts(layout)
+        left_attempts(layout)
+
+
+def test_neither_results_nor_hidden_folders_are_searched(tmp_path: Path) -> None:
+    for part in ("a.yaml", "tasks/b.yaml", "out/study/model/c.yaml", ".venv/d.yaml", "tasks/e.txt"):
+        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / part).write_text("")
+    (tmp_path / "out" / "study" / ".attempts").mkdir()
+    names = ["a.yaml", "tasks/b.yaml"]
+    assert files_below(tmp_path, "*.yaml") == [tmp_path / name for name in names]
+    assert matching_files(tmp_path, [".venv/*"]) == [tmp_path / ".venv" / "d.yaml"]
+    with pytest.raises(ValueError, match="nothing matches"):
+        matching_files(tmp_path, ["**/d.yaml"])
