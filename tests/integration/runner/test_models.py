@@ -58,6 +58,19 @@ def test_nothing_is_loaded_for_a_tail_that_the_slot_that_has_it_ends_sooner(stag
     assert end.seconds == pytest.approx(150, abs=2)
 
 
+def test_a_slot_that_is_at_a_long_cell_does_not_keep_its_model_from_an_idle_one(
+    stage: Stage,
+) -> None:
+    stage.renew_every = 20.0  # a cell lasts longer than a lease
+    long = sample_cell(1, model="a", priority=1)
+    wanted = [sample_cell(0, model="a", priority=2), long, sample_cell(2, model="a")]
+    stage.engine.script = lasting({"benchmark-1": 5000.0, "b": 30.0}, load=60.0)
+    end = stage.run([*wanted, sample_cell(3, model="b", priority=2)], gpus(2))
+    assert end.progress.states == {"success": 4}
+    assert sorted(models_by_slot(stage).values()) == [["a"], ["b", "a"]]
+    assert end.seconds == pytest.approx(5070, abs=5)
+
+
 @pytest.mark.parametrize(
     ("slots", "drawn", "loads", "ends"),
     [  # by model: cells, seconds of each and of the load; how often it is loaded; the end

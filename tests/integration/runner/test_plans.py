@@ -16,6 +16,7 @@ from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
 from .fleets import NOWHERE, host_of, host_ready, of_two, planned, ran, takes
+from .timed import lasting
 
 
 def test_cells_go_to_the_host_of_the_plan(stage: Stage) -> None:
@@ -56,6 +57,17 @@ def test_a_host_leaves_alone_what_the_one_of_the_plan_ends_before_it_has_loaded(
     end = stage.run([*mine, *theirs], NOWHERE)
     assert end.progress.states == {"success": 5}
     assert {host: len(found) for host, found in ran(stage).items()} == {"lab1": 4, "lab2": 1}
+
+
+def test_a_host_takes_what_waits_behind_a_long_cell_of_another(stage: Stage) -> None:
+    stage.renew_every = 20.0  # a cell lasts longer than a lease
+    of_two(stage)
+    mine, theirs = cells(3, model="one"), [sample_cell(9, model="other")]
+    stage.engine.script = lasting({"benchmark-1": 5000.0, "benchmark-9": 30.0}, load=60.0)
+    stage.placement = lambda: planned(lab1=mine, lab2=theirs)
+    end = stage.run([*mine, *theirs], NOWHERE)
+    assert end.progress.states == {"success": 4}
+    assert {host: len(found) for host, found in ran(stage).items()} == {"lab1": 2, "lab2": 2}
 
 
 def test_a_host_that_is_much_slower_does_not_take_the_last_cells_from_a_fast_one(

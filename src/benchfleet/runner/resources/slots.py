@@ -12,6 +12,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.progress import Progress, Running
 from benchfleet.runner.resources.allocator import DeviceAllocator
+from benchfleet.runner.resources.busy_times import BusyTimes
 from benchfleet.runner.resources.load_times import LoadTimes
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.resources.slot import Slot, label
@@ -34,6 +35,7 @@ class Slots:
         self._busy: dict[tuple[str, int], Slot] = {}  # by fingerprint and token
         self._on: dict[Device, dict[SlotId, Slot]] = {}
         self.index, self.load_times = SlotIndex(), LoadTimes()
+        self.busy_with, self.busy_on = BusyTimes(), BusyTimes()  # a model, a host
         self._tells_hosts = False
 
     def __iter__(self) -> Iterator[Slot]:
@@ -132,6 +134,8 @@ class Slots:
 
     def _end_of(self, slot: Slot) -> None:
         self.load_times.drop(slot.id)
+        self.busy_with.end(slot.id)
+        self.busy_on.end(slot.id)
         if slot.attempt is not None:
             lease = slot.attempt.claim.lease
             self._busy.pop((lease.fingerprint, lease.token), None)
@@ -205,6 +209,12 @@ class Slots:
             rescore=attempt.joined is not None and attempt.joined.complete and rescores(cell),
         )
         self._engine.run(slot.id, request)
+
+    def computes(self, slot: Slot, now: float) -> None:
+        """Its cell's benchmark begins, its model being loaded."""
+        self.load_times.end(slot.id, now)
+        self.busy_with.begin(slot.id, slot.load_key, now)
+        self.busy_on.begin(slot.id, slot.spec.host, now)
 
     def retire(self, slot: Slot) -> None:
         """Close an idle slot; it holds its devices until it is gone."""

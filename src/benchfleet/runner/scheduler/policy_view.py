@@ -70,6 +70,7 @@ class PolicyView:
             serving = self._slots.index.serving(shape, lane.work.load_key, lane.need)
             lane.work.serving = serving - (lane.work.load_key == but)
             lane.work.has_times = self._backlog.estimates.typical is not None
+            lane.work.busy = self._slots.busy_with.seconds(lane.work.load_key, self._now())
             lane.work.load = self._slots.load_times.seconds(
                 lane.work.load_key, self._now(), usual=self._backlog.load(lane)
             )

@@ -127,7 +127,7 @@ class Scheduler:
             devices=self.devices,
             reservations=reservations,
             policy_view=policy_view,
-            stealing=WorkStealing(self.backlog, slots, reservations, placement),
+            stealing=WorkStealing(self.backlog, slots, reservations, placement, self._now),
         )
 
     def _tell_hosts(self, cells: Mapping[str, Cell]) -> None:

@@ -26,9 +26,10 @@ class WorkStealing:
         slots: Slots,
         reservations: Reservations,
         placement: PlacementResolver,
+        now: Callable[[], float],
     ) -> None:
         self._backlog, self._slots, self._reservations = backlog, slots, reservations
-        self._placement = placement
+        self._placement, self._now = placement, now
 
     def steal(self) -> bool:
         """Move a cell to each idle slot, and one to each host with room for another slot; whether
@@ -46,7 +47,8 @@ class WorkStealing:
         return moved
 
     def _clears_in(self) -> Mapping[str, float]:
-        """Seconds until each host that connected ends what is planned for it."""
+        """Seconds until each host that connected ends what is planned for it. A cell that it has
+        been at for long may take as long again."""
         allocator, queues = self._slots.allocator, dict[str, tuple[float, int]]()
         for lane in self._backlog.lanes():
             host = lane.shape.preferred_host
@@ -59,8 +61,11 @@ class WorkStealing:
             seconds, cells = queues.get(host, (0.0, 0))
             queues[host] = seconds + lane.work.seconds, cells + lane.work.cells
         return {
-            host: clears_in(seconds, cells, allocator.slots_of(host))
-            * self._backlog.estimates.slowdown(allocator.type_of(host))
+            host: max(
+                clears_in(seconds, cells, allocator.slots_of(host))
+                * self._backlog.estimates.slowdown(allocator.type_of(host)),
+                self._slots.busy_on.seconds(host, self._now()),
+            )
             for host, (seconds, cells) in queues.items()
         }
 
