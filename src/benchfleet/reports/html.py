@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from importlib.resources import files
 from importlib.util import find_spec
@@ -45,12 +46,18 @@ def render(comparison: Comparison, *, title: str, spans: Sequence[Span] = ()) ->
         raise MissingExtra(
             f"an HTML report needs {', '.join(missing)}; pip install 'benchfleet[report]'"
         )
-    drawn = [
-        {"figure": one, "scores": heat_map.scores(one), "differences": heat_map.differences(one)}
-        for one in figures(comparison)
-    ]
-    more = [*charts(comparison, spans)]
-    script = heat_map.script(_resource("page.js")).replace("</script", "<\\/script")
+    with ThreadPoolExecutor(1) as pool:  # a second, and none of it is Python
+        bundle = pool.submit(heat_map.script, _resource("page.js"))
+        drawn = [
+            {
+                "figure": one,
+                "scores": heat_map.scores(one),
+                "differences": heat_map.differences(one),
+            }
+            for one in figures(comparison)
+        ]
+        more = [*charts(comparison, spans)]
+        script = bundle.result().replace("</script", "<\\/script")
     return str(
         _template().render(
             title=title,

@@ -5,8 +5,10 @@ Everything goes through `rich.text.Text`, so that no name or message is read as 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,7 @@ _MAX_NAME_WIDTH = 24
 _COLUMN_PADDING = 3  # of a column, both sides together, and what parts it from the next
 _MAX_CELLS = 4
 _MAX_MESSAGE_CHARS = 300
+_MAX_ENTRIES = 1_000  # in a terminal's tables, some 4,000 lines; the first model is always there
 _STYLES = {wording.HIGHER: "green", wording.LOWER: "red", wording.NOT_SURE: "dim"}
 
 
@@ -54,8 +57,15 @@ class ComparisonView:
         yield from _beginning(comparison, [*first, verdicts.pointer(more)] if more else first)
         if comparison.entries:
             yield Text()
-            for model in comparison.models:
+            models = _displayed_models(comparison, options.max_width)
+            for model in models:
                 yield from _tables(comparison, model, options.max_width)
+            if more_models := len(comparison.models) - len(models):
+                yield Text(
+                    f"The tables of {counted(more_models, 'more model')} are left out: a file has "
+                    "all (`--output report.md`), and --only models=NAME shows one.",
+                    style="dim",
+                )
         if grid := ended(comparison):
             yield _grid(grid, "How the answers ended")
             yield Text(ENDED, style="dim")
@@ -141,6 +151,16 @@ def _grid(grid: Grid, title: str) -> Table:
             texts = (Text(cell.text, style=_STYLES.get(cell.text[-1:], "")) for cell in cells)
             table.add_row(*map(Text, labels), *texts)
     return table
+
+
+def _displayed_models(comparison: Comparison, width: int) -> Sequence[str]:
+    """The models whose tables a person may read here, in the campaign's order; of a file, all."""
+    if width >= WHOLE_WIDTH:
+        return comparison.models
+    counts = Counter(entry.model for entry in comparison.entries)
+    totals = accumulate(counts[model] for model in comparison.models)
+    fitting = sum(total <= _MAX_ENTRIES for total in totals)
+    return comparison.models[: max(fitting, 1)]
 
 
 def _tables(comparison: Comparison, model: str, width: int) -> Iterator[Table]:

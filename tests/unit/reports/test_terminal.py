@@ -6,6 +6,7 @@ import io
 import re
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 from rich.cells import cell_len
@@ -123,6 +124,21 @@ def test_what_won_comes_before_all_tables_and_the_rest_after_them(study):
     assert "recall_11" in tables
     assert "\n  recall_11: a × dense and b × dense have the highest mean" in more
     assert "\n  b on recall_0, " in more
+
+
+def test_a_terminal_gets_a_thousand_entries_and_a_file_all(study):
+    for model in range(4):
+        for config, subset in product(range(4), range(100)):
+            study.done(f"c{config}", [config % 2], model=f"m{model}", subset=str(subset))
+    text = printed(study)
+    assert {line.strip() for line in text.splitlines() if re.fullmatch(r"m\d +", line)} == {
+        "m0",
+        "m1",
+    }
+    assert "The tables of 2 more models are left out: a file has all" in re.sub(r"\s+", " ", text)
+    whole = printed(study, width=WHOLE_WIDTH)
+    assert len([line for line in whole.splitlines() if re.fullmatch(r"m\d +", line)]) == 4
+    assert "left out" not in whole
 
 
 def test_sure_differences_are_coloured(demo):

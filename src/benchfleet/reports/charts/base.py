@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from benchfleet.reports.tables import Comparison, Entry
@@ -54,6 +55,15 @@ def finished(chart: Any) -> dict[str, Any]:
         .configure_header(labelColor="currentColor", titleColor="currentColor", labelLimit=260)
     )
     return dict(styled.to_dict(validate=False))  # which takes longer than all the rest
+
+
+@cache
+def common() -> Mapping[str, Any]:
+    """What every definition has: the schema, the style and the name of its data."""
+    import altair as alt
+
+    chart = finished(alt.Chart(alt.NamedData(name=DATA)).mark_rect())
+    return {key: value for key, value in chart.items() if key != "mark"}
 
 
 def labels(comparison: Comparison) -> dict[Contender, str]:

@@ -1,17 +1,19 @@
-"""A figure's heat maps as Vega-Lite, made by Altair, and the script that draws them offline.
+"""A figure's heat maps as Vega-Lite, and the script that draws them offline.
 
-Names reach a chart as data and as the domains of its scales, never within an expression.
+Names reach a chart as data and as the domains of its scales, never within an expression. A page may
+have a hundred heat maps, each of which Altair takes a tenth of a second to make, so these
+definitions are written as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from benchfleet.reports.figures import Figure
 
-from .base import DATA, HIGHER, LOWER, SAME, Chart, finished
+from .base import HIGHER, LOWER, SAME, Chart, common
 
 _SCHEME = "viridis"
 _LIGHT_FRACTION = 0.4  # of the scheme: its colours call for black text from there on
@@ -28,30 +30,25 @@ _TOOLTIP_FIELDS = ("score", "samples", "difference", "interval", "density", "spe
 
 def scores(figure: Figure) -> dict[str, Any]:
     """The heat map of the scores."""
-    import altair as alt
-
     means = [entry["mean"] for entry in figure.entries if "mean" in entry]
     low, high = min(means), max(means)
     if low == high:
         low, high = low - 0.5, high + 0.5
-    colour = alt.Color("mean:Q", legend=None).scale(scheme=_SCHEME, domain=[low, high])
-    light = alt.datum.mean > low + _LIGHT_FRACTION * (high - low)
-    return _heat_map(figure, "mean", figure.columns, colour, light)
+    scale = {"scheme": _SCHEME, "domain": [low, high]}
+    light = f"datum.mean > {low + _LIGHT_FRACTION * (high - low)}"
+    return _heat_map(figure, "mean", figure.columns, scale, light)
 
 
 def differences(figure: Figure) -> dict[str, Any] | None:
     """The heat map of the differences to the baseline, the unsure ones pale; or None."""
-    import altair as alt
-
     changes = [abs(entry["change"]) for entry in figure.entries if "change" in entry]
     if not changes:
         return None
     reach = max(changes) or 1.0
-    colour = alt.Color("change:Q", legend=None).scale(
-        domain=[-reach, 0, reach], range=[LOWER, SAME, HIGHER], interpolate="lab"
-    )
-    light = (abs(alt.datum.change) < _DARK_FRACTION * reach) | ~alt.datum.sure
-    return _heat_map(figure, "change", figure.others, colour, light)
+    colours = [LOWER, SAME, HIGHER]
+    scale = {"domain": [-reach, 0, reach], "range": colours, "interpolate": "lab"}
+    light = f"abs(datum.change) < {_DARK_FRACTION * reach} || !datum.sure"
+    return _heat_map(figure, "change", figure.others, scale, light)
 
 
 def heat_maps(figure: Figure) -> list[Chart]:
@@ -75,11 +72,9 @@ def script(snippet: str) -> str:
 
 
 def _heat_map(
-    figure: Figure, value: str, columns: Sequence[str], colour: Any, light: Any
+    figure: Figure, value: str, columns: Sequence[str], scale: Mapping[str, Any], light: str
 ) -> dict[str, Any]:
     """A value of each entry; `light` says where its colour calls for black text."""
-    import altair as alt
-
     text = f"{value}_text"
     x, y = "column", "row"
     rows: Sequence[str] = figure.rows
@@ -91,35 +86,48 @@ def _heat_map(
     )
     written = [entry[text] for entry in figure.entries if text in entry]
     longest = max(map(len, [*written, *(columns if level else ())]))
-    base = alt.Chart(alt.NamedData(name=DATA)).encode(
-        x=alt.X(f"{x}:N", title=None)
-        .scale(domain=list(columns), paddingInner=0.04)
-        .axis(orient="top", **({"labelAngle": 0} if level else _SLANTED)),
-        y=alt.Y(f"{y}:N", title=None).scale(domain=list(rows), paddingInner=0.06),
-        tooltip=[
-            alt.Tooltip("row:N", title=figure.kind),
-            alt.Tooltip("column:N", title="config"),
-            *(alt.Tooltip(f"{name}:N") for name in _TOOLTIP_FIELDS),
-        ],
-    )
-    cells = base.transform_filter(f"isValid(datum.{value})")
-    without = base.transform_filter(f"!isValid(datum.{value}) && isValid(datum.{text})")
+    colour = {"field": value, "type": "quantitative", "legend": None, "scale": scale}
+    black_or_white = {"condition": {"test": light, "value": "black"}, "value": "white"}
+    label = {"text": {"field": text, "type": "nominal"}}
+    cells = f"isValid(datum.{value})"
+    without = f"!isValid(datum.{value}) && isValid(datum.{text})"
     layers = [
-        cells.mark_rect().encode(color=colour),
-        cells.mark_text(fontSize=11).encode(
-            text=alt.Text(f"{text}:N"),
-            color=alt.when(light).then(alt.value("black")).otherwise(alt.value("white")),
-        ),
-        without.mark_rect(color="#888888", opacity=0.25),
-        without.mark_text(fontSize=11, color="currentColor").encode(text=alt.Text(f"{text}:N")),
+        _layer(cells, "rect", color=colour),
+        _layer(cells, {"type": "text", "fontSize": 11}, color=black_or_white, **label),
+        _layer(without, {"type": "rect", "color": "#888888", "opacity": 0.25}),
+        _layer(without, {"type": "text", "fontSize": 11, "color": "currentColor"}, **label),
     ]
     if value == "change":
-        pale = cells.transform_filter("!datum.sure").mark_rect(color="white", opacity=0.6)
-        layers.insert(1, pale)
-    chart = alt.layer(*layers).properties(
-        width=alt.Step(_column_px(longest)), height=alt.Step(_ROW_PX)
-    )
-    return finished(chart)
+        pale = {"type": "rect", "color": "white", "opacity": 0.6}
+        layers.insert(1, _layer(f"{cells} && !datum.sure", pale))
+    return {
+        **common(),
+        "width": {"step": _column_px(longest)},
+        "height": {"step": _ROW_PX},
+        "encoding": {
+            "x": {
+                **_axis(x, columns, padding=0.04),
+                "axis": {"orient": "top", **({"labelAngle": 0} if level else _SLANTED)},
+            },
+            "y": _axis(y, rows, padding=0.06),
+            "tooltip": [
+                {"field": "row", "type": "nominal", "title": figure.kind},
+                {"field": "column", "type": "nominal", "title": "config"},
+                *({"field": name, "type": "nominal"} for name in _TOOLTIP_FIELDS),
+            ],
+        },
+        "layer": layers,
+    }
+
+
+def _layer(entries: str, mark: str | Mapping[str, Any], **encoding: Any) -> dict[str, Any]:
+    """Draws the entries that an expression chooses."""
+    return {"transform": [{"filter": entries}], "mark": mark, "encoding": encoding}
+
+
+def _axis(field: str, names: Sequence[str], *, padding: float) -> dict[str, Any]:
+    scale = {"domain": [*names], "paddingInner": padding}
+    return {"field": field, "type": "nominal", "title": None, "scale": scale}
 
 
 def _column_px(letters: int) -> int:
