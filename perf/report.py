@@ -1,9 +1,9 @@
-"""Reports and data frames of large campaigns: CPU time and peak memory of each view.
+"""Reports and data frames of large campaigns: time and peak memory of each view.
 
 A campaign with the asked number of cells is made with the real ledger and the real result folders,
 without syncing them; each result has some samples. Then each view runs in a process of its own, and
-its CPU time and peak memory are printed. With `--keep DIR` the campaign stays there, and the next
-call measures it again without making it.
+its CPU time, its time and its peak memory are printed. With `--keep DIR` the campaign stays there,
+and the next call measures it again without making it.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def main() -> None:
             )
     for name, most in MAX_SECONDS.items():
         if name in figures:
-            aim(f"{name}, s of CPU", figures[name]["cpu"], most)
+            aim(f"{name}, s", figures[name]["wall"], most)
     if "report" in figures:
         aim("report, GB", figures["report"]["bytes"] / 1e9, MAX_BYTES / 1e9)
     if options.json:
