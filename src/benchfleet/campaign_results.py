@@ -87,14 +87,14 @@ def _serving_metrics(study: Study, record: CellRecord) -> Mapping[str, Any]:
 
 def sample_scores_of(study: Study, records: Sequence[CellRecord]) -> Scores:
     """The samples' scores of these records, from the campaign's results folder."""
-    known = [record for record in records if record.state == "success"]
-    scores = scores_of_many([_place(study, record) for record in known])
-    by_cell = {record.fingerprint: one for record, one in zip(known, scores, strict=True)}
+    ended = [record for record in records if record.state == "success"]
+    scores = scores_of_many([_folder_and_digest(study, record) for record in ended])
+    by_cell = {record.fingerprint: one for record, one in zip(ended, scores, strict=True)}
     return lambda record: by_cell[record.fingerprint]
 
 
-def _place(study: Study, record: CellRecord) -> tuple[str, str]:
-    """Its folder, and the digest that is to lie there."""
+def _folder_and_digest(study: Study, record: CellRecord) -> tuple[str, str]:
+    """Where the result of a record lies, and the digest that its cell.json is to have."""
     check_path(record.path)
     return f"{study.layout.root}/{record.path}", record.outcome.digest if record.outcome else ""
 
