@@ -37,7 +37,7 @@ class Work:
     has_times: bool = False  # False: `seconds` is only the number of cells
     load: float = 0.0  # seconds to load the model, at least those that a load now takes; 0: unknown
     serving: int = 0  # other slots that have the model loaded or load it
-    busy: float = 0.0  # seconds for which each slot that computes with it has been at its cell
+    occupied: bool = False  # all of these are at cells that should take longer than a load
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,10 +28,9 @@ class WarmFirst:
 
 
 def _is_worth_loading(work: Work) -> bool:
-    """Whether another slot has the model loaded before those that have it begin the last cell. A
-    cell that they have been at for long may take as long again."""
-    if not work.serving or not work.has_times or not work.cells:
+    """Whether another slot has the model loaded before those that have it begin the last cell."""
+    if not work.serving or not work.has_times or not work.cells or work.occupied:
         return True
     mean = work.seconds / work.cells
     last_begins = mean * ((work.cells - 1) / work.serving + 1 / (work.serving + 1))
-    return work.load < max(last_begins, work.busy)
+    return work.load < last_begins

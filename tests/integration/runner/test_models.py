@@ -71,6 +71,35 @@ def test_a_slot_that_is_at_a_long_cell_does_not_keep_its_model_from_an_idle_one(
     assert end.seconds == pytest.approx(5070, abs=5)
 
 
+@pytest.mark.parametrize(("load", "ends"), [(250.0, 1110), (550.0, 1710), (650.0, 1850)])
+def test_a_model_is_loaded_again_at_once_or_not_at_all_where_times_are_known(
+    stage: Stage, load: float, ends: float
+) -> None:
+    stage.renew_every = 20.0  # a cell lasts longer than a lease
+    wanted = [sample_cell(n, model="a") for n in range(2)] + [sample_cell(2, model="b")]
+    seconds = {"benchmark-0": 600.0, "benchmark-1": 600.0}
+    ended_before(stage, [replace(cell, repeat=1) for cell in wanted], seconds, load=load)
+    stage.engine.script = lasting(seconds, load={"a": load, "b": load})
+    end = stage.run(wanted, gpus(2))
+    assert end.progress.states == {"success": len(wanted)}
+    assert end.seconds == pytest.approx(ends, abs=5)
+
+
+def test_of_many_idle_slots_few_load_for_the_cells_behind_a_long_one(stage: Stage) -> None:
+    stage.keeps, stage.renew_every = False, 20.0  # a cell lasts longer than a lease
+    wanted = [sample_cell(n, model="a", priority=int(n < 2)) for n in range(9)]
+    others = [sample_cell(10 + n, model=f"b{n}", priority=2) for n in range(7)]
+    wanted += others
+    loads = dict.fromkeys((cell.model.name for cell in wanted), 60.0)
+    stage.engine.script = lasting(
+        {"benchmark-1": 2000.0, **{cell.model.name: 100.0 for cell in others}}, loads
+    )
+    end = stage.run(wanted, gpus(8))
+    assert end.progress.states == {"success": len(wanted)}
+    assert end.seconds == pytest.approx(2070, abs=15)
+    assert Counter(m for models in models_by_slot(stage).values() for m in models)["a"] == 2
+
+
 @pytest.mark.parametrize(
     ("slots", "drawn", "loads", "ends"),
     [  # by model: cells, seconds of each and of the load; how often it is loaded; the end

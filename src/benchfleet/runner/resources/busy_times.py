@@ -1,4 +1,4 @@
-"""For how long the slots of a model or a host have been at their cells."""
+"""How long the slots of a model or a host should still be at their cells."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from benchfleet.engines.base import SlotId
 
 
 class BusyTimes:
-    """Since when each slot computes its cell, by what such slots have in common."""
+    """When each slot began to compute its cell, and how long that should take, by what such slots
+    have in common."""
 
     def __init__(self) -> None:
-        self._since: dict[str, dict[SlotId, float]] = {}  # by key, the first that began first
+        self._cells: dict[str, dict[SlotId, tuple[float, float]]] = {}  # began, expected seconds
         self._by: dict[SlotId, str] = {}
 
-    def begin(self, slot: SlotId, key: str, now: float) -> None:
+    def begin(self, slot: SlotId, key: str, now: float, expected: float | None) -> None:
         """The slot computes from now on."""
         self.end(slot)
         self._by[slot] = key
-        self._since.setdefault(key, {})[slot] = now
+        self._cells.setdefault(key, {})[slot] = now, expected or 0.0
 
     def end(self, slot: SlotId) -> None:
         """The slot computes no more."""
         if (key := self._by.pop(slot, None)) is not None:
-            del self._since[key][slot]
-            if not self._since[key]:
-                del self._since[key]
+            del self._cells[key][slot]
+            if not self._cells[key]:
+                del self._cells[key]
 
-    def seconds(self, key: str, now: float) -> float:
-        """For how long even the last of these slots has computed; 0 where none does."""
-        return now - next(reversed(self._since.get(key, {}).values()), now)
+    def outlast(self, key: str, slots: int, seconds: float, now: float) -> bool:
+        """Whether so many slots compute, and none should end its cell in so many seconds. A cell
+        that is late, as all are whose time nobody knows, may be late by as much again."""
+        cells = self._cells.get(key, {}).values()
+        remaining = (abs(began + expected - now) for began, expected in cells)
+        return len(cells) >= max(1, slots) and all(one > seconds for one in remaining)

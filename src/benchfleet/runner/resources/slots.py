@@ -210,11 +210,11 @@ class Slots:
         )
         self._engine.run(slot.id, request)
 
-    def computes(self, slot: Slot, now: float) -> None:
-        """Its cell's benchmark begins, its model being loaded."""
+    def computes(self, slot: Slot, now: float, expected: float | None) -> None:
+        """Its cell's benchmark begins, its model being loaded, and should take so many seconds."""
         self.load_times.end(slot.id, now)
-        self.busy_with.begin(slot.id, slot.load_key, now)
-        self.busy_on.begin(slot.id, slot.spec.host, now)
+        self.busy_with.begin(slot.id, slot.load_key, now, expected)
+        self.busy_on.begin(slot.id, slot.spec.host, now, expected)
 
     def retire(self, slot: Slot) -> None:
         """Close an idle slot; it holds its devices until it is gone."""

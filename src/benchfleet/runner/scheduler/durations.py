@@ -86,12 +86,18 @@ class DurationIndex:
     ) -> float | None:
         """Seconds that a cell which began so long ago on such a device (None: somewhere) should
         still take; None where nobody knows."""
-        kind = self._by_cell[fingerprint]
-        if not kind.has_estimate:
-            return None
         device = self._device_type if device_type is None else device_type
-        load = self._model.load(kind.cell.model.name, device) if elapsed < 1 else 0.0
-        return max(0.0, self._seconds(kind, device) + load - elapsed)
+        if (seconds := self.expected(fingerprint, device)) is None:
+            return None
+        model = self._by_cell[fingerprint].cell.model.name
+        load = self._model.load(model, device) if elapsed < 1 else 0.0
+        return max(0.0, seconds + load - elapsed)
+
+    def expected(self, fingerprint: str, device_type: str) -> float | None:
+        """Seconds that the cell should take on such a device, its model being loaded; None where
+        nobody knows."""
+        kind = self._by_cell[fingerprint]
+        return self._seconds(kind, device_type) if kind.has_estimate else None
 
     def error(self, cells: int) -> float:
         """What the expected time of so many cells together is off by, as a part of it."""

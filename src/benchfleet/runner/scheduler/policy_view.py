@@ -66,12 +66,15 @@ class PolicyView:
 
     def _works(self, shape: SlotShape, lanes: Sequence[Lane], *, but: str = "") -> list[Work]:
         """What the policy is to see of them; the slot that asks has the model `but` itself."""
+        now = self._now()
         for lane in lanes:
             serving = self._slots.index.serving(shape, lane.work.load_key, lane.need)
             lane.work.serving = serving - (lane.work.load_key == but)
             lane.work.has_times = self._backlog.estimates.typical is not None
-            lane.work.busy = self._slots.busy_with.seconds(lane.work.load_key, self._now())
             lane.work.load = self._slots.load_times.seconds(
-                lane.work.load_key, self._now(), usual=self._backlog.load(lane)
+                lane.work.load_key, now, usual=self._backlog.load(lane)
+            )
+            lane.work.occupied = self._slots.busy_with.outlast(
+                lane.work.load_key, lane.work.serving, lane.work.load, now
             )
         return [lane.work for lane in lanes]

@@ -275,6 +275,11 @@ class Scheduler:
             self.follow()
         return ended.part is not None
 
+    def computes(self, slot: Slot, fingerprint: str) -> None:
+        """The slot has the model of its cell loaded, and begins the benchmark."""
+        expected = self.backlog.estimates.expected(fingerprint, slot.device_type)
+        self._slots.computes(slot, self._now(), expected)
+
     def fill(self) -> list[Slot]:
         """Give each idle slot a cell, and open slots while there is room; the slots opened."""
         return self._dispatcher.fill(self._now())

@@ -17,7 +17,8 @@ class WorkStealing:
     """Moves waiting cells to hosts with a free slot for which nothing else waits.
 
     A cell is moved if the host expects to end it, model load included, before the host of the plan
-    clears its own queue. Each cell is moved once at most, and only after its own host connected.
+    clears its own queue or has a slot for it. Each cell is moved once at most, and only after its
+    own host connected.
     """
 
     def __init__(
@@ -47,8 +48,7 @@ class WorkStealing:
         return moved
 
     def _clears_in(self) -> Mapping[str, float]:
-        """Seconds until each host that connected ends what is planned for it. A cell that it has
-        been at for long may take as long again."""
+        """Seconds until each host that connected ends what is planned for it."""
         allocator, queues = self._slots.allocator, dict[str, tuple[float, int]]()
         for lane in self._backlog.lanes():
             host = lane.shape.preferred_host
@@ -61,11 +61,8 @@ class WorkStealing:
             seconds, cells = queues.get(host, (0.0, 0))
             queues[host] = seconds + lane.work.seconds, cells + lane.work.cells
         return {
-            host: max(
-                clears_in(seconds, cells, allocator.slots_of(host))
-                * self._backlog.estimates.slowdown(allocator.type_of(host)),
-                self._slots.busy_on.seconds(host, self._now()),
-            )
+            host: clears_in(seconds, cells, allocator.slots_of(host))
+            * self._backlog.estimates.slowdown(allocator.type_of(host))
             for host, (seconds, cells) in queues.items()
         }
 
@@ -86,7 +83,11 @@ class WorkStealing:
             starting = self._slots.index.starting_for(lane.shape).get(lane.work.load_key, 0)
             load = 0.0 if lane.work.load_key == loaded else self._backlog.load(lane)
             takes = load + lane.work.seconds / lane.work.cells * slowdown
-            if takes >= clears_in.get(own, 0.0) or lane.work.cells <= starting or not fits(lane):
+            if takes >= clears_in.get(own, 0.0) and not self._slots.busy_on.outlast(
+                own, self._slots.allocator.slots_of(own), takes, self._now()
+            ):
+                continue
+            if lane.work.cells <= starting or not fits(lane):
                 continue
             waiting = (entry.fingerprint for entry in lane.order)
             cell = next((name for name in waiting if not self._placement.is_stolen(name)), None)

@@ -1,6 +1,8 @@
-"""For how long even the slot that began last has been at its cell."""
+"""Whether slots should be at their cells for longer than so many seconds."""
 
 from __future__ import annotations
+
+import pytest
 
 from benchfleet.engines.base import SlotId
 from benchfleet.runner.resources.busy_times import BusyTimes
@@ -8,26 +10,36 @@ from benchfleet.runner.resources.busy_times import BusyTimes
 A, B = SlotId("a"), SlotId("b")
 
 
-def test_the_slot_that_began_last_counts_until_it_ends() -> None:
-    busy = BusyTimes()
-    assert busy.seconds("m", 10.0) == 0.0
-    busy.begin(A, "m", 1.0)
-    assert busy.seconds("m", 10.0) == 9.0
-    busy.begin(B, "m", 8.0)
-    assert busy.seconds("m", 10.0) == 2.0
+@pytest.fixture
+def busy() -> BusyTimes:
+    return BusyTimes()
+
+
+def test_a_cell_lasts_as_expected_and_then_may_be_late_by_as_much_again(busy: BusyTimes) -> None:
+    busy.begin(A, "m", 100.0, 60.0)
+    left = {101.0: 59, 150.0: 10, 165.0: 5, 260.0: 100}  # seconds, by the time
+    for now, seconds in left.items():
+        assert busy.outlast("m", 1, seconds - 0.5, now)
+        assert not busy.outlast("m", 1, seconds + 0.5, now)
+
+
+def test_one_whose_time_nobody_knows_may_take_as_long_again(busy: BusyTimes) -> None:
+    busy.begin(A, "m", 100.0, None)
+    assert not busy.outlast("m", 1, 30.0, 129.0)
+    assert busy.outlast("m", 1, 30.0, 131.0)
+
+
+def test_all_slots_have_to_compute_for_so_long(busy: BusyTimes) -> None:
+    busy.begin(A, "m", 0.0, 600.0)
+    assert busy.outlast("m", 1, 60.0, 10.0)
+    assert not busy.outlast("m", 2, 60.0, 10.0)  # the other one loads, or is between two cells
+    busy.begin(B, "m", 0.0, 40.0)
+    assert not busy.outlast("m", 2, 60.0, 10.0)
+    busy.begin(B, "m", 40.0, 600.0)
+    assert busy.outlast("m", 2, 60.0, 50.0)
     busy.end(B)
-    assert busy.seconds("m", 10.0) == 9.0
-    assert busy.seconds("n", 10.0) == 0.0
-
-
-def test_a_slot_counts_from_the_beginning_of_its_latest_cell() -> None:
-    busy = BusyTimes()
-    busy.begin(A, "m", 1.0)
-    busy.begin(B, "m", 2.0)
-    busy.begin(A, "m", 6.0)
-    assert busy.seconds("m", 10.0) == 4.0
-    busy.begin(A, "n", 7.0)
-    assert (busy.seconds("m", 10.0), busy.seconds("n", 10.0)) == (8.0, 3.0)
-    busy.end(A)
-    busy.end(A)  # it may also close
-    assert busy.seconds("n", 10.0) == 0.0
+    busy.end(B)  # its slot may also close
+    assert busy.outlast("m", 1, 60.0, 50.0)
+    busy.begin(A, "n", 60.0, 600.0)
+    assert not busy.outlast("m", 0, 60.0, 70.0)
+    assert busy.outlast("n", 1, 60.0, 70.0)
