@@ -19,9 +19,14 @@ from benchfleet.reports.pooling import Scores
 from benchfleet.reports.side_by_side import Side
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.layout import SAMPLES, check_path
-from benchfleet.results.read import is_published, published_metrics
+from benchfleet.results.read import (
+    SampleScores,
+    has_seal,
+    is_published,
+    published_metrics,
+    sample_scores,
+)
 from benchfleet.results.samples import read_samples
-from benchfleet.results.scores_of_many import scores_of_many
 from benchfleet.study import Study
 
 
@@ -36,7 +41,7 @@ def comparison_of(
     comparison = compare(
         records,
         [cell for cell in cells if not is_judgement(cell)],
-        sample_scores_of(study, records),
+        sample_scores_of(study),
         baseline,
         study.bills(records),
         lambda record: _serving_metrics(study, record),
@@ -85,18 +90,17 @@ def _serving_metrics(study: Study, record: CellRecord) -> Mapping[str, Any]:
     return serving if isinstance(serving, Mapping) else {}
 
 
-def sample_scores_of(study: Study, records: Sequence[CellRecord]) -> Scores:
-    """The samples' scores of these records, from the campaign's results folder."""
-    ended = [record for record in records if record.state == "success"]
-    scores = scores_of_many([_folder_and_digest(study, record) for record in ended])
-    by_cell = {record.fingerprint: one for record, one in zip(ended, scores, strict=True)}
-    return lambda record: by_cell[record.fingerprint]
+def sample_scores_of(study: Study) -> Scores:
+    """What reads the samples' scores of a record from the campaign's results folder."""
+    return lambda record: _sample_scores(study, record)
 
 
-def _folder_and_digest(study: Study, record: CellRecord) -> tuple[str, str]:
-    """Where the result of a record lies, and the digest that its cell.json is to have."""
+def _sample_scores(study: Study, record: CellRecord) -> SampleScores:
+    """The samples' scores of a published result; none where another thing lies at its path."""
+    digest = record.outcome.digest if record.outcome else ""
     check_path(record.path)
-    return f"{study.layout.root}/{record.path}", record.outcome.digest if record.outcome else ""
+    folder = f"{study.layout.root}/{record.path}"  # as text: a Path for each takes longer
+    return sample_scores(folder) if has_seal(folder, digest) else SampleScores()
 
 
 def side_of(
@@ -125,7 +129,7 @@ def side_of(
         name=name,
         cells=chosen,
         records=records,
-        scores=sample_scores_of(study, records),
+        scores=sample_scores_of(study),
         fixed=frozenset(axis for axis, _, names in parts if "," not in names and "*" not in names),
         suites=study.campaign.suites,
     )
