@@ -46,7 +46,8 @@ def asleep(process: subprocess.Popen[str], *, first_up: str) -> Iterator[None]:
         yield
     finally:
         for each in tree if first_up == "runner" else reversed(tree):
-            each.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):  # a runner that is up may have ended it
+                each.resume()
 
 
 def ended(user: User) -> list[tuple[int, str]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,40 @@ def test_neither_results_nor_hidden_folders_are_searched(tmp_path: Path) -> None
     (tmp_path / "out" / "study" / ".attempts").mkdir()
     names = ["a.yaml", "tasks/b.yaml"]
     assert files_below(tmp_path, "*.yaml") == [tmp_path / name for name in names]
-    assert matching_files(tmp_path, [".venv/*"]) == [tmp_path / ".venv" / "d.yaml"]
+    found = matching_files(tmp_path, ["**/*.yaml", ".venv/*", "**/tasks/**/*.yaml"])
+    assert sorted(set(found)) == [tmp_path / name for name in (".venv/d.yaml", *names)]
     with pytest.raises(ValueError, match="nothing matches"):
-        matching_files(tmp_path, ["**/d.yaml"])
+        matching_files(tmp_path, ["**/c.yaml"])
+
+
+@pytest.mark.timeout(60)
+def test_a_search_goes_around_no_circle_of_links(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    for name in ("one", "two", "three"):
+        (tmp_path / name).symlink_to(tmp_path)
+    assert matching_files(tmp_path, ["**/*.py"]) == [tmp_path / "a.py"]
+    assert files_below(tmp_path, "*.py") == [tmp_path / "a.py"]
+
+
+def test_a_folder_that_cannot_be_listed_for_another_reason_ends_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model" / "config").mkdir(parents=True)
+    real = os.scandir
+
+    def failing(
+        path: str | Path,
+    ) -> object:  # as a network's disk does; no disk here can be made to
+        if str(path).endswith("config"):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    searches: list[Callable[[], object]] = [
+        lambda: files_below(tmp_path, "*"),
+        lambda: matching_files(tmp_path, ["**/x"]),
+        lambda: list(published_folders(tmp_path)),
+    ]
+    for search in searches:
+        with pytest.raises(OSError, match="Input/output"):
+            search()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import filter as matching
 from pathlib import Path
 
@@ -15,15 +15,14 @@ _ATTEMPTS = ".attempts"  # the results folder of a campaign has one
 
 
 def matching_files(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The files in `folder` that the patterns name, hidden ones only where a pattern says so.
-    Raises ValueError for a pattern that names none."""
+    """The files in `folder` that the patterns name; ``**`` stands for no folder of campaigns'
+    results. Raises ValueError for a pattern that names none."""
     paths: list[Path] = []
     for pattern in patterns:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise ValueError(f"files are taken from the campaign's folder; {pattern!r} leaves it")
-        # Unlike Path.glob it takes it well if a folder goes, as that of a running cell does.
-        names = glob.iglob(pattern, root_dir=folder, recursive=True)
-        files = [file for name in names if (file := folder / name).is_file() and is_source(file)]
+        matches = dict.fromkeys(_matches(folder, pattern))
+        files = [file for file in matches if file.is_file() and is_source(file)]
         if not files:
             raise ValueError(f"files: nothing matches {pattern!r} in {folder}")
         paths += files
@@ -32,15 +31,38 @@ def matching_files(folder: Path, patterns: Sequence[str]) -> list[Path]:
 
 def files_below(folder: Path, pattern: str) -> list[Path]:
     """The files below a folder whose names match, by path: those of hidden folders and of
-    campaigns' results left out. What goes meanwhile is left out as well."""
+    campaigns' results left out. What goes meanwhile is left out as well. Raises OSError."""
     files: list[Path] = []
-    for parent, folders, names in os.walk(folder):
-        if _ATTEMPTS in folders:
-            folders.clear()
-            continue
+    for parent, folders, names in _walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         files += (Path(parent, name) for name in matching(names, pattern))
     return sorted(files, key=Path.as_posix)
+
+
+def _matches(folder: Path, pattern: str) -> Iterator[Path]:
+    """As Path.glob, which raises if a folder goes meanwhile, as that of a running cell does."""
+    above, recursive, rest = pattern.partition("**/")
+    if not recursive:
+        yield from folder.glob(pattern)
+        return
+    for base in folder.glob(above) if above else [folder]:
+        for parent, _, _ in _walk(base):
+            with suppress(FileNotFoundError):
+                yield from Path(parent).glob(rest)
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each folder with its folders and files, but campaigns' results; links are not followed."""
+    for parent, folders, names in os.walk(folder, onerror=_raise_unless_gone):
+        if _ATTEMPTS in folders:
+            folders.clear()
+        else:
+            yield parent, folders, names
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError)):
+        raise error
 
 
 def is_source(file: Path) -> bool:

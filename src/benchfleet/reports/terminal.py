@@ -62,8 +62,8 @@ class ComparisonView:
                 yield from _tables(comparison, model, options.max_width)
             if more_models := len(comparison.models) - len(models):
                 yield Text(
-                    f"The tables of {counted(more_models, 'more model')} are left out: a file has "
-                    "all (`--output report.md`), and --only models=NAME shows one.",
+                    f"The tables of {counted(more_models, 'more model')} are left out: `benchfleet "
+                    "report --output FILE` has all, and `--only models=NAME` those of one.",
                     style="dim",
                 )
         if grid := ended(comparison):

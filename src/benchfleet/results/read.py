@@ -20,9 +20,9 @@ from benchfleet.results.disk import (
     TAKEN_SUFFIX,
     content_digest,
     digest_of,
-    matching_paths,
     open_plain,
     read_plain,
+    subfolders,
 )
 from benchfleet.results.layout import Layout
 from benchfleet.results.samples import read_samples
@@ -209,11 +209,11 @@ def sealed_attempts(layout: Layout, among: Collection[str] | None = None) -> dic
     for fingerprint in cells:
         if among is not None and fingerprint not in among:
             continue
-        for file in matching_paths(layout.attempts_of(fingerprint), f"*/{names.CELL}"):
+        for folder in subfolders(layout.attempts_of(fingerprint)):
             try:
-                digests[file.parent] = digest_of(file)
+                digests[Path(folder)] = digest_of(f"{folder}/{names.CELL}")
             except FileNotFoundError:
-                continue  # its own runner publishes it just now
+                continue  # not sealed, or its own runner publishes it just now
     return digests
 
 
@@ -221,7 +221,7 @@ def left_attempts(layout: Layout, among: Collection[str] | None = None) -> dict[
     """The attempts that did not fail, by fingerprint: running, sealed, or left by a killed runner.
     Folders of a rescoring are not attempts."""
     attempts: dict[str, list[Path]] = {}
-    for folder in matching_paths(layout.attempts, "*/*"):
+    for folder in map(Path, subfolders(layout.attempts, 2)):
         fingerprint = folder.parent.name
         ended = folder.name.startswith(names.RESCORED) or (folder / names.FAILURE).exists()
         if not ended and (among is None or fingerprint in among):
@@ -245,9 +245,10 @@ def too_late(
 
 def published_folders(root: Path) -> Iterator[Path]:
     """Every published folder below a campaign's folder; links are not followed."""
-    for pattern in ("*/*/*", "*/*/*/*"):
-        for file in matching_paths(root, f"{pattern}/{names.CELL}"):
-            if not _is_hidden_or_linked(root, file):
+    for levels in (3, 4):
+        for folder in subfolders(root, levels):
+            file = Path(folder, names.CELL)
+            if file.exists() and not _is_hidden_or_linked(root, file):
                 yield file.parent
 
 

@@ -135,7 +135,10 @@ def test_a_terminal_gets_a_thousand_entries_and_a_file_all(study):
         "m0",
         "m1",
     }
-    assert "The tables of 2 more models are left out: a file has all" in re.sub(r"\s+", " ", text)
+    assert (
+        "The tables of 2 more models are left out: `benchfleet report --output FILE` has all"
+        in re.sub(r"\s+", " ", text)
+    )
     whole = printed(study, width=WHOLE_WIDTH)
     assert len([line for line in whole.splitlines() if re.fullmatch(r"m\d +", line)]) == 4
     assert "left out" not in whole
