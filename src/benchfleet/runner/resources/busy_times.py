@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from benchfleet.engines.base import SlotId
+from benchfleet.runner.resources.slot import Slot
 
 
 class BusyTimes:
@@ -10,25 +13,34 @@ class BusyTimes:
     have in common."""
 
     def __init__(self) -> None:
-        self._cells: dict[str, dict[SlotId, tuple[float, float]]] = {}  # began, expected seconds
+        # By key: the slot, when it began, and the seconds that its cell should take.
+        self._cells: dict[str, dict[SlotId, tuple[Slot, float, float]]] = {}
         self._by: dict[SlotId, str] = {}
 
-    def begin(self, slot: SlotId, key: str, now: float, expected: float | None) -> None:
+    def begin(self, slot: Slot, key: str, now: float, expected: float | None) -> None:
         """The slot computes from now on."""
         self.end(slot)
-        self._by[slot] = key
-        self._cells.setdefault(key, {})[slot] = now, expected or 0.0
+        self._by[slot.id] = key
+        self._cells.setdefault(key, {})[slot.id] = slot, now, expected or 0.0
 
-    def end(self, slot: SlotId) -> None:
+    def end(self, slot: Slot) -> None:
         """The slot computes no more."""
-        if (key := self._by.pop(slot, None)) is not None:
-            del self._cells[key][slot]
+        if (key := self._by.pop(slot.id, None)) is not None:
+            del self._cells[key][slot.id]
             if not self._cells[key]:
                 del self._cells[key]
 
-    def outlast(self, key: str, slots: int, seconds: float, now: float) -> bool:
-        """Whether so many slots compute, and none should end its cell in so many seconds. A cell
-        that is late, as all are whose time nobody knows, may be late by as much again."""
-        cells = self._cells.get(key, {}).values()
-        remaining = (abs(began + expected - now) for began, expected in cells)
-        return len(cells) >= max(1, slots) and all(one > seconds for one in remaining)
+    def outlast(
+        self, key: str, slots: int, seconds: float, now: float, takes: Callable[[Slot], bool]
+    ) -> bool:
+        """Whether at least so many slots compute that will take such cells, and none of them should
+        end its cell in so many seconds. A cell that is late, as all are whose time nobody knows,
+        may be late by as much again."""
+        count = 0
+        for slot, began, expected in self._cells.get(key, {}).values():
+            if slot.draining or not takes(slot):
+                continue
+            if abs(began + expected - now) <= seconds:
+                return False
+            count += 1
+        return count >= max(1, slots)

@@ -134,8 +134,8 @@ class Slots:
 
     def _end_of(self, slot: Slot) -> None:
         self.load_times.drop(slot.id)
-        self.busy_with.end(slot.id)
-        self.busy_on.end(slot.id)
+        self.busy_with.end(slot)
+        self.busy_on.end(slot)
         if slot.attempt is not None:
             lease = slot.attempt.claim.lease
             self._busy.pop((lease.fingerprint, lease.token), None)
@@ -213,8 +213,8 @@ class Slots:
     def computes(self, slot: Slot, now: float, expected: float | None) -> None:
         """Its cell's benchmark begins, its model being loaded, and should take so many seconds."""
         self.load_times.end(slot.id, now)
-        self.busy_with.begin(slot.id, slot.load_key, now, expected)
-        self.busy_on.begin(slot.id, slot.spec.host, now, expected)
+        self.busy_with.begin(slot, slot.load_key, now, expected)
+        self.busy_on.begin(slot, slot.spec.host, now, expected)
 
     def retire(self, slot: Slot) -> None:
         """Close an idle slot; it holds its devices until it is gone."""

@@ -74,7 +74,20 @@ class PolicyView:
             lane.work.load = self._slots.load_times.seconds(
                 lane.work.load_key, now, usual=self._backlog.load(lane)
             )
-            lane.work.occupied = self._slots.busy_with.outlast(
-                lane.work.load_key, lane.work.serving, lane.work.load, now
-            )
+            lane.work.occupied = lane.work.load_key != but and self._is_occupied(shape, lane, now)
         return [lane.work for lane in lanes]
+
+    def _is_occupied(self, shape: SlotShape, lane: Lane, now: float) -> bool:
+        """Whether all slots that serve the lane are at cells that should outlast a load."""
+        work, memory = lane.work, max(lane.need.vram, shape.memory)
+        if not (work.serving and work.has_times and work.load):
+            return False
+        return self._slots.busy_with.outlast(
+            work.load_key,
+            work.serving,
+            work.load,
+            now,
+            lambda slot: (
+                slot.takes(shape) and slot.gpus >= lane.need.gpus and slot.memory >= memory
+            ),
+        )

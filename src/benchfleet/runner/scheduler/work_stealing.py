@@ -84,7 +84,11 @@ class WorkStealing:
             load = 0.0 if lane.work.load_key == loaded else self._backlog.load(lane)
             takes = load + lane.work.seconds / lane.work.cells * slowdown
             if takes >= clears_in.get(own, 0.0) and not self._slots.busy_on.outlast(
-                own, self._slots.allocator.slots_of(own), takes, self._now()
+                own,
+                self._slots.allocator.slots_of(own),
+                takes,
+                self._now(),
+                lambda slot: not slot.endpoint,
             ):
                 continue
             if lane.work.cells <= starting or not fits(lane):
