@@ -83,6 +83,58 @@ def test_neither_results_nor_hidden_folders_are_searched(tmp_path: Path) -> None
         matching_files(tmp_path, ["**/c.yaml"])
 
 
+PATTERNS = [
+    "**/*.py",
+    "./**/*.py",
+    "**//*.py",
+    "a/**/*.py",
+    "*/**/x.py",
+    "**/[ab]*/*.py",
+    "**/x.py",
+]
+PATTERNS += ["a/**/b/**/*.py", "**/a/x.py", "a/*.py", "*.py", "**/.hidden/*"]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_name_what_they_do_for_a_path(tmp_path: Path, pattern: str) -> None:
+    for part in ("x.py", "a/x.py", "a/b/x.py", "a/b/c/b/y.py", "b/a/x.py", ".hidden/z.py", "a/t"):
+        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / part).write_text("")
+    named = {file for file in tmp_path.glob(pattern) if file.is_file()}
+    assert named
+    matches = matching_files(tmp_path, [pattern])
+    assert len(matches) == len(named)
+    assert set(matches) == named
+
+
+@pytest.mark.parametrize("pattern", ["**", "a/**", "**/"])
+def test_a_pattern_that_names_no_file_is_refused(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.py").write_text("")
+    with pytest.raises(ValueError, match="nothing matches"):
+        matching_files(tmp_path, [pattern])
+
+
+def test_results_that_are_named_are_found(tmp_path: Path) -> None:
+    study = tmp_path / "results" / "first"
+    (study / ".attempts").mkdir(parents=True)
+    (study / "model").mkdir()
+    (study / "model" / "samples.jsonl").write_text("")
+    assert matching_files(tmp_path, ["results/first/**/samples.jsonl"])
+    with pytest.raises(ValueError, match="nothing matches"):
+        matching_files(tmp_path, ["results/**/samples.jsonl"])
+
+
+def test_an_entry_that_is_no_folder_hides_no_result(tmp_path: Path) -> None:
+    cell = tmp_path / "m" / "c" / "b"
+    cell.mkdir(parents=True)
+    (cell / "cell.json").write_text("{}")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "report.md").write_text("")
+    (tmp_path / "wrong").symlink_to("report.md/x")
+    assert list(published_folders(tmp_path)) == [cell]
+
+
 @pytest.mark.timeout(60)
 def test_a_search_goes_around_no_circle_of_links(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from fnmatch import filter as matching
-from pathlib import Path
+from fnmatch import fnmatchcase
+from itertools import takewhile
+from pathlib import Path, PurePath
 
 from benchfleet.domain.canonical import content_digest
 
+_MAGIC = re.compile(r"[*?[]")
 _ATTEMPTS = ".attempts"  # the results folder of a campaign has one
 
 
@@ -41,20 +44,33 @@ def files_below(folder: Path, pattern: str) -> list[Path]:
 
 def _matches(folder: Path, pattern: str) -> Iterator[Path]:
     """As Path.glob, which raises if a folder goes meanwhile, as that of a running cell does."""
-    above, recursive, rest = pattern.partition("**/")
-    if not recursive:
-        yield from folder.glob(pattern)
+    parts = PurePath(pattern).parts
+    if "**" not in parts or any("**" in part and part != "**" for part in parts):
+        yield from folder.glob(pattern)  # which says what is wrong with it
         return
-    for base in folder.glob(above) if above else [folder]:
-        for parent, _, _ in _walk(base):
-            with suppress(FileNotFoundError):
-                yield from Path(parent).glob(rest)
+    plain = list(takewhile(lambda part: not _MAGIC.search(part), parts))
+    base, rest = folder.joinpath(*plain), parts[len(plain) :]
+    for parent, _, names in _walk(base):
+        for name in names:
+            file = Path(parent, name)
+            if rest[-1] != "**" and _fits(file.relative_to(base).parts, rest):
+                yield file
 
 
-def _walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Each folder with its folders and files, but campaigns' results; links are not followed."""
-    for parent, folders, names in os.walk(folder, onerror=_raise_unless_gone):
-        if _ATTEMPTS in folders:
+def _fits(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path is one that a pattern names, part by part; ``**`` names any number."""
+    if not pattern:
+        return not parts
+    if pattern[0] == "**":
+        return any(_fits(parts[count:], pattern[1:]) for count in range(len(parts) + 1))
+    return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _fits(parts[1:], pattern[1:])
+
+
+def _walk(base: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Each folder with its folders and files, without results of campaigns below the first; links
+    are not followed."""
+    for parent, folders, names in os.walk(base, onerror=_raise_unless_gone):
+        if _ATTEMPTS in folders and Path(parent) != base:
             folders.clear()
         else:
             yield parent, folders, names

@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,12 @@ def subfolders(folder: Path | str, levels: int = 1) -> list[str]:
         return [str(folder)]
     try:
         with os.scandir(folder) as entries:
-            inside = [one.path for one in entries if not one.name.startswith(".") and one.is_dir()]
+            inside = [
+                one.path
+                for one in entries
+                if not one.name.startswith(".")
+                if one.is_dir(follow_symlinks=False) or (one.is_symlink() and isdir(one.path))
+            ]
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return []
     return [path for one in sorted(inside) for path in subfolders(one, levels - 1)]

@@ -210,10 +210,12 @@ def sealed_attempts(layout: Layout, among: Collection[str] | None = None) -> dic
         if among is not None and fingerprint not in among:
             continue
         for folder in subfolders(layout.attempts_of(fingerprint)):
+            if not os.path.exists(f"{folder}/{names.CELL}"):
+                continue
             try:
                 digests[Path(folder)] = digest_of(f"{folder}/{names.CELL}")
             except FileNotFoundError:
-                continue  # not sealed, or its own runner publishes it just now
+                continue  # its own runner publishes it just now
     return digests
 
 
@@ -248,7 +250,7 @@ def published_folders(root: Path) -> Iterator[Path]:
     for levels in (3, 4):
         for folder in subfolders(root, levels):
             file = Path(folder, names.CELL)
-            if file.exists() and not _is_hidden_or_linked(root, file):
+            if os.path.exists(file) and not _is_hidden_or_linked(root, file):
                 yield file.parent
 
 
