@@ -250,8 +250,10 @@ def test_a_run_in_the_background_asks_before_it_begins(user: User, rented: RealC
     assert not user.json("status", "study.yaml", code=None).get("success")
     assert not rented.cloud.instances
     user.run(*RUN, "--detach", "--yes")
-    until(lambda: rented.cloud.instances and not rented.cloud.living, 240)
-    until(lambda: user.json("status", "study.yaml")["success"] == 2, 60)
+    user.run("attach", "study.yaml")  # to its end
+    assert rented.cloud.instances
+    assert not rented.cloud.living
+    assert user.json("status", "study.yaml")["success"] == 2
 
 
 def test_a_run_that_is_killed_at_any_step_leaves_nothing_that_the_next_one_forgets(
