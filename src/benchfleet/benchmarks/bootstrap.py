@@ -11,12 +11,14 @@ from importlib.util import find_spec
 from statistics import fmean
 from typing import Any
 
+from benchfleet.domain.averages import BOOTSTRAP_STDERR
+
 from .records import Record, Score
 
 RESAMPLES = 999
 CONFIDENCE = 0.95
 MAX_SECONDS = 60.0  # of CPU, of all resamples; what takes longer gets no error
-STDERR, LOW, HIGH = "bootstrap_stderr", "bootstrap_low", "bootstrap_high"  # in a score's summary
+STDERR, LOW, HIGH = BOOTSTRAP_STDERR, "bootstrap_low", "bootstrap_high"  # in a score's summary
 
 
 def bootstrap(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
+from math import fsum
 
 from .base import Score
 
@@ -15,20 +15,15 @@ def averaged(
     summary: Mapping[str, float] | None = None,
     unparsed: Sequence[int] = (),
 ) -> Score:
-    """A `Score` whose headline is the mean, with `samples` and `stderr` (s/√n) in its summary.
+    """A `Score` whose headline is the mean, with `samples` in its summary.
 
-    One sample has no standard error. Raises ValueError where there is no sample at all.
+    Raises ValueError where there is no sample at all.
     """
-    overall, count = mean(per_sample), len(per_sample)
-    spread: dict[str, float] = {"samples": count}
-    if count > 1:
-        squares = math.fsum((value - overall) ** 2 for value in per_sample)
-        spread["stderr"] = math.sqrt(squares / (count - 1) / count)
     return Score(
-        overall=overall,
+        overall=mean(per_sample),
         per_sample=per_sample,
         tasks=tasks or {},
-        summary={**spread, **(summary or {})},
+        summary={"samples": len(per_sample), **(summary or {})},
         unparsed=unparsed,
     )
 
@@ -37,7 +32,7 @@ def mean(values: Sequence[float]) -> float:
     """The arithmetic mean. Raises ValueError where there is nothing to average."""
     if not values:
         raise ValueError("no answers to score; ask for at least one sample")
-    return math.fsum(values) / len(values)
+    return fsum(values) / len(values)
 
 
 def mean_by(name: str, parts: Sequence[Hashable], per_sample: Sequence[float]) -> dict[str, float]:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from benchfleet.domain.averages import BOOTSTRAP_STDERR
 from benchfleet.exporters.base import ExportedResult
 from benchfleet.exporters.folder import FolderExporter
 from benchfleet.exporters.samples import as_text, question_of, targets_of, text_values
@@ -118,7 +119,9 @@ def _evaluation(result: ExportedResult, benchmark: str, name: str, value: float)
     count = result.summary.get("samples")
     uncertainty: dict[str, Any] = {}
     if name == "score" and result.stderr is not None:
-        uncertainty["standard_error"] = {"value": result.stderr, "method": "analytic"}
+        is_bootstrap = result.stderr == result.summary.get(BOOTSTRAP_STDERR)
+        method = "bootstrap" if is_bootstrap else "analytic"
+        uncertainty["standard_error"] = {"value": result.stderr, "method": method}
     if isinstance(count, int):
         uncertainty["num_samples"] = count
     arguments = {

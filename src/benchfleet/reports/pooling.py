@@ -80,7 +80,7 @@ class Pool:
         """The standard error of the values' mean, clustered where samples share a context. Of a
         single headline it is that of the bootstrap, where its benchmark made one."""
         if len(self.values) == 1 and len(self.outcomes) == 1:
-            error = self.outcomes[0].metrics.get(STDERR)
+            error = self.outcomes[0].reported.get(STDERR)
             return None if error is None else float(error)
         contexts: list[Hashable] | None = None
         if self.contexts:

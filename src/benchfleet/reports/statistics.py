@@ -15,6 +15,9 @@ from functools import cache
 from statistics import NormalDist
 from typing import Any, Literal, TypeVar
 
+from benchfleet.domain.averages import mean as mean
+from benchfleet.domain.averages import standard_error as standard_error
+
 from .students_t import incomplete_beta, t_quantile, two_sided_p
 
 CONFIDENCE = 0.95
@@ -70,36 +73,6 @@ class Difference:
         """JSON values only."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**values, "interval": list(self.interval) if self.interval else None}
-
-
-def mean(values: Sequence[float]) -> float:
-    """The mean. Raises ValueError where there is nothing to take it of."""
-    if not values:
-        raise ValueError("no values have no mean")
-    return math.fsum(values) / len(values) if len(values) > 1 else float(values[0])
-
-
-def standard_error(
-    values: Sequence[float], clusters: Sequence[Hashable] | None = None
-) -> float | None:
-    """The standard error of the mean; None below two values, or below two clusters.
-
-    Without `clusters` it is s/√n, with s of n − 1 degrees of freedom. With the cluster of each
-    value it is √(g/(g − 1) Σ_c (Σ_{i∈c} (x_i − x̄))²)/n over g clusters (arXiv 2411.00640, eq. 4,
-    with the usual correction for few clusters). One value a cluster gives s/√n again.
-    """
-    middle = mean(values) if values else 0.0
-    residuals = [value - middle for value in values]
-    if clusters is not None:
-        sums: dict[Hashable, float] = {}
-        for cluster, residual in zip(clusters, residuals, strict=True):
-            sums[cluster] = sums.get(cluster, 0.0) + residual
-        residuals = [*sums.values()]
-    count = len(residuals)
-    if count < 2:
-        return None
-    spread = math.hypot(*residuals)  # no square under- or overflows
-    return spread * math.sqrt(count / (count - 1)) / len(values)
 
 
 def paired_difference(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from benchfleet.domain.question_draws import answer_of, by_question, draw_metrics
+from benchfleet.domain.averages import BOOTSTRAP_STDERR, mean, standard_error
+from benchfleet.domain.question_draws import answer_of, draw_metrics
 from benchfleet.domain.sample_end import end_metrics
 
 _MAX_NUMBERS, _MAX_NAME_CHARS, _MAX_VALUE = 50, 100, 1e300  # of numbers beside the summary
@@ -17,8 +18,12 @@ def summarise(
     records: Sequence[Mapping[str, Any]],
     ends: Sequence[str] | None = None,
 ) -> dict[str, float]:
-    """Headline, samples, standard error s/√n, tokens, the mean of each measure, and what `ends`
-    tell, as `end_metrics`.
+    """Headline, samples, standard error, tokens, the mean of each measure, and what `ends` tell, as
+    `end_metrics`.
+
+    The error is the one that reports show: several answers to a question count as their mean, and
+    samples that share a context as one cluster. A headline that is not the mean of its samples has
+    the error of the bootstrap, if its benchmark made one.
 
     Raises ValueError where one of them is not a finite number, or is made of what is none.
     """
@@ -27,16 +32,10 @@ def summarise(
         None if value is None else _finite("a sample's score", value)
         for value in score["per_sample"]
     ]
-    scores = [value for value in values_of_samples if value is not None]
     metrics: dict[str, float] = {"overall_score": overall, "samples": len(records)}
-    if len(scores) > 1:
-        questions = by_question(records)
-        if questions and len(values_of_samples) == len(scores) == len(
-            records
-        ):  # answers are no samples
-            scores = [_mean([scores[i] for i in some]) for some in questions.values()]
-        if len(scores) > 1:
-            metrics["stderr"] = _standard_error(scores)
+    error = _standard_error(overall, values_of_samples, records, score.get("summary", {}))
+    if error is not None:
+        metrics["stderr"] = error
     if missing := sum(value is None for value in values_of_samples):
         metrics["unscored"] = missing
     for name in ("prompt_tokens", "completion_tokens", "seconds"):
@@ -50,7 +49,7 @@ def summarise(
         for name, value in measured.items():
             measures.setdefault(name, []).append(_finite(name, value))
     for name, values in sorted(measures.items()):
-        metrics.setdefault(name, _mean(values))
+        metrics.setdefault(name, mean(values))
     if ends:
         metrics |= end_metrics(ends, values_of_samples, [answer_of(record) for record in records])
     metrics |= draw_metrics(records, values_of_samples)
@@ -69,20 +68,25 @@ def numbers_and_truths(reported: Mapping[str, Any]) -> dict[str, float | bool]:
     return dict(list(scalars.items())[:_MAX_NUMBERS])
 
 
-def _mean(values: Sequence[float]) -> float:
-    try:
-        return math.fsum(values) / len(values)
-    except OverflowError:  # of the sum; the mean of floats is one
-        return math.fsum(value / len(values) for value in values)
-
-
-def _standard_error(scores: Sequence[float]) -> float:
-    """s/√n, of scores brought below one first: their squares may be beyond what a float holds."""
-    largest = max(map(abs, scores)) or 1.0
-    scaled = [score / largest for score in scores]
-    mean = math.fsum(scaled) / len(scaled)
-    squares = math.fsum((value - mean) ** 2 for value in scaled)
-    return largest * math.sqrt(squares / (len(scaled) - 1) / len(scaled))
+def _standard_error(
+    overall: float,
+    scores: Sequence[float | None],
+    records: Sequence[Mapping[str, Any]],
+    reported: Mapping[str, Any],
+) -> float | None:
+    """The standard error of the headline; None if it is unknown."""
+    by_key: dict[Hashable, list[float]] = {}
+    contexts: dict[Hashable, Hashable] = {}
+    for position, (value, record) in enumerate(zip(scores, records, strict=False)):
+        if value is not None:
+            key = record.get("question") or record.get("id", position)
+            by_key.setdefault(key, []).append(value)
+            contexts[key] = record.get("context") or ("", key)
+    values = [mean(some) for some in by_key.values()]
+    error = reported.get(BOOTSTRAP_STDERR)
+    if values and math.isclose(mean(values), overall, rel_tol=1e-6, abs_tol=1e-9):
+        error = standard_error(values, [*contexts.values()])
+    return float(error) if isinstance(error, (int, float)) and math.isfinite(error) else None
 
 
 def _finite(what: str, value: Any) -> float:

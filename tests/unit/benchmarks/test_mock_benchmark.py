@@ -47,8 +47,7 @@ def test_a_longer_answer_matches_as_a_substring_and_not_exactly(session):
     assert score.per_sample == [1.0, 1.0, 0.0, 0.0, 0.0]
     assert score.overall == 0.4
     assert score.tasks == {"substring_match": 0.4, "exact_match": 0.2}
-    assert score.summary["samples"] == 5
-    assert score.summary["stderr"] == pytest.approx(0.244949, abs=1e-6)
+    assert score.summary == {"samples": 5}
 
 
 def test_silence_matches_nothing(session):

@@ -181,10 +181,10 @@ def test_anything_else_is_wrong(output):
     assert Recall({}).score(answered("7", output)).per_sample == [0.0]
 
 
-def test_the_score_tells_samples_and_standard_error():
+def test_the_score_tells_samples_and_chance():
     score = Recall({}).score(answered("7", "7", "7", "7", "1"))
     assert score.overall == 0.75
-    assert score.summary == {"samples": 4, "stderr": pytest.approx(0.25), "chance": 0.1}
+    assert score.summary == {"samples": 4, "chance": 0.1}
     assert score.tasks == {"depth_0.5": 0.75}
 
 

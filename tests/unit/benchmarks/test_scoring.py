@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import statistics
-
 import pytest
 
 from benchfleet.benchmarks.scoring import averaged, mean, mean_by
 
 
-def test_the_standard_error_is_the_deviation_over_the_root_of_the_count():
+def test_the_headline_is_the_mean():
     values = [1.0, 0.0, 0.5, 1.0, 0.25]
     score = averaged(values)
     assert score.overall == pytest.approx(0.55)
-    assert score.summary["stderr"] == pytest.approx(statistics.stdev(values) / 5**0.5)
-    assert score.summary["samples"] == 5
+    assert score.summary == {"samples": 5}
     assert score.per_sample == values
-
-
-def test_one_sample_has_no_standard_error():
-    assert averaged([1.0]).summary == {"samples": 1}
 
 
 def test_tasks_and_what_else_is_worth_keeping_are_passed_on():
     score = averaged([1.0, 1.0], tasks={"a": 0.5}, summary={"chance": 0.1})
     assert score.tasks == {"a": 0.5}
-    assert score.summary == {"samples": 2, "stderr": 0.0, "chance": 0.1}
+    assert score.summary == {"samples": 2, "chance": 0.1}
 
 
 def test_nothing_to_score_is_an_error_that_says_what_to_do():

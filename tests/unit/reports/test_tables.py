@@ -276,8 +276,8 @@ def test_notes_list_a_handful_of_names_and_no_empty_brackets(study):
 
 
 def test_a_single_headline_has_the_error_of_the_bootstrap(study):
-    metrics = {"bootstrap_stderr": 0.04, "bootstrap_low": 0.3, "bootstrap_high": 0.5}
-    study.done("dense", [], headline=0.4, metrics=metrics)
+    reported = {"bootstrap_stderr": 0.04, "bootstrap_low": 0.3, "bootstrap_high": 0.5}
+    study.done("dense", [], headline=0.4, reported=reported)
     study.done("sink", [], headline=0.4)
     dense, sink = study.compared().entries
     assert (dense.mean, dense.stderr) == (0.4, 0.04)

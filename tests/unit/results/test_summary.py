@@ -48,7 +48,34 @@ def test_what_is_no_finite_number_is_refused_wherever_it_stands(bad: Any) -> Non
 def test_a_sample_without_a_score_is_counted_and_no_zero() -> None:
     given = {"overall": 0.5, "per_sample": [1.0, None, 0.0]}
     metrics = summarise(given, [{}, {}, {}])
-    assert (metrics["unscored"], metrics["samples"], metrics["stderr"]) == (1, 3, 0.5)
+    assert (metrics["unscored"], metrics["samples"]) == (1, 3)
+    assert metrics["stderr"] == pytest.approx(0.5)
+
+
+def test_samples_of_one_context_count_as_a_cluster() -> None:
+    scores = [1.0, 1.0, 0.0, 1.0, 0.0, 0.0]
+    records = [{"id": str(n), "context": "abc"[n // 2]} for n in range(6)]
+    metrics = summarise(score(0.5, *scores), records)
+    residuals = [1.0, 0.0, -1.0]  # summed over each context (arXiv 2411.00640, eq. 4)
+    expected = math.sqrt(3 / 2 * sum(one**2 for one in residuals)) / 6
+    assert metrics["stderr"] == pytest.approx(expected)
+    one_context = [{"id": str(n), "context": "a"} for n in range(6)]
+    assert "stderr" not in summarise(score(0.5, *scores), one_context)
+
+
+def test_samples_with_one_id_or_question_are_one_value() -> None:
+    records = [{"id": "a"}, {"id": "a"}, {"id": "b"}, {"id": "b"}]
+    assert summarise(score(0.5, 1, 1, 0, 0), records)["stderr"] == pytest.approx(0.5)
+    draws = [{"id": f"q~{n}", "question": "q"} for n in range(4)]
+    assert "stderr" not in summarise(score(0.5, 1, 0, 1, 0), draws)
+
+
+def test_a_headline_that_is_no_mean_has_the_error_of_the_bootstrap_alone() -> None:
+    records = [{"id": str(n)} for n in range(4)]
+    other = score(0.9, 0, 1, 0, 1)
+    assert "stderr" not in summarise(other, records)
+    bootstrapped = {**other, "summary": {"bootstrap_stderr": 0.05}}
+    assert summarise(bootstrapped, records)["stderr"] == 0.05
 
 
 @pytest.mark.parametrize("bad", [[1.0], "density", 0.5, None])
@@ -60,7 +87,7 @@ def test_measures_that_have_no_names_are_refused(bad: object) -> None:
 @pytest.mark.parametrize("size", [1e200, 1e308, 1e-200])
 def test_scores_and_measures_of_any_size_are_summarised(size: float) -> None:
     records = [{"measures": {"loss": size}}] * 4
-    metrics = summarise(score(size, 0, size, 0, size), records)
+    metrics = summarise(score(size / 2, 0, size, 0, size), records)
     assert metrics["stderr"] / size == pytest.approx(math.sqrt((4 * 0.25) / 3 / 4))
     assert metrics["loss"] == pytest.approx(size)
 
