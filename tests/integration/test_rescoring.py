@@ -170,6 +170,29 @@ def test_the_lease_of_what_is_sealed_is_held(stage: Stage) -> None:
     assert len(held) == 2
 
 
+def test_answers_to_one_question_are_compared_one_by_one(tmp_path: Path) -> None:
+    scores = [1.0, 0.0]
+
+    def several(slot: SlotId, request: AttemptRequest) -> list[tuple[float, SlotEvent]]:
+        """One question with two answers."""
+        events: list[tuple[float, SlotEvent]] = []
+        for draw in range(request.recorded.count(b"\n"), 2):
+            one = sample(request, slot, draw)
+            line = {**json.loads(one.lines), "question": "q", "draw": draw}
+            events.append((1.0 + draw, replace(one, lines=json.dumps(line).encode() + b"\n")))
+        score = {"overall": 0.5, "per_sample": list(scores), "tasks": {}, "summary": {}}
+        return [*events, (9, Done(slot=slot, attempt=request.attempt, score=score, seconds={}))]
+
+    stage = Stage(tmp_path)
+    stage.engine.script = several
+    stage.run(cells(1))
+    (same,) = rescored(stage)
+    assert (same.changed, same.differs) == (0, False)
+    scores.reverse()
+    (other,) = rescored(stage)
+    assert (other.changed, other.differs) == (2, True)
+
+
 def test_a_published_file_that_is_gone_is_named(stage: Stage) -> None:
     rescored(stage)
     (record, _) = stage.ledger.cells()

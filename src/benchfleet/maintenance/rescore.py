@@ -8,8 +8,9 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.event import Event
@@ -33,7 +34,7 @@ from benchfleet.engines.base import (
 from benchfleet.errors import ClaimLost, ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
-from benchfleet.results.read import log_tail, sample_scores
+from benchfleet.results.read import log_tail
 from benchfleet.results.reuse import ReusableAnswers
 from benchfleet.results.samples import count_samples, earlier_samples, read_samples
 from benchfleet.results.summary import summarise
@@ -120,15 +121,11 @@ class Rescorer:
         ended = self._run(record, folder, read_plain(public / names.SAMPLES))
         if isinstance(ended, Failure):
             return Rescored(record=record, failure=ended)
-        before = list(sample_scores(public).scores.values())
-        now = list(ended.score["per_sample"])
-        pairs = zip(before, now, strict=False)
-        changed = sum(not math.isclose(one, other) for one, other in pairs)
         return Rescored(
             record=record,
             score=ended.score["overall"],
             published=record.outcome.metrics.get("overall_score") if record.outcome else None,
-            changed=changed + abs(len(before) - len(now)),
+            changed=_changed(public, folder, ended.score["per_sample"]),
         )
 
     def _scored(self, record: CellRecord, folder: AttemptFolder) -> Rescored:
@@ -242,6 +239,19 @@ class Rescorer:
         if isinstance(event, SlotEvent) and self._slot and event.slot == self._slot.slot:
             return event
         return None
+
+
+def _changed(public: Path, folder: AttemptFolder, scores: Sequence[float | None]) -> int:
+    """How many answers have another score than the published one, or have one in one place only.
+    The scores are those of the attempt's samples by ascending index, or none at all."""
+    published = read_samples(public / names.SAMPLES).items()
+    before = {index: one["score"] for index, one in published if "score" in one}
+    indices = sorted(read_samples(folder.folder / names.SAMPLES))
+    now = {n: one for n, one in zip(indices, scores, strict=False) if one is not None}
+    both = before.keys() & now.keys()
+    return len(before.keys() ^ now.keys()) + sum(
+        not math.isclose(before[index], now[index]) for index in both
+    )
 
 
 def _unusable(done: Done, folder: AttemptFolder) -> Failure | None:
