@@ -75,7 +75,8 @@ def _judged(study: Study, cells: Sequence[Cell], records: Sequence[CellRecord]) 
             samples = [*read_samples(study.layout.published(record.path) / SAMPLES).values()]
             label = f"{one.of.label}/r{one.of.repeat}" if one.of.repeats else one.of.label
             names = (one.of.model.name, one.of.config.name, label, one.judge)
-            if row := judged(names, samples, outcome.reported):
+            judged_answers = read_samples(one.cell.workload.outside["answers"]).values()
+            if row := judged(names, samples, outcome.reported, judged_answers):
                 yield row
 
 

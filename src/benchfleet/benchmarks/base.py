@@ -252,16 +252,17 @@ class SampleBenchmark(Benchmark):
                 sample = batch[position]
                 if sample.index in records:
                     continue
-                several: dict[str, Any] = {"question": sample.id, "draw": draw}
-                if draw:
-                    several["question"] = sample.id.rpartition("~")[0]
+                question = sample.question
+                if session.samples_per_question > 1:
+                    question = sample.id.rpartition("~")[0] if draw else sample.id
                 record = Record(
                     index=sample.index,
                     id=sample.id,
                     columns=sample.columns,
-                    context=context_digest(sample.prompt.context),
+                    context=sample.context or context_digest(sample.prompt.context),
                     request=_request(session, sample.prompt),
-                    **(several if session.samples_per_question > 1 else {}),
+                    question=question,
+                    draw=draw,
                     **{**answer_fields(answer), "finish": self.finish(answer)},
                 )
                 records[sample.index] = record

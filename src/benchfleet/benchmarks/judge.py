@@ -140,6 +140,8 @@ class Judge(SampleBenchmark):
             id=id,
             prompt=Prompt(messages=(("user", f"{prompt}\n\n{form}"),)),
             columns={"question": record["id"], **responses},
+            question=str(record.get("question") or record["id"]),
+            context=str(record.get("context") or ""),
         )
 
 

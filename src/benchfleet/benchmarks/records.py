@@ -17,6 +17,8 @@ class Sample:
     id: str  # of the question: the same in every config, another for other data
     prompt: Prompt
     columns: Mapping[str, Any] = field(default_factory=dict)  # the dataset's own, for the CSV
+    question: str = ""  # the id of a question that other samples are about too
+    context: str = ""  # the digest of a context that others may share; the prompt's by default
 
 
 _OPTIONAL = (
@@ -49,7 +51,7 @@ class Record:
     reasoning_tokens: int = 0  # of `completion_tokens`; an estimate where no tokenizer counts them
     thought: Mapping[str, Any] = field(default_factory=dict)  # what other tags need: see `Thought`
     request: str = ""  # the digest of the prompt and the settings
-    question: str = ""  # the id of the question, if it has several answers
+    question: str = ""  # the id of the question, if it has several answers or verdicts
     draw: int = 0  # which of them
     context: str = ""  # the digest of a context that other samples may share, as `context_digest`
 

@@ -38,8 +38,8 @@ def draw_metrics(
 ) -> dict[str, float]:
     """avg@n, and for k of 1, 2, 4, … n the means over questions of maj@k, and of pass@k and pass^k
     where scores are right or wrong. Empty where no question has several answers, or one lacks a
-    score."""
-    questions = by_question(records)
+    score. Verdicts of a judge about one question are no draws."""
+    questions = by_question(records) if any(record.get("draw") for record in records) else {}
     values = [float(score) for score in scores if score is not None]
     if len(values) != len(records) or not questions:
         return {}

@@ -12,14 +12,15 @@ from typing import Any
 
 from benchfleet.domain.judging import ORDER_BIASED
 
-from .statistics import mean, standard_error
+from .statistics import CONFIDENCE, mean, standard_error
+from .students_t import t_quantile
 
 HEADS = ("judge", "verdicts", "unscored", "score", "95 %", "order flips")
 LEGEND = (
     "Judges: verdicts that cannot be parsed are unscored, and no zero. A win rate is over both "
-    "orders of each pair; an order flip is a pair in which the same position won twice."
+    "orders of each pair; an order flip is a pair in which the same position won twice. "
+    "The interval counts answers to one question, or about one context, as one cluster."
 )
-_Z = 1.96  # of a 95 % interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +32,13 @@ class Judged:
     benchmark: str
     judge: str
     mean: float  # of the verdicts, or the win rate over the baseline
-    interval: tuple[float, float] | None  # None below two scored answers
+    interval: tuple[float, float] | None  # None below two questions
     scored: int  # answers with a verdict, or pairs
     unscored: int  # verdicts that could not be parsed
     win_rate: bool = False
     order_flips: float = 0.0  # share of pairs
     first_share: float = 0.5  # of the order flips, those for the first position
-    scores: Mapping[str, float] = field(default_factory=dict, repr=False)  # by question
+    scores: Mapping[str, float] = field(default_factory=dict, repr=False)  # by answer
 
     @property
     def is_order_biased(self) -> bool:
@@ -56,9 +57,15 @@ def judged(
     names: tuple[str, str, str, str],
     samples: Sequence[Mapping[str, Any]],
     reported: Mapping[str, Any],
+    answers: Iterable[Mapping[str, Any]] = (),
 ) -> Judged | None:
     """Of the samples of a judge's result; None without a scored one. `names` are model, config,
-    benchmark and judge."""
+    benchmark and judge. `answers` are the samples that were judged: those of one question, or of
+    one context, are a cluster."""
+    cluster_of = {
+        str(one["id"]): str(one.get("context") or one.get("question") or one["id"])
+        for one in answers
+    }
     values: dict[str, float] = {}
     for sample in samples:
         if "score" in sample:
@@ -68,14 +75,16 @@ def judged(
         return None
     model, config, benchmark, judge = names
     scores = [*values.values()]
-    center, error = mean(scores), standard_error(scores)
+    clusters = [cluster_of.get(name, name) for name in values]
+    center, error = mean(scores), standard_error(scores, clusters)
+    reach = None if error is None else t_quantile(CONFIDENCE, len({*clusters}) - 1) * error
     return Judged(
         model=model,
         config=config,
         benchmark=benchmark,
         judge=judge,
         mean=center,
-        interval=None if error is None else (center - _Z * error, center + _Z * error),
+        interval=None if reach is None else (center - reach, center + reach),
         scored=len(scores),
         unscored=sum(sample.get("ended") == "unparsed" for sample in samples),
         win_rate="win_rate" in reported,

@@ -51,7 +51,9 @@ def test_a_cell_has_the_means_over_its_questions() -> None:
     answers = {"q": ["1", "1", "2", "3"], "r": ["5", "6", "6", "6"]}
     scores = [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
     records = [
-        {"question": name, "predicted_answer": text} for name in answers for text in answers[name]
+        {"question": name, "draw": draw, "predicted_answer": text}
+        for name in answers
+        for draw, text in enumerate(answers[name])
     ]
     assert draw_metrics(records, scores) == pytest.approx(
         {
@@ -70,6 +72,10 @@ def test_a_cell_has_the_means_over_its_questions() -> None:
 
 
 def test_scores_that_are_no_truth_values_have_no_pass_rates() -> None:
-    records = [{"question": "q", "predicted_answer": "a"}] * 2
+    records = [{"question": "q", "draw": draw, "predicted_answer": "a"} for draw in range(2)]
     assert set(draw_metrics(records, [0.3, 1.0])) == {"avg_at_2", "maj_at_1", "maj_at_2"}
     assert draw_metrics([{"predicted_answer": "a"}] * 2, [1.0, 0.0]) == {}
+
+
+def test_verdicts_about_the_answers_to_a_question_are_no_draws() -> None:
+    assert draw_metrics([{"question": "q", "predicted_answer": "a"}] * 2, [1.0, 0.0]) == {}
