@@ -158,7 +158,11 @@ def test_what_cannot_be_parsed_is_unscored_and_judges_are_compared(user: User) -
         odd.verdict = "VERDICT: 9"  # not of the scale
         write(user, models.url, {"judge-a": good.url, "judge-b": other.url})
         shown = user.run("run", "study.yaml", "--cpu-slots", "1", code=1).stdout
-        assert "none of 5 verdicts can be parsed" in shown
+        assert "none of 5 texts has a verdict that can be parsed" in shown
+        assert "ValueError" not in shown
+        advice = user.run("failures", "study.yaml", code=None).stdout
+        assert "Change the rubric, the judge's 'generation'" in " ".join(advice.split())
+        assert "rescore" not in advice
         rows = report(user)["judged"]
         assert {(one["judge"], one["mean"]) for one in rows} == {("judge-a", 4.0)}
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.judging import FORMS, parse_verdict
+from benchfleet.errors import CellFailure
 from benchfleet.models.base import Prompt
 
 from .base import Record, Sample, SampleBenchmark, Score
@@ -29,6 +30,7 @@ _DEFAULTS: dict[str, Any] = {
     "baseline": "",
     "of": {},
 }
+_MAX_QUOTED_CHARS = 80  # of a judge's text, in a message
 _FIELD = re.compile(r"{(\w+)}")
 
 
@@ -91,12 +93,7 @@ class Judge(SampleBenchmark):
         values = list(verdicts) if self._scale else _pairs(verdicts)
         scored = [value for value in values if value is not None]
         if not scored:
-            raise ValueError(
-                f"none of {len(records)} verdicts can be parsed; the first is "
-                f"{records[0].predicted_answer[-80:]!r}"
-                if records
-                else "there is no answer to judge"
-            )
+            raise self._without_verdicts(records)
         overall = math.fsum(scored) / len(scored)
         summary: dict[str, Any] = {"verdicts": sum(one is not None for one in verdicts)}
         if not self._scale:
@@ -109,6 +106,21 @@ class Judge(SampleBenchmark):
             unscored=[n for n, value in enumerate(values) if value is None],
             unparsed=[n for n, one in enumerate(verdicts) if one is None],
         )
+
+    def _without_verdicts(self, records: Sequence[Record]) -> CellFailure:
+        """The failure of a judgement without a score."""
+        message = "there is no answer to judge: the judged cell, or its baseline, has none"
+        if records:
+            example = f"VERDICT: {self._scale[0]:g}" if self._scale else "VERDICT: TIE"
+            message = (
+                f"none of {len(records)} texts has a verdict that can be parsed: it must stand on "
+                f"a line of its own at the end, such as {example!r}; the first text ends with "
+                f"{records[0].predicted_answer[-_MAX_QUOTED_CHARS:]!r}. Change the rubric, the "
+                "judge's 'generation' (such as a larger max_new_tokens), or the judge's model"
+            )
+            if not self._scale:
+                message += "; a pair counts if both of its orders have a verdict"
+        return CellFailure(stage="collect", kind="user_error", message=message)
 
     @cached_property
     def _stored(self) -> list[list[dict[str, Any]]]:

@@ -11,6 +11,7 @@ import pytest
 
 from benchfleet.benchmarks.judge import Judge
 from benchfleet.benchmarks.records import Record
+from benchfleet.errors import CellFailure
 from benchfleet.results.summary import summarise
 
 stats = pytest.importorskip("scipy.stats")
@@ -68,3 +69,12 @@ def test_win_rates_of_one_question_are_not_independent(tmp_path: Path) -> None:
     numbers = summary(judge, [one for some in wins.values() for pair in some for one in pair])
     assert numbers["overall_score"] == pytest.approx(fmean([2.5 / 3, 0, 1.5 / 3]))
     assert numbers["stderr"] == pytest.approx(stats.sem([2.5 / 3, 0, 1.5 / 3]))
+
+
+def test_a_judge_without_any_verdict_fails_with_what_to_change(tmp_path: Path) -> None:
+    answers = stored(tmp_path / "answers.jsonl")
+    judge = Judge({"rubric": "Grade {response}", "scale": [1, 5], "answers": answers})
+    with pytest.raises(CellFailure, match="on a line of its own at the end") as caught:
+        judge.score(records(judge, ["tie"] * 9))
+    assert "Change the rubric, the judge's 'generation'" in str(caught.value)
+    assert (caught.value.stage, caught.value.kind) == ("collect", "user_error")
