@@ -73,7 +73,8 @@ def test_a_share_of_refused_samples_is_allowed_and_asked_again(user: User) -> No
         assert len(server.requests) == asked
         content_filter.refused = 0
         assert "pending again" in user.run("retry", "study.yaml", "--samples").stdout
-        user.run("run", "study.yaml", "--cpu-slots", "1")
+        shown = user.run("run", "study.yaml", "--cpu-slots", "1").stdout
+        assert "resumes after 97 samples" in shown
         assert len(server.requests) == asked + LOAD_REQUESTS + 3
         metrics = json.loads((user.results / place / "metrics.json").read_text())
         assert metrics["overall_score"] == 1.0

@@ -10,9 +10,10 @@ samples, `aggregate`, replaces the headline; so its error can be computed by the
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,11 +79,30 @@ def find_report(result: Path, scratch: Path, stdout: bytes) -> Any:
 
 def plain(value: Any) -> Any:
     """The value as JSON knows it; numbers of numpy and the like become plain ones. Raises
-    CellFailure where it is none."""
+    CellFailure where it is none, with the key of what JSON does not know."""
     try:
         return json.loads(json.dumps(value, default=lambda other: other.item()))
     except (TypeError, ValueError, AttributeError) as error:
-        raise bad_result(f"what was returned is not JSON: {error}") from None
+        problem = next(_not_plain(value, ""), None) or f"what was returned is not JSON: {error}"
+        raise bad_result(problem) from None
+
+
+def _not_plain(value: Any, key: str) -> Iterator[str]:
+    """What to write instead of each array, coroutine and generator in a value."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _not_plain(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _not_plain(item, f"{key}[{index}]")
+    elif inspect.iscoroutine(value):
+        value.close()  # nobody awaits it any more
+        yield f"{key or 'what was returned'} is a coroutine: await it, or use asyncio.run"
+    elif inspect.isgenerator(value) or inspect.isasyncgen(value):
+        yield f"{key or 'what was returned'} is a generator: use a list of what it yields"
+    elif hasattr(value, "tolist") and getattr(value, "size", 1) != 1:
+        kind = type(value).__name__
+        yield f"{key or 'what was returned'} is an array ({kind}): use .tolist(), or one number"
 
 
 def read_report(value: Any, *, metric: str | None, aggregate: Aggregate | None = None) -> Report:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchfleet.domain.sample_end import lacks_answer
 from benchfleet.results import layout as names
 from benchfleet.results.disk import read_plain
 
@@ -99,6 +100,12 @@ def age(attempt: Path) -> tuple[int, ...]:
     before them."""
     parts = attempt.name.replace(".", "-").split("-")
     return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
+
+
+def count_answered(lines: bytes) -> int:
+    """How many of these JSON lines are samples with an answer; others are asked again."""
+    records = (one for one in _values(lines) if isinstance(one, dict))
+    return sum(one.get("index", -1) >= 0 and not lacks_answer(one) for one in records)
 
 
 def count_samples(lines: bytes) -> int:

@@ -221,17 +221,23 @@ class AttemptFolder:
         return files, folders
 
     def _read_back(self, scored: int) -> list[dict[str, Any]]:
-        """The samples in their order. Raises ValueError where some are not there."""
+        """The samples in their order. Raises LostSamples where lines are not there any more, and
+        ValueError where other samples were scored."""
         recorded = self._samples is not None
         lines = sample_lines(self.folder / names.SAMPLES) if recorded else []
         if len(lines) != self._recorded:
-            raise ValueError(
-                f"{self._recorded} samples were recorded, and {len(lines)} of them can be read"
+            raise LostSamples(
+                f"{self._recorded} samples were recorded, and {len(lines)} of them can be read; "
+                "`benchfleet retry` has the next run ask the others again"
             )
         records = [record for _, record in sorted(by_index(lines).items())]
         if scored and scored != len(records):
             raise ValueError(f"{scored} samples were scored, and {len(records)} were recorded")
         return records
+
+
+class LostSamples(ValueError):
+    """Recorded samples cannot be read any more."""
 
 
 SealAll = Callable[[Sequence[Sealing]], Sequence[Sealed | Exception]]  # see `seal_all`

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchfleet.domain.attempt import Lease, Outcome
+from benchfleet.domain.limits import Limits
 from benchfleet.engines.base import (
     AttemptRequest,
+    Recorded,
     SlotEvent,
     SlotId,
 )
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.memory import MemoryLedger
-from stage import Stage, cells, good
+from benchfleet.reports.failures import grouped_failures
+from stage import Stage, cells, good, sample
 
 
 def left_behind(stage: Stage, name: str, *files: str) -> Path:
@@ -68,6 +72,21 @@ def test_a_result_committed_but_not_renamed_is_published_by_the_next_run(stage: 
     stage.run(cells(1))
     assert (public / "cell.json").exists()
     assert stage.notices_of("published_late")[0].cell == record.path
+
+
+def test_lost_lines_of_samples_advise_to_retry_and_not_to_score_again(stage: Stage) -> None:
+    def torn(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        after, event = good(slot, request)[-1]
+        lines = b'{"index": 1, "id"\n'
+        recorded = Recorded(slot=slot, attempt=request.attempt, lines=lines, done=2, total=2)
+        return [(1, sample(request, slot, 0)), (2, recorded), (after, event)]
+
+    stage.engine.script = torn
+    stage.run([replace(cells(1)[0], limits=Limits(tries=1))])
+    records = list(stage.ledger.cells())
+    (group,) = grouped_failures(records)
+    assert "2 samples were recorded, and 1 of them can be read; `benchfleet retry`" in group.message
+    assert (group.stage, group.kind, group.scoring) == ("benchmark", "error", False)
 
 
 def test_what_lies_at_a_public_path_is_never_overwritten(stage: Stage) -> None:

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -172,3 +173,24 @@ def test_samples_with_one_id_are_drawn_together() -> None:
 def test_an_aggregate_without_samples_or_a_number_is_a_bad_result(value, message):
     with pytest.raises(CellFailure, match=message):
         read_report(value, metric=None, aggregate=lambda rows: math.nan)
+
+
+async def _score() -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (lambda: _score(), r"what was returned is a coroutine: await it"),
+        (lambda: {"accuracy": _score()}, r"accuracy is a coroutine: await it"),
+        (lambda: {"samples": ({"id": n} for n in range(2))}, "samples is a generator: use a list"),
+        (lambda: {"parts": {"easy": np.ones(3)}}, r"parts\.easy is an array .*use \.tolist\(\)"),
+        (lambda: {"samples": [{}, {"score": np.ones(2)}]}, r"samples\[1\]\.score is an array"),
+    ],
+)
+def test_what_is_no_json_is_named_by_its_key_with_what_to_write(
+    value: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(CellFailure, match=message):
+        plain(value())

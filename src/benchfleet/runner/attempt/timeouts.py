@@ -67,7 +67,7 @@ class AttemptTimeouts:
         """Why the attempt has to end now, or None."""
         limits = self._limits
         if limits.cell is not None and now - self._began > limits.cell:
-            why = f"it ran longer than its limit of {limits.cell:g} s"
+            why = f"it ran longer than its limit of {limits.cell:g} s (limits.cell)"
             return Timeout(kind="timeout", message=why)
         if self._stage is not None and self._stage[1].limit is not None:
             since, stage = self._stage

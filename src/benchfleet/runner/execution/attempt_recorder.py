@@ -19,9 +19,15 @@ from benchfleet.engines.base import Done, SlotSpec
 from benchfleet.errors import ClaimLost, LedgerError, ResultsError
 from benchfleet.results.read import log_tail
 from benchfleet.results.reuse import ReusableAnswers
-from benchfleet.results.samples import count_samples, earlier_samples, last_of_each
+from benchfleet.results.samples import (
+    count_answered,
+    count_samples,
+    earlier_samples,
+    last_of_each,
+)
 from benchfleet.results.staged_files import Sealed
 from benchfleet.results.write import (
+    LostSamples,
     Sealing,
     Verdict,
 )
@@ -93,7 +99,7 @@ class AttemptRecorder:
             provenance=provenance,
             rate=rate,
             timeouts=AttemptTimeouts(claim.cell.limits, began=now),
-            done=(samples := count_samples(recorded)),
+            done=(samples := count_answered(recorded)),
             before=samples,
             joined=joined,
         )
@@ -187,6 +193,9 @@ class AttemptRecorder:
     def _outcome(self, attempt: Attempt, done: Done, sealed: Sealed | Exception) -> Outcome:
         if isinstance(sealed, OSError):
             return self._failed(attempt, unwritable(sealed), done.seconds)
+        if isinstance(sealed, LostSamples):  # scoring again would lack them too
+            failure = Failure(stage="benchmark", kind="error", message=str(sealed))
+            return self._failed(attempt, failure, done.seconds)
         if isinstance(sealed, (ValueError, KeyError, TypeError)):
             failure = Failure(stage="collect", kind="bad_result", message=str(sealed))
             return self._failed(attempt, failure, done.seconds)

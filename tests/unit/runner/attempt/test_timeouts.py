@@ -44,7 +44,8 @@ def test_without_limits_nothing_is_overdue_before_it_has_shown_what_is_usual() -
 def test_the_limit_of_the_cell_counts_from_its_beginning() -> None:
     timeouts = AttemptTimeouts(Limits(cell=60), began=5.0)
     assert failure_at(timeouts, 65) is None
-    assert failure_at(timeouts, 66) == ("timeout", "it ran longer than its limit of 60 s")
+    message = "it ran longer than its limit of 60 s (limits.cell)"
+    assert failure_at(timeouts, 66) == ("timeout", message)
 
 
 @pytest.mark.parametrize(
