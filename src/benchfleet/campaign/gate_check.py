@@ -1,17 +1,20 @@
-"""Gates on a metric that no cell of their phase reports, found before anything runs."""
+"""Gates on a metric that no cell of their phase reports, or on cells that it does not have, found
+before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.gate import STANDARD_METRICS, gate_metrics
+from benchfleet.domain.gate import STANDARD_METRICS, cell_axes, gate_choices, gate_metrics
+from benchfleet.domain.matrix import matches
 from benchfleet.domain.question_draws import is_draw_metric
 from benchfleet.hints import hint
 from benchfleet.models.base import adapter_class
 
 from .entry import Entry
+from .rules import SINGULAR
 
 
 def check_gate_metrics(gate: Entry, cells: Iterable[Cell]) -> None:
@@ -29,3 +32,21 @@ def check_gate_metrics(gate: Entry, cells: Iterable[Cell]) -> None:
     draws = {name for name in gate_metrics(gate.text()) if is_draw_metric(name)}
     for name in sorted(gate_metrics(gate.text()) - reported - draws):
         gate.wrong(f"no cell of this phase reports {name!r}; {hint(name, sorted(reported))}")
+
+
+def check_gate_choices(gate: Entry, cells: Iterable[Cell], open_axes: Collection[str]) -> None:
+    """Note each function of the gate that matches none of these cells, and never will: on
+    `open_axes` names may come later."""
+    names = [cell_axes(cell) for cell in cells]
+    for text, choice in gate_choices(gate.text()):
+        patterns = {axis: some for axis, some in choice.items() if axis not in open_axes}
+        if any(all(matches(p, one[axis]) for axis, p in patterns.items()) for one in names):
+            continue
+        why = "each name is known, but not together"
+        for axis, some in patterns.items():
+            known_names = list(dict.fromkeys(one[axis] for one in names if one[axis]))
+            if not any(matches(some, one[axis]) for one in names):
+                name = ",".join(some)
+                why = f"no {SINGULAR[axis]} matches {name!r}; {hint(name, known_names)}"
+                break
+        gate.wrong(f"{text} matches no cell of this phase: {why}")

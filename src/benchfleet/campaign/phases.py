@@ -12,7 +12,7 @@ from benchfleet.domain.phase import Phase
 from benchfleet.hints import hint
 
 from .entry import Entry
-from .gate_check import check_gate_metrics
+from .gate_check import check_gate_choices, check_gate_metrics
 from .matrices import BELONG, MATRIX, DeclaredMatrix, MatrixReader
 from .rules import EXCLUDE_KEYS, read_exclude
 from .schema_types import NAME, TEXT, TRUTH, Shape, doc, either, listing, mapping, one_or_list
@@ -103,6 +103,8 @@ def _read(
         entry.wrong("has no cell: its rules leave nothing to run")
     elif axes_right and gate_text.strip() and entry.right:
         check_gate_metrics(fields["gate"], cells)
+        later = reader.series or part.has_variants  # checkpoints appear, and plans choose variants
+        check_gate_choices(fields["gate"], cells, ("models",) if later else ())
     phase = Phase(
         name=name,
         gate=gate_text.strip(),

@@ -11,7 +11,7 @@ from benchfleet.hints import hint
 from .entry import Entry
 from .schema_types import LABEL, REPEATS, Shape, doc, mapping, one_or_list, whole
 
-_SINGULAR = {
+SINGULAR = {
     "models": "model",
     "configs": "config",
     "benchmarks": "benchmark",
@@ -100,6 +100,6 @@ def _patterns(entry: Entry, axis: str, axes: Axes) -> Iterable[str]:
         name = pattern.removeprefix("!")
         if item.right and not any(matches((name,), one) for one in known_names):
             entry.wrong(
-                f"no {_SINGULAR[axis]} {name!r} in this matrix; {hint(name, known_names)}", at=item
+                f"no {SINGULAR[axis]} {name!r} in this matrix; {hint(name, known_names)}", at=item
             )
         yield pattern

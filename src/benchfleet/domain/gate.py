@@ -18,6 +18,7 @@ from benchfleet.domain.humanize import counted
 from benchfleet.hints import hint
 
 from . import expression
+from .cell import Cell
 from .expression import Evaluator, NoValue, PerCell, Value, Vocabulary
 from .matrix import AXES, matches
 from .sample_end import SAME_ANSWER, SCORE_STOP, SHARES
@@ -116,6 +117,26 @@ def gate_metrics(text: str) -> set[str]:
     return names - {*_SHARES, *expression.TRUTHS}
 
 
+def gate_choices(text: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
+    """Each function that chooses cells, as the condition has it, with its patterns by axis. Raises
+    ValueError for a condition that `check_gate` refuses."""
+    nodes = ast.walk(expression.parse(text, _VOCABULARY))
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node.keywords]
+    return [(ast.unparse(call), _patterns(call)) for call in calls]
+
+
+def cell_axes(cell: Cell) -> dict[str, str]:
+    """The name of a cell on each axis by which a gate chooses."""
+    return {
+        "models": cell.model.name,
+        "configs": cell.config.name,
+        "benchmarks": cell.workload.name,
+        "subsets": cell.workload.subset or "",
+        "hardware": cell.measured_on.name if cell.measured_on else "",
+        "repeats": str(cell.repeat),
+    }
+
+
 def evaluate_gate(text: str, cells: Sequence[CellReport]) -> GateResult:
     """Whether the condition holds over these cells. An expression that does not speak of
     completeness asks for all of them. Raises ValueError for one that `check_gate` refuses."""
@@ -154,10 +175,7 @@ class _OfCells(Evaluator):
 
     def call(self, node: ast.Call, name: str) -> Value | PerCell:
         outer, text = self._chosen, ast.unparse(node)
-        globs = {
-            cast(str, word.arg): tuple(cast(str, cast(ast.Constant, word.value).value).split(","))
-            for word in node.keywords
-        }
+        globs = _patterns(node)
         self._chosen = [
             one
             for one in outer
@@ -202,6 +220,14 @@ class _OfCells(Evaluator):
 
     def _note(self, text: str, value: Value | None, cells: int, where: Iterable[str] = ()) -> None:
         self.numbers.append(GateNumber(text=text, value=value, cells=cells, where=tuple(where)))
+
+
+def _patterns(call: ast.Call) -> dict[str, tuple[str, ...]]:
+    """The patterns by axis with which a function chooses cells."""
+    return {
+        cast(str, word.arg): tuple(cast(str, cast(ast.Constant, word.value).value).split(","))
+        for word in call.keywords
+    }
 
 
 def _not_reported(name: str, missing: Sequence[CellReport], succeeded: Sequence[CellReport]) -> str:

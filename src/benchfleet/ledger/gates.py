@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.gate import CellReport, evaluate_gate
+from benchfleet.domain.gate import CellReport, cell_axes, evaluate_gate
 from benchfleet.domain.phase import ALL_CELLS_ENDED, GateDecision, Phase, blocking_phases, may_run
 from benchfleet.domain.sample_end import with_defaults
 from benchfleet.domain.state import FINAL_STATES, STATES, State
@@ -171,14 +171,7 @@ def cell_report(cell: Cell, record: CellRecord) -> CellReport:
             values.setdefault(_HEADLINE, values["overall_score"])
     return CellReport(
         cell=record.path,
-        axes={
-            "models": cell.model.name,
-            "configs": cell.config.name,
-            "benchmarks": cell.workload.name,
-            "subsets": cell.workload.subset or "",
-            "hardware": cell.measured_on.name if cell.measured_on else "",
-            "repeats": str(cell.repeat),
-        },
+        axes=cell_axes(cell),
         success=record.state == "success",
         values=values,
     )

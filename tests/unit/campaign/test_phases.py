@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -191,6 +193,55 @@ def test_a_gate_on_a_metric_that_no_cell_reports_is_a_mistake() -> None:
     (_, message) = found["phases[0].gate"]
     assert message.startswith("no cell of this phase reports 'accurcy'; there are chance, ")
     assert set(found) == {"phases[0].gate", "phases[1].gate"}  # the mock adapter measures nothing
+
+
+def test_a_gate_on_cells_that_its_phase_can_never_have_is_a_mistake() -> None:
+    found = mistakes("""\
+        phases:
+          - {name: e0, only: {models: a}, gate: "min(score, configs='dens') >= 0"}
+          - {name: e1, only: {models: b}, gate: "mean(score, subsets='25') > 0 or completeness > 0"}
+          - {name: e2, matrix: {benchmarks: [{recall: [64]}]}, only: {configs: local, models: a},
+             gate: "max(score, benchmarks='mock*') > 0"}
+        """)
+    assert found["phases[0].gate"][1].startswith("min(score, configs='dens') matches no cell of ")
+    assert "no config matches 'dens'; did you mean 'dense'?" in found["phases[0].gate"][1]
+    assert "no subset matches '25'; did you mean '256'" in found["phases[1].gate"][1]
+    assert "no benchmark matches 'mock*'; there is recall" in found["phases[2].gate"][1]
+
+
+def test_a_gate_on_cells_that_are_known_apart_alone_is_a_mistake() -> None:
+    gate = "min(score, benchmarks='mock_benchmark', subsets='128') > 0"
+    found = mistakes(f"""\
+        phases: [{{name: e0, gate: "{gate}"}}]
+        """)
+    assert "each name is known, but not together" in found["phases[0].gate"][1]
+
+
+@pytest.mark.parametrize(
+    "choice", ["configs='d*'", "configs='dense,lokal'", "configs='!dens'", "repeats='0'"]
+)
+def test_a_gate_on_cells_that_match_is_right(choice: str) -> None:
+    campaign = read(f"""\
+        phases: [{{name: e0, gate: "min(score, {choice}) > 0"}}]
+        """)
+    assert campaign.phases[0].gate
+
+
+def test_a_gate_may_name_checkpoints_and_variants_that_come_later(tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "step-1"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_text("1")
+    for path in (folder, folder / "weights"):  # complete: long unchanged
+        os.utime(path, (time.time() - 100,) * 2)
+    series = f'{{name: run, adapter: mock, checkpoints: "{tmp_path}/out/step-*"}}'
+    variants = "{name: big, adapter: mock, variants: [{name: small, adapter: mock, "
+    variants += 'model_kwargs: {answer: "9"}}]}'
+    for model, later in ((series, "run-2"), (variants, "small")):
+        axes = AXES.replace("models: [", f"models: [{model}, ")
+        gate = f"min(score, models='{later}', configs='dense') > 0"
+        assert read(f'phases: [{{name: e0, gate: "{gate}"}}]\n', axes).phases
+        found = mistakes(f'phases: [{{name: e0, gate: "{gate.replace("dense", "dens")}"}}]\n', axes)
+        assert "no config matches 'dens'" in found["phases[0].gate"][1]
 
 
 def test_a_gate_on_what_a_script_reports_is_known_after_a_run_alone() -> None:
