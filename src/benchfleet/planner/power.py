@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.domain.humanize import counted
+from benchfleet.reports.detectable_effect import detectable, samples_to_detect
 from benchfleet.reports.ranking import Pair
-from benchfleet.reports.statistics import detectable, samples_to_detect
 from benchfleet.reports.tables import Comparison, Entry
 
 # Of the differences of two independent scores of 0 and 1 at an accuracy of 0.5: the most there is
@@ -66,12 +66,13 @@ def _power(benchmark: str, effect: float, pairs: Sequence[Pair], entries: Sequen
     deviation = max(measured, default=ASSUMED_DEVIATION)
     samples = max((pair.difference.n for pair in pairs), default=0)
     samples = samples or max((entry.samples for entry in entries), default=0)
+    error = deviation / math.sqrt(samples) if samples else 0.0
     return Power(
         benchmark=benchmark,
         effect=effect,
         needed=samples_to_detect(effect, deviation),
         samples=samples or None,
-        detectable=detectable(deviation / math.sqrt(samples)) if samples else None,
+        detectable=detectable(error, samples - 1) if samples > 1 else None,
         deviation=deviation,
         pairs=len(pairs),
     )

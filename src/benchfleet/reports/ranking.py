@@ -212,7 +212,7 @@ def corrected(differences: Sequence[Difference], *, family: int | None = None) -
     """The same with Holm's correction; those without a p-value stay as they are."""
     tested = [i for i, difference in enumerate(differences) if difference.p_value is not None]
     p_values = [p for difference in differences if (p := difference.p_value) is not None]
-    adjusted = [*differences]
-    for index, p_value in zip(tested, holm(p_values, family=family), strict=True):
-        adjusted[index] = replace(adjusted[index], adjusted_p=p_value)
+    adjusted, size = [*differences], len(p_values) if family is None else family
+    for index, p_value in zip(tested, holm(p_values, family=size), strict=True):
+        adjusted[index] = replace(adjusted[index], adjusted_p=p_value, family=size)
     return adjusted

@@ -12,7 +12,6 @@ import operator
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from statistics import NormalDist
 from typing import Any, Literal, TypeVar
 
 from benchfleet.domain.averages import mean as mean
@@ -23,7 +22,6 @@ from .students_t import incomplete_beta, t_quantile, two_sided_p
 CONFIDENCE = 0.95
 SIGNIFICANCE = 1 - CONFIDENCE
 
-_POWER = 0.8  # the chance that a minimum detectable effect is found
 _RELATIVE_NOISE = 1e-12  # of the largest score: differences below it are noise of the arithmetic
 
 _Key = TypeVar("_Key", bound=Hashable)
@@ -42,6 +40,8 @@ class Difference:
     test: Test = ""  # what gave the p-value: Student's t, McNemar's, or the sign test
     clusters: int | None = None  # contexts that samples share; None where each has its own
     adjusted_p: float | None = None  # after Holm's correction, where one was made
+    family: int = 1  # comparisons that this correction covers
+    satterthwaite: float | None = None  # degrees of freedom of a weighted difference
     sure: bool = field(init=False)  # p, adjusted where it was, is below 5 %
 
     def __post_init__(self) -> None:
@@ -49,8 +49,11 @@ class Difference:
         object.__setattr__(self, "sure", p is not None and p < SIGNIFICANCE)
 
     @property
-    def freedom(self) -> int:
-        """Degrees of freedom of its error: one less than samples or contexts."""
+    def freedom(self) -> float:
+        """Degrees of freedom of its error: one less than samples or contexts, or
+        Satterthwaite's."""
+        if self.satterthwaite is not None:
+            return self.satterthwaite
         return (self.n if self.clusters is None else self.clusters) - 1
 
     @property
@@ -158,10 +161,11 @@ def weighted_difference(parts: Sequence[tuple[float, Difference]]) -> Difference
         interval=(middle - reach, middle + reach),
         p_value=two_sided_p(middle / stderr, freedom),
         test="t",
+        satterthwaite=freedom,
     )
 
 
-def _sign_p(parts: Sequence[tuple[float, int]]) -> float:
+def _sign_p(parts: Sequence[tuple[float, float]]) -> float:
     """The sign test's p of parts whose samples all differ by the same; each with its samples."""
     apart = [(difference > 0, count) for difference, count in parts if difference]
     if len({is_higher for is_higher, _ in apart}) != 1:
@@ -182,25 +186,6 @@ def mcnemar_p(gains: int, losses: int) -> float:
     if gains == losses:
         return 1.0
     return min(1.0, 2 * incomplete_beta(max(gains, losses), min(gains, losses) + 1, 0.5, 0.5))
-
-
-def detectable(stderr: float) -> float:
-    """The minimum detectable effect: a true difference of this size is significant (p < 0.05,
-    two-sided) in 80 % of repetitions (arXiv 2411.00640, eq. 9)."""
-    return _detection_factor() * stderr
-
-
-def samples_to_detect(effect: float, deviation: float) -> int:
-    """How many samples make a difference of `effect` detectable, if the differences of single
-    samples have this standard deviation. Raises ValueError if the effect is not above 0."""
-    if effect <= 0:
-        raise ValueError(f"an effect is above 0; {effect:g} is not")
-    return max(2, math.ceil((_detection_factor() * deviation / effect) ** 2))
-
-
-def _detection_factor() -> float:
-    normal = NormalDist()
-    return normal.inv_cdf(1 - SIGNIFICANCE / 2) + normal.inv_cdf(_POWER)
 
 
 def holm(p_values: Sequence[float], *, family: int | None = None) -> list[float]:

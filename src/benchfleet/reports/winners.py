@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .statistics import Difference, detectable
+from .detectable_effect import detectable
+from .statistics import Difference
 
 Contender = tuple[str, str]  # model, config
 
@@ -94,7 +95,10 @@ def winner(
         tied_with=tuple(names[one] for one in tied),
         next_best=names[closest] if closest else "",
         lead=better[closest] if closest else None,
-        detectable=max((detectable(d.stderr) for d in equal.values() if d.stderr), default=None),
+        detectable=max(
+            (detectable(d.stderr, d.freedom, family=d.family) for d in equal.values() if d.stderr),
+            default=None,
+        ),
     )
 
 

@@ -168,8 +168,8 @@ METHOD = (
     "Significant means p < 0.05 in a two-sided paired t-test with Holm's correction; scores of 0 "
     "and 1 take McNemar's exact test. One correction covers all differences to the baseline, a "
     "second one all other pairs of a benchmark. Each keeps the family-wise error rate at 5 % or "
-    "less. Detectable from d: a true difference of d is found in 80 % of repetitions, before "
-    "correction. "
+    "less. Detectable from d: a t-test finds a true difference of d in at least 80 % of "
+    "repetitions, after correction. "
     "± 0 means that all samples have the same score, not that the score is exact. "
     "± ? means that there is only one value."
 )

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from benchfleet.reports.detectable_effect import detectable, samples_to_detect
+from benchfleet.reports.ranking import corrected
 from benchfleet.reports.statistics import (
     Difference,
-    detectable,
     holm,
     mcnemar_p,
     mean,
     paired_difference,
-    samples_to_detect,
     standard_error,
 )
 from benchfleet.reports.students_t import t_quantile, two_sided_p
@@ -263,8 +263,8 @@ def test_a_detectable_difference_is_found_four_times_out_of_five():
     rng = random.Random(5)
     effect, deviation = 0.1, 0.5
     n = samples_to_detect(effect, deviation)
-    assert n == 197  # (2.8016 × 5)², as R's power.t.test has it for a normal
-    assert detectable(deviation / math.sqrt(n)) == pytest.approx(effect, rel=0.01)
+    assert n == 199  # R's power.t.test(type = "paired") gives 198.15
+    assert detectable(deviation / math.sqrt(n), n - 1) == pytest.approx(effect, rel=0.01)
     found = sum(
         paired_difference(
             named([rng.gauss(effect, deviation) for _ in range(n)]), named([0.0] * n)
@@ -274,6 +274,17 @@ def test_a_detectable_difference_is_found_four_times_out_of_five():
     assert 370 <= found <= 430
     with pytest.raises(ValueError, match="above 0"):
         samples_to_detect(0, 1)
+
+
+@pytest.mark.parametrize(("n", "pairs"), [(5, 1), (100, 20), (5, 20)])
+def test_a_detectable_difference_is_found_with_few_samples_and_after_correction(n, pairs):
+    rng, found, repetitions = random.Random(n + pairs), 0, 300
+    effect = detectable(1 / math.sqrt(n), n - 1, family=pairs)
+    for _ in range(repetitions):
+        first = paired_difference(named([rng.gauss(effect, 1) for _ in range(n)]), named([0.0] * n))
+        equal = Difference(n=n, difference=0.0, stderr=1.0, p_value=1.0)
+        found += corrected([first] + [equal] * (pairs - 1))[0].sure
+    assert 0.73 <= found / repetitions <= 0.87
 
 
 def test_holm_worked_by_hand():

@@ -98,7 +98,7 @@ def test_a_verdict_says_what_leads_by_how_much_and_how_surely(demo):
     assert first == (
         "recall_128: dense has the highest mean, 1.000 ± 0.000; significantly higher than "
         "window_32, window_128 and window_256, of which window_256 is closest, 0.450 ± 0.035 lower "
-        "(p < 0.001); no significant difference from top_k (detectable from 0.020)."
+        "(p < 0.001); no significant difference from top_k (detectable from 0.026)."
     )
     assert second == first.replace("128:", "512:", 1)
     assert third == first.replace("128:", "1024:", 1)
@@ -119,7 +119,7 @@ def test_a_verdict_says_when_nothing_is_sure(study):
     study.done("window", [0.0, 0.0])
     assert sentences(study) == [
         "recall_512: dense has the highest mean, 0.500 ± 0.500; no significant difference from "
-        "window (detectable from 1.401)."
+        "window (detectable from 8.167)."
     ]
 
 
