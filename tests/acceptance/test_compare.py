@@ -86,3 +86,10 @@ def test_a_campaign_that_never_ran_has_nothing_to_compare(user: User) -> None:
     user.write(MOCK)
     refused = user.run("compare", "study.yaml", "study.yaml:models=m1", code=2).stderr
     assert "run it first: benchfleet run study.yaml" in refused
+
+
+def test_nothing_compared_is_no_success(finished: User) -> None:
+    days = ("until=2001-01-01", "until=2001-01-02", "--json", "--fail-on-regression")
+    done = finished.run("compare", "--in", "study.yaml", *days, code=1)
+    assert "nothing was compared" in done.stderr
+    json.loads(done.stdout)

@@ -82,8 +82,16 @@ def main(arguments: argparse.Namespace) -> int:
         write_output(arguments.output, stream.getvalue().encode("utf-8", "backslashreplace"))
         say(f"changes  {display_path(arguments.output)}")
     refused = bool(rules) and overall(judgements, rules) != "GO"
-    regressed = arguments.fail_on_regression and any(change.regression for change in compared)
-    return 1 if refused or regressed else 0
+    return 1 if refused or (arguments.fail_on_regression and _may_regress(compared)) else 0
+
+
+def _may_regress(compared: Sequence[Change]) -> bool:
+    """Whether there is a regression, or nothing that could show one."""
+    if all(change.difference.p_value is None for change in compared):
+        message = "nothing was compared, so --fail-on-regression fails; see the remarks"
+        say(message, to=sys.stderr)
+        return True
+    return any(change.regression for change in compared)
 
 
 def _form(arguments: argparse.Namespace) -> str:
