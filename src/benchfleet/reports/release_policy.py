@@ -18,7 +18,6 @@ from .side_by_side import Change
 
 Level = Literal["critical", "supporting", "advisory"]
 Verdict = Literal["GO", "NO-GO", "INCONCLUSIVE"]
-_TAIL = 0.025  # of a two-sided 95 % interval
 _KEYS = ("benchmark", "level", "max_drop", "max_relative_drop")
 
 
@@ -124,12 +123,25 @@ def _judgement(change: Change, rule: Rule) -> Judgement:
     elif high < -margin:
         verdict = "NO-GO"
     more = None
-    distance = abs(middle + margin)
-    if verdict == "INCONCLUSIVE" and difference.interval is None and 0 < distance < 1:
-        more = math.ceil(math.log(_TAIL) / math.log(1 - distance)) - difference.n
-    elif verdict == "INCONCLUSIVE" and difference.interval and 0 < distance < math.inf > high:
-        more = math.ceil(difference.n * ((high - low) / 2 / distance) ** 2) - difference.n
+    if verdict == "INCONCLUSIVE":
+        more = _more_samples(change, (high - low) / 2, abs(middle + margin))
     return Judgement(change=change, rule=rule, verdict=verdict, margin=margin, more_samples=more)
+
+
+def _more_samples(change: Change, reach: float, distance: float) -> int | None:
+    """About how many more samples make the interval's half width less than `distance`.
+
+    It shrinks by √n; where all samples agree, as a share that none of n samples showed. Samples of
+    all parts and contexts grow alike.
+    """
+    if not 0 < distance < reach < math.inf:
+        return None
+    growth = (reach / distance) ** 2
+    if not change.difference.stderr:
+        if reach >= 1:
+            return None
+        growth = math.log(1 - reach) / math.log(1 - distance)
+    return max(1, math.ceil(change.difference.n * growth - 1e-9) - change.difference.n)
 
 
 def _rule(entry: object, key: str, mistakes: list[Mistake]) -> Rule | None:
@@ -149,13 +161,17 @@ def _rule(entry: object, key: str, mistakes: list[Mistake]) -> Rule | None:
         mistakes.append(
             Mistake(key=f"{key}.level", message=f"unknown level {level!r}; use {levels}")
         )
+    benchmark = entry.get("benchmark", "*")
+    if not isinstance(benchmark, str):
+        message = f"invalid name {benchmark!r}; write one name or glob, and a rule for each"
+        mistakes.append(Mistake(key=f"{key}.benchmark", message=message))
     drops = {name: _drop(entry, key, name, mistakes) for name in _KEYS[2:]}
     if not any(name in entry for name in drops):
         message = "has no margin; add max_drop or max_relative_drop"
         mistakes.append(Mistake(key=key, message=message))
     if len(mistakes) > count:
         return None
-    return Rule(benchmark=str(entry.get("benchmark", "*")), level=cast(Level, level), **drops)
+    return Rule(benchmark=str(benchmark), level=cast(Level, level), **drops)
 
 
 def _drop(entry: Mapping[str, Any], key: str, name: str, mistakes: list[Mistake]) -> float | None:
@@ -165,11 +181,12 @@ def _drop(entry: Mapping[str, Any], key: str, name: str, mistakes: list[Mistake]
     if isinstance(value, str) and value.strip().endswith("%"):
         value, factor = value.strip()[:-1], 0.01
     try:
-        drop = float(value) * factor
+        drop = math.nan if isinstance(value, bool) else float(value) * factor
     except (TypeError, ValueError):
         drop = math.nan
     if name == "max_relative_drop" and drop > 1:
-        message = f"{entry[name]!r} is more than all; write {entry[name]}% for a percentage"
+        advice = "write 100% at most" if factor < 1 else f"write {value}% for a percentage"
+        message = f"{entry[name]!r} is more than all; {advice}"
         mistakes.append(Mistake(key=f"{key}.{name}", message=message))
     elif not drop >= 0 or math.isinf(drop):
         message = f"invalid drop {entry[name]!r}; use a number from 0, such as 0.01 or 1%"

@@ -159,6 +159,28 @@ def test_a_percentage_without_its_sign_is_refused():
         policy({"max_relative_drop": 5})
 
 
+def test_a_percentage_above_100_is_refused_without_a_second_sign():
+    with pytest.raises(CampaignError, match="write 100% at most"):
+        policy({"max_relative_drop": "120%"})
+
+
+def test_a_list_of_names_and_a_boolean_drop_are_refused():
+    with pytest.raises(CampaignError) as error:
+        policy({"benchmark": ["a", "b"], "max_drop": True})
+    keys = [mistake.key for mistake in error.value.mistakes]
+    assert keys == ["rules[0].benchmark", "rules[0].max_drop"]
+    assert "a rule for each" in str(error.value)
+
+
+def test_a_suite_of_equal_samples_needs_more_of_each_part():
+    """Half of 1 − 0.025^(1/n) of each of two parts falls below 0.01 at n = 368."""
+    same = {"128": [1.0] * 200, "512": [1.0] * 200}
+    core = of_suites(same, same)[-1]
+    (one,) = judge([core], policy({"benchmark": "core", "max_drop": 0.01}))
+    assert one.verdict == "INCONCLUSIVE"
+    assert one.more_samples == pytest.approx(2 * 368 - 400, abs=2)
+
+
 def test_a_relative_drop_is_a_share_of_the_first_mean():
     rules = policy({"max_relative_drop": "10%"})
     (one,) = judge(changes(*two(RIGHT, WORSE)), rules)
