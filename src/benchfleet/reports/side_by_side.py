@@ -52,6 +52,7 @@ class Change:
     remark: str = ""  # why there is no difference
     regression: bool = field(default=False)
     is_suite: bool = False
+    samples: tuple[int, int] = (0, 0)  # values of each side, shared or not; of suites not counted
     unseen: float = 0.0  # how far samples that were not drawn may move it, where all drawn agree
 
     @property
@@ -65,10 +66,15 @@ class Change:
         """The benchmark, or ``suite core``."""
         return f"suite {self.benchmark}" if self.is_suite else self.benchmark
 
+    @property
+    def shares_a_part(self) -> bool:
+        """Whether samples of one side are missing in the other, and so are not compared."""
+        return 0 < self.difference.n < max(self.samples)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        lists = {"gained": list(self.gained), "lost": list(self.lost)}
+        lists = {name: list(values[name]) for name in ("gained", "lost", "samples")}
         unseen = self.unseen if math.isfinite(self.unseen) else None
         return {**values, **lists, "unseen": unseen, "difference": self.difference.to_dict()}
 
@@ -169,6 +175,7 @@ def _change(
         gained=gained,
         lost=lost,
         remark=remark,
+        samples=(len(values[0]), len(values[1])),
         unseen=_unseen(difference, [pool for pool in (first, second) if pool]),
     )
 

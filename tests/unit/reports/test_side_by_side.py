@@ -309,3 +309,13 @@ def test_flips_in_both_directions_are_listed():
     lines = verdict_lines(changes(*two(RIGHT, WORSE)), (), ())
     assert lines[0].startswith("flips of recall_512: right → wrong 0-0, 0-1")
     assert "and 35 more; wrong → right 0-9" in lines[0]
+
+
+def test_samples_that_only_one_side_has_are_counted():
+    compared = changes(*two(RIGHT, RIGHT[:60]))
+    line = "recall_512: only 60 samples are shared, of 100 of A and 60 of B"
+    assert line in verdict_lines(compared, (), ())
+    assert "only 60 samples are shared" in markdown_table(("old", "new"), compared, (), ())
+    assert compared[0].to_dict()["samples"] == [100, 60]
+    whole = verdict_lines(changes(*two(RIGHT, WORSE)), (), ())
+    assert not any("are shared" in text for text in whole)

@@ -63,7 +63,7 @@ def verdict_lines(
     """Flipped samples, what regressed, and the verdict with its reasons where there is a policy."""
     names = dict(zip(map(id, changes), short_names(changes), strict=True))
     benchmarks = [change.benchmark for change in changes]
-    lines = [*_flip_lines(changes, names), _regressions(changes)]
+    lines = [*_flip_lines(changes, names), *_shared_lines(changes, names), _regressions(changes)]
     if rules:
         lines.append(f"verdict: {overall(judgements, rules)}")
         lines += [f"  {line}" for line in _reasons(judgements, rules, benchmarks)]
@@ -82,15 +82,14 @@ def markdown_table(
     rule = ["---", *["---:"] * (len(head) - 1)]
     table = [head, rule, *rows]
     escaped = [[cell if row is rule else markdown.escaped(cell) for cell in row] for row in table]
+    short = dict(zip(map(id, changes), short_names(changes), strict=True))
     blocks = [
         *([f"**{overall(judgements, rules)}**"] if rules else []),
         "\n".join(f"| {' | '.join(row)} |" for row in escaped),
         markdown.escaped(_regressions(changes)),
         "\n".join(
             f"- {markdown.escaped(line)}"
-            for line in _flip_lines(
-                changes, dict(zip(map(id, changes), short_names(changes), strict=True))
-            )
+            for line in (*_flip_lines(changes, short), *_shared_lines(changes, short))
         ),
         "\n".join(
             f"- {markdown.escaped(line)}"
@@ -151,6 +150,16 @@ def _flip_lines(changes: Sequence[Change], names: Mapping[int, str]) -> list[str
     if len(flipped) > _MAX_FLIP_LINES:
         lines.append(f"flips of {len(flipped) - _MAX_FLIP_LINES} more are in --json")
     return lines
+
+
+def _shared_lines(changes: Sequence[Change], names: Mapping[int, str]) -> Iterator[str]:
+    """Changes whose difference leaves out samples that only one side has."""
+    for change in changes:
+        if change.shares_a_part:
+            (before, after), shared = change.samples, change.difference.n
+            equal = before == after
+            counts = f"{before} on each side" if equal else f"{before} of A and {after} of B"
+            yield f"{names[id(change)]}: only {shared} samples are shared, of {counts}"
 
 
 def _flips(change: Change) -> str:
