@@ -124,12 +124,13 @@ def _judgement(change: Change, rule: Rule) -> Judgement:
         verdict = "NO-GO"
     more = None
     if verdict == "INCONCLUSIVE":
-        more = _more_samples(change, (high - low) / 2, abs(middle + margin))
+        reach = middle - low if middle > -margin else high - middle
+        more = _more_samples(change, reach, abs(middle + margin))
     return Judgement(change=change, rule=rule, verdict=verdict, margin=margin, more_samples=more)
 
 
 def _more_samples(change: Change, reach: float, distance: float) -> int | None:
-    """About how many more samples make the interval's half width less than `distance`.
+    """About how many more samples make the interval reach less far than `distance`.
 
     It shrinks by √n; where all samples agree, as a share that none of n samples showed. Samples of
     all parts and contexts grow alike.
@@ -140,7 +141,7 @@ def _more_samples(change: Change, reach: float, distance: float) -> int | None:
     if not change.difference.stderr:
         if reach >= 1:
             return None
-        growth = math.log(1 - reach) / math.log(1 - distance)
+        growth = reach / (1 - reach) * (1 - distance) / distance
     return max(1, math.ceil(change.difference.n * growth - 1e-9) - change.difference.n)
 
 

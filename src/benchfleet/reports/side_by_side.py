@@ -12,8 +12,9 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.suite import Suite
 
 from .pooling import Pool, Scores, column_names, pooled
+from .proportions import paired_interval
 from .ranking import corrected
-from .statistics import CONFIDENCE, Difference, mean, paired_difference
+from .statistics import Difference, mean, paired_difference
 from .suites import SuitePools, share_scales, suite_difference
 
 DEFAULT_MIN_EFFECT = 0.01  # smaller drops are no regressions
@@ -176,7 +177,9 @@ def _change(
         lost=lost,
         remark=remark,
         samples=(len(values[0]), len(values[1])),
-        unseen=_unseen(difference, [pool for pool in (first, second) if pool]),
+        unseen=0.0
+        if difference.interval
+        else _unseen(difference, [pool for pool in (first, second) if pool]),
     )
 
 
@@ -260,14 +263,14 @@ def _suite_remark(sides: Sequence[_SuiteSide | None], names: tuple[str, str]) ->
 
 
 def _unseen(difference: Difference, pools: Sequence[Pool]) -> float:
-    """Where all n samples differ by the same amount, a share of up to 1 − 0.025^(1/n) of others may
-    still differ (Clopper and Pearson), each by at most 1. Scores beyond 0 to 1 have no such
-    limit. 0 where samples vary, because the interval covers them."""
+    """Where all n samples differ by the same amount, a share of up to z²/(n + z²) of others may
+    still differ (Tango's interval without flips), each by at most 1. Scores beyond 0 to 1 have no
+    such limit. 0 where samples vary, because the interval covers them."""
     if difference.stderr != 0 or not difference.n:
         return 0.0
     if any(not 0 <= value <= 1 for pool in pools for value in pool.values.values()):
         return math.inf
-    return float(1 - ((1 - CONFIDENCE) / 2) ** (1 / (difference.freedom + 1)))
+    return paired_interval(0, 0, round(difference.freedom) + 1)[1]
 
 
 def _remark(

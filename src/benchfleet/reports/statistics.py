@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 from benchfleet.domain.averages import mean as mean
 from benchfleet.domain.averages import standard_error as standard_error
 
+from .proportions import paired_interval
 from .students_t import incomplete_beta, t_quantile, two_sided_p
 
 CONFIDENCE = 0.95
@@ -87,7 +88,8 @@ def paired_difference(
 
     `clusters` names the context of samples that share one; others are a cluster of their own. The
     interval is Student's, with n − 1 degrees of freedom, or clusters − 1. So is p, except in two
-    cases. Without shared contexts, scores of 0 and 1 alone take McNemar's exact test. Where all
+    cases. Without shared contexts, scores of 0 and 1 alone take McNemar's exact test and Tango's
+    score interval. Where all
     differences are equal, s = 0 says nothing of what other samples would show. Then p is the sign
     test's, 2^(1−n), or 1 where all are 0 (n counts clusters).
     """
@@ -103,6 +105,9 @@ def paired_difference(
     count = None if groups is None else independent
     if stderr is None:
         return Difference(n=n, difference=middle, clusters=count)
+    binary = groups is None and {*mine, *theirs} <= {0, 1}
+    gains, losses = (differences.count(1), differences.count(-1)) if binary else (0, 0)
+    score_interval = paired_interval(gains, losses, n) if binary else None
     largest = max(max(mine), -min(mine), max(theirs), -min(theirs))
     noise = _RELATIVE_NOISE * largest
     if stderr <= noise or max(differences) - min(differences) <= noise:
@@ -111,21 +116,19 @@ def paired_difference(
             n=n,
             difference=0.0 if equal else middle,
             stderr=0.0,
+            interval=score_interval,
             p_value=1.0 if equal else 2.0 ** (1 - independent),
             test="sign",
             clusters=count,
         )
     reach = t_quantile(CONFIDENCE, independent - 1) * stderr
-    binary = groups is None and {*mine, *theirs} <= {0, 1}
-    if binary:
-        p_value = mcnemar_p(differences.count(1), differences.count(-1))
-    else:
-        p_value = two_sided_p(middle / stderr, independent - 1)
+    t = middle / stderr
+    p_value = mcnemar_p(gains, losses) if binary else two_sided_p(t, independent - 1)
     return Difference(
         n=n,
         difference=middle,
         stderr=stderr,
-        interval=(middle - reach, middle + reach),
+        interval=score_interval or (middle - reach, middle + reach),
         p_value=p_value,
         test="mcnemar" if binary else "t",
         clusters=count,

@@ -140,10 +140,10 @@ def test_an_open_verdict_says_how_many_more_samples_would_decide():
 
 
 def test_few_equal_samples_are_no_go():
-    """Two samples that agree say little about others; 368 exclude a drop of 0.01."""
+    """Two samples that agree say little about others; 381 exclude a drop of 0.01."""
     rules = policy({"max_drop": 0.01})
     (few,) = judge(changes(*two([1.0, 0.0], [1.0, 0.0])), rules)
-    assert (few.verdict, few.more_samples) == ("INCONCLUSIVE", 366)
+    assert (few.verdict, few.more_samples) == ("INCONCLUSIVE", 379)
     (many,) = judge(changes(*two([1.0, 0.0] * 200, [1.0, 0.0] * 200)), rules)
     assert many.verdict == "GO"
 
@@ -173,12 +173,12 @@ def test_a_list_of_names_and_a_boolean_drop_are_refused():
 
 
 def test_a_suite_of_equal_samples_needs_more_of_each_part():
-    """Half of 1 − 0.025^(1/n) of each of two parts falls below 0.01 at n = 368."""
+    """Half of z²/(n + z²) of each of two parts falls below 0.01 at n = 381."""
     same = {"128": [1.0] * 200, "512": [1.0] * 200}
     core = of_suites(same, same)[-1]
     (one,) = judge([core], policy({"benchmark": "core", "max_drop": 0.01}))
     assert one.verdict == "INCONCLUSIVE"
-    assert one.more_samples == pytest.approx(2 * 368 - 400, abs=2)
+    assert one.more_samples == pytest.approx(2 * 381 - 400, abs=2)
 
 
 def test_a_relative_drop_is_a_share_of_the_first_mean():
@@ -302,7 +302,7 @@ def test_a_suite_with_a_part_of_few_equal_samples_is_no_go():
     many = of_suites({"128": sure, "512": [1.0] * 400}, {"128": moved, "512": [1.0] * 400})[-1]
     rules = policy({"benchmark": "core", "max_drop": 0.01})
     assert [judge([one], rules)[0].verdict for one in (few, many)] == ["INCONCLUSIVE", "GO"]
-    assert few.unseen == pytest.approx((1 - 0.025**0.5) / 2)
+    assert few.unseen == pytest.approx(1.96**2 / (2 + 1.96**2) / 2, rel=1e-4)
 
 
 def test_flips_in_both_directions_are_listed():

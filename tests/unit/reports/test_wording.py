@@ -204,7 +204,7 @@ def test_the_legend_explains_a_lack_of_repeats(study):
 
 def test_an_interval_is_written_from_its_lower_to_its_higher_end(demo):
     places = demo.compared().entry_at
-    assert wording.interval(places["tiny-recall", "top_k", "recall_512"], 2) == "−0.02 to 0.00"
+    assert wording.interval(places["tiny-recall", "top_k", "recall_512"], 2) == "−0.04 to +0.01"
     assert wording.interval(places["tiny-recall", "dense", "recall_512"], 2) == ""
 
 
