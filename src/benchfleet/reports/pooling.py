@@ -25,6 +25,7 @@ from .serving import BENCHMARK
 from .statistics import mean, standard_error
 
 Scores = Callable[[CellRecord], SampleScores]
+_AXES_CHOOSE = frozenset({"generation", "batch_size"})  # of a workload, what models and configs may
 Key = str | int  # a sample's id, or a repeat for its headline
 
 
@@ -202,16 +203,38 @@ def pooled(
 
 
 def column_names(cells: Sequence[Cell]) -> dict[Fingerprint, str]:
-    """Each cell's benchmark with subset, limit and hardware; a name that is taken gets a mark."""
-    names: dict[str, str] = {}  # by the digest of workload and hardware
-    digests: dict[tuple[int, int], str] = {}  # by the objects that many cells share
+    """Each cell's benchmark with subset, limit and hardware; a name that is taken gets a mark.
+
+    A model or config may bring generation settings and a batch size of its own, and is compared
+    with the others all the same. Only if one of them has the benchmark twice, these tell columns
+    apart.
+    """
+    digests: dict[tuple[int, int, bool], str] = {}  # by the objects that many cells share
+
+    def digest_of(cell: Cell, whole: bool) -> str:
+        workload, measured_on = cell.workload, cell.measured_on
+        objects = id(workload), id(measured_on), whole
+        if objects not in digests:
+            identity = workload.identity()
+            if not whole:
+                identity = {key: identity[key] for key in identity if key not in _AXES_CHOOSE}
+            hardware = {"hardware": measured_on.identity()} if measured_on else {}
+            digests[objects] = content_digest({**identity, **hardware})
+        return digests[objects]
+
+    cells_seen: dict[tuple[str, str, str, int], str] = {}
+    declared_twice: set[str] = set()
+    for cell in cells:
+        digest = digest_of(cell, whole=False)
+        key = digest, cell.model.name, cell.config.name, cell.repeat
+        if cells_seen.setdefault(key, cell.fingerprint) != cell.fingerprint:
+            declared_twice.add(digest)
+    names: dict[str, str] = {}  # by digest
     columns = {}
     for cell in cells:
-        workload, measured_on = cell.workload, cell.measured_on
-        objects = id(workload), id(measured_on)
-        if (digest := digests.get(objects)) is None:
-            hardware = {"hardware": measured_on.identity()} if measured_on else {}
-            digest = digests[objects] = content_digest({**workload.identity(), **hardware})
+        digest = digest_of(cell, whole=False)
+        if digest in declared_twice:
+            digest = digest_of(cell, whole=True)
         if digest not in names:
             name = cell.label
             names[digest] = f"{name}@{digest[:8]}" if name in names.values() else name

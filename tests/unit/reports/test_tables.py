@@ -282,3 +282,21 @@ def test_a_single_headline_has_the_error_of_the_bootstrap(study):
     dense, sink = study.compared().entries
     assert (dense.mean, dense.stderr) == (0.4, 0.04)
     assert sink.stderr is None
+
+
+def test_configs_with_settings_of_their_own_are_compared_on_the_same_samples(study):
+    study.done("dense", [1, 0, 1, 1, 0, 1], same=True)
+    study.done("window", [0, 0, 1, 0, 0, 1], same=True, generation={"max_new_tokens": 128})
+    comparison = study.compared()
+    assert comparison.benchmarks == ("recall_512",)
+    (difference,) = [entry.difference for entry in comparison.entries if entry.difference]
+    assert (difference.n, difference.difference) == (6, pytest.approx(-1 / 3))
+
+
+def test_a_benchmark_that_is_declared_twice_has_a_column_for_each_setting(study):
+    for config in ("dense", "window"):
+        study.done(config, [1, 0, 1])
+        study.done(config, [1, 1, 1], generation={"temperature": 1.0})
+    first, second = study.compared().benchmarks
+    assert first == "recall_512"
+    assert second.startswith("recall_512@")
