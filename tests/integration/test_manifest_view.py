@@ -62,6 +62,7 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
                 failure=None if number else OOM,
                 first=None if number else Failure(stage="benchmark", kind="stuck", message="s"),
                 metrics=dict.fromkeys(SHOWN[number % 2 :], 3.5) | {"perplexity": float("nan")},
+                reported={"output_tokens_per_second": 9.5, "error_count": 2} if number > 5 else {},
                 host=host,
                 device_type="RTX 4090" if host else "",
                 usage=Usage(seconds=7.0, cost=0.5, currency="USD") if number % 2 else None,

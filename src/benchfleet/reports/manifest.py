@@ -108,8 +108,9 @@ def _end(row: Row, event: Event) -> None:
     _add_use(row, outcome.host, outcome.usage.to_dict() if outcome.usage else None)
     row["gpu_type"] = outcome.device_type or None
     row["benchmark_id"] = outcome.digest or None
+    numbers = {**outcome.metrics, **outcome.reported}
     for column, names in _METRICS.items():
-        row[column] = next((outcome.metrics[n] for n in names if n in outcome.metrics), None)
+        row[column] = next((numbers[name] for name in names if name in numbers), None)
     if (failure := outcome.reason) is not None:
         row["failure_reason"] = failure.kind
         row["failure_stage"] = failure.stage

@@ -88,3 +88,16 @@ def test_a_rental_that_failed_and_an_attempt_that_was_lost_have_rows() -> None:
     assert (second["failure_stage"], second["failure_reason"]) == ("load", "oom")
     assert (third["failure_stage"], third["total_cost"]) == ("hardware", 0.005)
     assert third["started_at"] is None
+
+
+def test_the_speed_is_what_the_benchmark_reported() -> None:
+    ledger = MemoryLedger(clock=FakeClock())
+    ledger.enroll([sample_cell(0)])
+    (claim,) = claim_any(ledger, RunnerId("me"))
+    reported = {"output_tokens_per_second": 196.3, "total_requests": 50, "error_count": 2}
+    metrics = {"overall_score": 12.0, "samples": 48}
+    ledger.finish(
+        claim.lease, Outcome(state="success", digest="d", metrics=metrics, reported=reported)
+    )
+    (row,) = rows(ledger)
+    assert (row["tokens_per_second"], row["total_requests"], row["error_count"]) == (196.3, 50, 2)

@@ -119,9 +119,24 @@ line as (
     case when kind = 'finished' then outcome->>'state' else coalesce(kind, 'running') end as status,
     began, completed, nullif(outcome->>'digest', '') as benchmark_id,
     path as output_file,
-    coalesce(outcome #>> '{metrics,output_tokens_per_second}', outcome #>> '{metrics,tokens_per_second}')::double precision as tokens_per_second,
-    coalesce(outcome #>> '{metrics,total_requests}', outcome #>> '{metrics,samples}')::double precision as total_requests,
-    coalesce(outcome #>> '{metrics,error_count}', outcome #>> '{metrics,errors}')::double precision as error_count,
+    coalesce(
+      outcome #>> '{reported,output_tokens_per_second}',
+      outcome #>> '{metrics,output_tokens_per_second}',
+      outcome #>> '{reported,tokens_per_second}',
+      outcome #>> '{metrics,tokens_per_second}'
+    )::double precision as tokens_per_second,
+    coalesce(
+      outcome #>> '{reported,total_requests}',
+      outcome #>> '{metrics,total_requests}',
+      outcome #>> '{reported,samples}',
+      outcome #>> '{metrics,samples}'
+    )::double precision as total_requests,
+    coalesce(
+      outcome #>> '{reported,error_count}',
+      outcome #>> '{metrics,error_count}',
+      outcome #>> '{reported,errors}',
+      outcome #>> '{metrics,errors}'
+    )::double precision as error_count,
     coalesce(outcome #>> '{first,kind}', outcome #>> '{failure,kind}') as failure_reason,
     coalesce(outcome #>> '{first,stage}', outcome #>> '{failure,stage}') as failure_stage,
     coalesce(outcome #>> '{first,message}', outcome #>> '{failure,message}') as error_message,

@@ -122,9 +122,24 @@ line as (
     case when kind = 'finished' then json_extract(outcome, '$.state') else coalesce(kind, 'running') end as status,
     began, completed, nullif(json_extract(outcome, '$.digest'), '') as benchmark_id,
     path as output_file,
-    coalesce(json_extract(outcome, '$.metrics.output_tokens_per_second'), json_extract(outcome, '$.metrics.tokens_per_second')) as tokens_per_second,
-    coalesce(json_extract(outcome, '$.metrics.total_requests'), json_extract(outcome, '$.metrics.samples')) as total_requests,
-    coalesce(json_extract(outcome, '$.metrics.error_count'), json_extract(outcome, '$.metrics.errors')) as error_count,
+    coalesce(
+      json_extract(outcome, '$.reported.output_tokens_per_second'),
+      json_extract(outcome, '$.metrics.output_tokens_per_second'),
+      json_extract(outcome, '$.reported.tokens_per_second'),
+      json_extract(outcome, '$.metrics.tokens_per_second')
+    ) as tokens_per_second,
+    coalesce(
+      json_extract(outcome, '$.reported.total_requests'),
+      json_extract(outcome, '$.metrics.total_requests'),
+      json_extract(outcome, '$.reported.samples'),
+      json_extract(outcome, '$.metrics.samples')
+    ) as total_requests,
+    coalesce(
+      json_extract(outcome, '$.reported.error_count'),
+      json_extract(outcome, '$.metrics.error_count'),
+      json_extract(outcome, '$.reported.errors'),
+      json_extract(outcome, '$.metrics.errors')
+    ) as error_count,
     coalesce(json_extract(outcome, '$.first.kind'), json_extract(outcome, '$.failure.kind')) as failure_reason,
     coalesce(json_extract(outcome, '$.first.stage'), json_extract(outcome, '$.failure.stage')) as failure_stage,
     coalesce(json_extract(outcome, '$.first.message'), json_extract(outcome, '$.failure.message')) as error_message,
