@@ -109,6 +109,7 @@ class ResultLocator:
             return {}
         with closing(ledger), suppress(StoreUnreachable):
             store = ledger.results_store()
+            store.expect({path: digests.get(name, "") for path, name in paths.items()})
             found_digests = store.digests(list(paths))
             return {
                 str(name): store.display_url

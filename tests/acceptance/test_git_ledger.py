@@ -126,6 +126,37 @@ def test_a_merge_brings_results_onto_one_branch_whose_lists_runs_keep(
     assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""
 
 
+def test_a_result_that_another_machine_made_again_takes_the_place_of_the_damaged_one(
+    user: User, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = ("study.yaml", "--ledger", f"git+file://{bare}")
+    users = {name: User(user.folder / name) for name in ("a", "b", "c")}
+    for one in users.values():
+        one.folder.mkdir()
+        one.write(MOCK)
+
+    def as_host(name: str, *words: str, code: int | None = 0) -> str:
+        monkeypatch.setenv("BENCHFLEET_HOST", name)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(users[name].folder / ".cache"))
+        return users[name].run(*words, code=code).stdout
+
+    as_host("a", "run", *at, "--cpu-slots", "1")
+    as_host("a", "merge", *at)
+    damaged = users["a"].results / "m1/dense/mock_benchmark/metrics.json"
+    damaged.write_text("{}")
+    as_host("a", "verify", *at, "--repair", "--yes", code=None)
+    as_host("b", "run", *at, "--cpu-slots", "1", code=None)
+    made_again = users["b"].results / "m1/dense/mock_benchmark/cell.json"
+    assert git(bare, "for-each-ref", "refs/heads/machine").count("\n") == 2
+    assert "refused" not in as_host("c", "merge", *at)
+    came = users["c"].results / "m1/dense/mock_benchmark/cell.json"
+    assert came.read_text() == made_again.read_text()
+    in_main = git(bare, "show", "main:results/study/m1/dense/mock_benchmark/cell.json")
+    assert json.loads(in_main) == json.loads(made_again.read_text())
+    summary = git(bare, "show", "main:runs/m1/mock_benchmark_m1_dense_0.json")
+    assert json.loads(summary)["hostname"] == "b"
+
+
 def test_the_users_checkout_and_index_are_left_as_they_are(user: User, bare: Path) -> None:
     user.write(MOCK)
     name = ["-c", "user.name=me", "-c", "user.email=me@example.org"]

@@ -50,6 +50,10 @@ class ResultStore(registry.Plugin, ABC):
         """Download the folders to ``into/<path>``, as plain files; `into` is empty. Missing ones
         are skipped."""
 
+    def expect(self, digests: Mapping[str, str]) -> None:
+        """Name the digest of each path's cell.json that the ledger has. A store that may have
+        several results at one path, as branches do, gives that one from then on."""
+
     def remove(self, path: str) -> None:
         """Remove the result at a path: of a part whose cell has its result now. A repetition
         changes nothing."""

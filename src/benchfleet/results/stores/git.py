@@ -52,9 +52,13 @@ class GitStore(ResultStore):
         self._campaign, self._remote, self._objects = campaign, remote, objects
         self.display_url = display_url
         self._trees: list[str] | None = None
+        self._expected: dict[str, str] = {}  # by path
 
     def put(self, folder: Path, path: str, digest: str) -> None:
         raise ResultsError(f"{self.display_url} stores results only through its ledger")
+
+    def expect(self, digests: Mapping[str, str]) -> None:
+        self._expected.update(digests)
 
     def digests(self, paths: Collection[str]) -> Mapping[str, str]:
         return {path: result[1] for path in paths if (result := self._find(path))}
@@ -79,14 +83,16 @@ class GitStore(ResultStore):
         return self._remote, self._objects
 
     def _find(self, path: str) -> tuple[str, str] | None:
-        """The tree that has a result, and its seal's digest."""
+        """The tree that has a result, and its seal's digest: that of the ledger, if any has it."""
         if self._trees is None:
             self._trees = self._read()
+        tree_path, first = result_path(self._campaign, path), None
         for tree in self._trees:
-            seal = self._objects.lookup(tree, f"{result_path(self._campaign, path)}/{names.CELL}")
-            if seal is not None and not seal[1]:
-                return tree, hashlib.sha256(self._objects.read(seal[0])[1]).hexdigest()
-        return None
+            if digest := seal_digest(self._objects, tree, tree_path):
+                first = first or (tree, digest)
+                if self._expected.get(path, digest) == digest:
+                    return tree, digest
+        return first
 
     def _read(self) -> list[str]:
         try:
@@ -95,6 +101,14 @@ class GitStore(ResultStore):
         except (GitAway, GitDenied) as error:
             raise StoreUnreachable(str(error)) from error
         return [self._objects.commit_of(oid).tree for oid in tips.values()]
+
+
+def seal_digest(objects: Objects, tree: str, tree_path: str) -> str:
+    """The SHA-256 of the cell.json of a result in a tree; "" if there is none."""
+    seal = objects.lookup(tree, f"{tree_path}/{names.CELL}")
+    if seal is None or seal[1]:
+        return ""
+    return hashlib.sha256(objects.read(seal[0])[1]).hexdigest()
 
 
 def fetch_branches(remote: Remote, objects: Objects, tips: Mapping[str, str]) -> None:

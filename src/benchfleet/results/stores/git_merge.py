@@ -12,7 +12,13 @@ from benchfleet.domain.names import entry_name
 from benchfleet.errors import GitAway, GitDenied, GitError, ResultsError, StoreUnreachable
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import RefUpdate, Remote
-from benchfleet.results.stores.git import extract, fetch_branches, result_path, summary_path
+from benchfleet.results.stores.git import (
+    extract,
+    fetch_branches,
+    result_path,
+    seal_digest,
+    summary_path,
+)
 from benchfleet.results.stores.phase_lists import list_blobs
 
 MAIN = "refs/heads/main"
@@ -67,12 +73,14 @@ def _merged(
     merged, merged_refs = Merged(), set[str]()
     for result in done:
         tree_path = result_path(campaign, result.path)
-        if objects.lookup(tree, tree_path) is not None:
+        in_main = seal_digest(objects, tree, tree_path)
+        if in_main == result.digest:
             continue
         for ref, tip in tips.items():
             branch = objects.commit_of(tip).tree
-            if objects.lookup(branch, tree_path) is None:
-                continue
+            digest = seal_digest(objects, branch, tree_path)
+            if not digest or (in_main and digest != result.digest):
+                continue  # an older result stays until a branch has the one of the ledger
             try:
                 tree = _with(objects, tree, branch, tree_path, result)
             except (ResultsError, GitError) as error:

@@ -68,6 +68,7 @@ def _download_batch(
     into.mkdir(parents=True)
     published = []
     try:
+        store.expect({one.path: one.outcome.digest for one in records if one.outcome})
         store.fetch([record.path for record in records], into)
         for record in records:
             if not has_arrived(into, record.path):
