@@ -7,7 +7,14 @@ import pytest
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.state import State
-from benchfleet.results.stores.list_edits import Orders, has_conflict, orders_of, rewritten
+from benchfleet.results.stores.list_edits import (
+    Orders,
+    has_conflict,
+    lines_of,
+    orders_of,
+    rewritten,
+    with_endings,
+)
 
 ONE = "phase/one.txt"
 TWO = "phase/two.txt"
@@ -80,6 +87,31 @@ def test_a_list_that_is_emptied_or_deleted_cancels_nothing() -> None:
         orders = orders_of({ONE: ["a", "b"]}, lists, KNOWN)
         assert orders.cancel == []
         assert rewritten(ONE, lists.get(ONE, []), orders, KNOWN)[-4:-2] == ["a", "b"]
+
+
+def test_a_list_in_which_no_earlier_line_is_left_cancels_nothing() -> None:
+    orders, after = asked(["a", "b", "failed"], ["a?", "b?", "failed?"])
+    assert orders.cancel == []
+    assert after[:2] == ["a", "b"]
+    assert sum(line.startswith("# refused: a: no earlier line is left") for line in after) == 1
+
+
+def test_a_line_without_its_ending_names_its_cell() -> None:
+    known = {"a.json": record("a"), "b.json": record("b")}
+    assert with_endings(["# a", "a", "b.json", "c", ""], known) == [
+        "# a", "a.json", "b.json", "c", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lists_are_read_in_the_encodings_of_editors(encoding: str) -> None:
+    assert lines_of("a.json\r\n ü.json\n".encode(encoding)) == ["a.json", "ü.json"]
+
+
+@pytest.mark.parametrize("content", [b"a\xff.json\n", b"\xff\xfea"])
+def test_a_list_that_is_no_text_is_rejected(content: bytes) -> None:
+    with pytest.raises(UnicodeDecodeError):
+        lines_of(content)
 
 
 def test_lines_that_are_moved_up_run_first_in_their_order() -> None:

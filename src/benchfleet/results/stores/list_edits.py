@@ -6,6 +6,7 @@ and lines that are moved up run first. What can mean several things is refused w
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -34,6 +35,24 @@ class Orders:
             self.back.setdefault(home, []).append(line)
 
 
+def lines_of(content: bytes, *, errors: str = "strict") -> list[str]:
+    """The lines of a list in UTF-8, or in UTF-16 with a byte order mark.
+
+    Raises UnicodeDecodeError for anything else, unless `errors` says otherwise."""
+    encoding = "utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
+    return [line.strip() for line in content.decode(encoding, errors).splitlines()]
+
+
+def with_endings(lines: Sequence[str], records_by_name: RecordsByName) -> list[str]:
+    """The lines; those that name a cell but for a missing ``.json`` get it."""
+    return [
+        full
+        if line not in records_by_name and (full := f"{line}.json") in records_by_name
+        else line
+        for line in lines
+    ]
+
+
 def has_conflict(lines: Sequence[str]) -> bool:
     """Whether git left conflict markers in a list."""
     return any(line.startswith(_MARKERS) for line in lines)
@@ -57,8 +76,9 @@ def orders_of(before: Lists, after: Lists, records_by_name: RecordsByName) -> Or
     for path, lines in before.items():
         struck = [line for line in entries(lines) if line in records_by_name and line not in now]
         open_ = [line for line in struck if records_by_name[line].state == "pending"]
-        if len(open_) > 1 and not entries(after.get(path, ())):
-            why = "all lines are gone; strike some of them, or use `benchfleet cancel`"
+        remaining = set(entries(lines)).intersection(entries(after.get(path, ())))
+        if len(open_) > 1 and not remaining:
+            why = "no earlier line is left; strike some of them, or use `benchfleet cancel`"
             for line in open_:
                 orders.refuse(path, line, why, home=path)
             continue

@@ -22,7 +22,14 @@ from benchfleet.git.objects import Objects
 from benchfleet.git.remote import RefUpdate
 from benchfleet.git.shared_files import SharedFiles
 from benchfleet.ledger.base import Ledger
-from benchfleet.results.stores.list_edits import Orders, has_conflict, orders_of, rewritten
+from benchfleet.results.stores.list_edits import (
+    Orders,
+    has_conflict,
+    lines_of,
+    orders_of,
+    rewritten,
+    with_endings,
+)
 
 BRANCHES = ("main", "benchfleet/phases")  # the second is where `phase generate` writes by default
 LISTS_ORDERED = "lists_ordered"  # the kind of the event that lines of a list were moved
@@ -64,7 +71,8 @@ def update_lists(
     files: SharedFiles, campaign: str, ledger: Ledger, *, branches: Sequence[str] = BRANCHES
 ) -> list[ListUpdate]:
     """Follow the edits of all lists, and remove the lines that are done. One entry for each branch
-    with lists. Raises GitError, LedgerError, and BenchfleetError for a list with conflicts."""
+    with lists. Raises GitError, LedgerError, and BenchfleetError for a list with conflicts
+    or in another encoding."""
     for _ in range(_MAX_PUSHES):
         refs = files.remote.refs(
             *(f"refs/heads/{branch}" for branch in branches), f"{_SEEN}/{path_part(campaign)}/*"
@@ -101,11 +109,16 @@ def _update_branch(
         return None
     missing = [oid for oid in (*blobs.values(), *earlier.values()) if not objects.has(oid)]
     files.remote.fetch(missing)
-    after, before = _lines(objects, blobs), _lines(objects, earlier)
+    after = _lines(objects, blobs)
+    before = {
+        path: lines_of(objects.read(oid)[1], errors="replace") for path, oid in earlier.items()
+    }
     for path, lines in after.items():
         if has_conflict(lines):
             raise BenchfleetError(f"{path} has conflict markers; resolve them and push it again")
     records_by_name = {f"{entry_name(record.id)}.json": record for record in ledger.cells()}
+    after = {path: with_endings(lines, records_by_name) for path, lines in after.items()}
+    before = {path: with_endings(lines, records_by_name) for path, lines in before.items()}
     update = ListUpdate(orders=orders_of(before, after, records_by_name))
     _follow(ledger, update.orders, after, records_by_name)
     tree = objects.commit_of(tip).tree
@@ -164,12 +177,13 @@ def with_order(ledger: Ledger, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _lines(objects: Objects, blobs: Mapping[str, str]) -> dict[str, list[str]]:
-    return {
-        path: [
-            line.strip() for line in objects.read(oid)[1].decode("utf-8", "replace").splitlines()
-        ]
-        for path, oid in blobs.items()
-    }
+    lines_by_path = {}
+    for path, oid in blobs.items():
+        try:
+            lines_by_path[path] = lines_of(objects.read(oid)[1])
+        except UnicodeDecodeError:
+            raise BenchfleetError(f"{path} is not UTF-8; save it as UTF-8 and push it") from None
+    return lines_by_path
 
 
 def list_blobs(objects: Objects, tree: str) -> dict[str, str]:
