@@ -40,6 +40,26 @@ def test_a_gpu_that_is_not_well_is_no_gpu() -> None:
     assert any(line.startswith("GPU 0 cannot be used") for line in output["warnings"])
 
 
+@pytest.mark.parametrize("value", ["lots", -2, True, float("nan"), float("inf"), [1]])
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ("memory", "available"),
+        ("storage", "free"),
+        ("cpu", "cores"),
+        ("benchmark", "gflops"),
+        ("network", "speed"),
+    ],
+)
+def test_a_value_that_is_no_sensible_number_is_rejected_by_its_key(
+    section: str, key: str, value: Any
+) -> None:
+    output = deepcopy(reported("box", BOX))
+    output["results"].setdefault(section, {})[key] = value
+    with pytest.raises(BenchfleetError, match=rf"^it .*results\.{section}\.{key} is "):
+        report.read(output, "it")
+
+
 @pytest.mark.parametrize(
     ("output", "wrong"),
     [

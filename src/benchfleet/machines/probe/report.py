@@ -8,6 +8,7 @@ rich one ``metadata``, ``results``, ``recommendations`` and ``warnings``. Sizes 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,14 @@ from benchfleet.machines.probe.remarks import GOOD, recommendations, warnings
 REPORT_VERSION = "2.0"
 REPORT_PREFIX = "capability_report_"
 _RULES = ("prerequisites", "e0_e1", "e2_full", "e2_quantized")  # keys that readers look for
+_SPEEDS = ("gflops", "gpu_gflops", "gpu_bandwidth", "memory_bandwidth", "disk_write", "disk_read")
+_NUMBERS = {  # what plans calculate with, by section
+    "cpu": ("cores",),
+    "memory": ("total", "available"),
+    "storage": ("total", "free"),
+    "network": ("speed",),
+    "benchmark": _SPEEDS,
+}
 _MAX_REPORT_BYTES = 10_000_000  # bytes of a report
 
 
@@ -207,6 +216,7 @@ def read(document: Any, origin: str) -> Capability:
     try:
         path_part(hostname)
         _in_bytes(results)
+        _check_numbers(results)
         facts = facts_of(results, hostname)
         gpus = tuple(
             Device(
@@ -222,7 +232,7 @@ def read(document: Any, origin: str) -> Capability:
         listed = [*(llm.get("hub") or ()), *(_part(llm, "ollama").get("models") or ())]
         models = {str(one["name"]): int(one["size"]) for one in listed}
         bandwidth = float(speed.get("gpu_bandwidth") or 0)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise BenchfleetError(f"{origin} is an incomplete capability report: {error}") from None
     if not facts["ram_total"] or not facts["cores"]:
         raise BenchfleetError(
@@ -269,6 +279,18 @@ def _in_bytes(results: dict[str, Any]) -> None:
         if name == "memory" and section.get("available") is None:
             section["available"] = section.get("total")
         results[name] = section
+
+
+def _check_numbers(results: Mapping[str, Any]) -> None:
+    """Raise ValueError for a value that plans calculate with and that is no number of 0 or more."""
+    for section, keys in _NUMBERS.items():
+        for key in keys:
+            value = _part(results, section).get(key)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value is not None and not (number and 0 <= value < math.inf):
+                raise ValueError(
+                    f"results.{section}.{key} is {value!r}; it must be a number of 0 or more"
+                )
 
 
 def _usable(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
