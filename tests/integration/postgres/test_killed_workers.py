@@ -21,15 +21,24 @@ from .conftest import finishes
 LEASE = 2.0  # seconds
 
 WORKER = """
-import random, sys, uuid
+import random, sys, time, uuid
 from benchfleet.domain.attempt import Outcome
+from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.postgres.ledger import PostgresLedger
 
 url, campaign, lease = sys.argv[1:]
 ledger = PostgresLedger(url, campaign=campaign, lease=float(lease))
 runner = str(uuid.uuid4())
 ended = Outcome(state="success", digest=runner)
-while left := [cell.fingerprint for cell in ledger.cells(states=["pending", "running"])]:
+
+def remaining():
+    while True:
+        try:
+            return [cell.fingerprint for cell in ledger.cells(states=["pending", "running"])]
+        except LedgerUnreachable:  # cells are streamed: a read that broke off begins again
+            time.sleep(0.05)
+
+while left := remaining():
     random.shuffle(left)
     for place in range(0, len(left), 10):
         claims = ledger.claim(runner, left[place : place + 10], 2)
