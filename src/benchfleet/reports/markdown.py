@@ -20,7 +20,7 @@ from .wording import OVERVIEW
 _MAX_MESSAGE_CHARS = 500
 _MAX_CELLS = 20
 # a _ within a word means nothing
-_SPECIAL = re.compile(r"([\\`*\[\]|~#!])|(?<![^\W_])_|_(?![^\W_])")
+_SPECIAL = re.compile(r"([\\`*\[\]|~#!$])|(?<![^\W_])_|_(?![^\W_])")
 
 
 def render(comparison: Comparison, *, title: str) -> str:

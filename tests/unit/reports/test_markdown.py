@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +100,16 @@ def test_hostile_messages_stay_in_their_code_span(study):
     ]
     assert spans[0] == "``` <script> # x | y ` z"
     assert "html_inline" not in kinds(text)
+
+
+def test_a_dollar_begins_no_formula(study):
+    study.done("$money$", [1, 0], model="$x")
+    study.done("\\$y$$", [0, 1], model="$x")
+    text = markdown.render(study.compared(), title="$t$")
+    assert table_cells(text)[1][:2] == ["$x", "$money$"]
+    assert table_cells(text)[2][:2] == ["$x", "\\$y$$"]
+    assert r"| \$x | \\\$y\$\$ |" in text
+    assert not re.search(r"(?<!\\)(\\\\)*\$", text)
 
 
 @given(st.text(min_size=1, alphabet=st.characters(codec="utf-8")))

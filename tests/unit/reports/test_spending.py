@@ -71,8 +71,8 @@ def test_attempts_of_all_repeats_are_counted_by_model_and_config(study) -> None:
     (dense,) = found.spent
     assert (dense.config, dense.bill.attempts, dense.bill.costs) == ("dense", 3, {"$": 3.75})
     text = markdown.render(found, title="t")
-    assert "In all: 3 attempts · 3.00 GPU-hours · 600 Wh · $3.75." in text
-    assert "| tiny | dense | 3 | 3.00 | 600 Wh | $3.75 |" in text
+    assert r"In all: 3 attempts · 3.00 GPU-hours · 600 Wh · \$3.75." in text
+    assert r"| tiny | dense | 3 | 3.00 | 600 Wh | \$3.75 |" in text
     assert found.to_dict()["spent_in_all"]["gpu_hours"] == 3
 
 
