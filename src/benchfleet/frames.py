@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign.selection import choose_cells
 from benchfleet.campaign_results import comparison_of, side_of
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell, Fingerprint
-from benchfleet.errors import BenchfleetError, MissingExtra
+from benchfleet.errors import BenchfleetError, MissingExtra, UnknownName
 from benchfleet.garbage import no_collection
+from benchfleet.hints import hint
 from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.reports.charts.base import DATA
@@ -32,23 +33,11 @@ from benchfleet.status import Status, status_of
 from benchfleet.study import Study, open_study
 
 FrameLibrary = Literal["pandas", "polars"]
-_SAMPLE_COLUMNS = {
-    "sample": "id",
-    "index": "index",
-    "score": "score",
-    "answer": "predicted_answer",
-    "prompt_tokens": "prompt_tokens",
-    "completion_tokens": "completion_tokens",
-    "seconds": "seconds",
-    "finish": "finish",
-    "ended": "ended",
-    "question": "question",
-    "draw": "draw",
-    "reasoning": "reasoning",
-    "reasoning_tokens": "reasoning_tokens",
-    "error": "error",
-    "context": "context",
-}
+_SAMPLE_COLUMNS = (
+    *("sample", "index", "score", "answer", "prompt_tokens", "completion_tokens", "seconds"),
+    *("finish", "ended", "question", "draw", "reasoning", "reasoning_tokens", "error", "context"),
+)
+_KEYS = {"sample": "id", "answer": "predicted_answer"}  # of these columns in samples.jsonl
 
 
 @no_collection()
@@ -63,8 +52,10 @@ def load(
 
     `only` selects cells as on the command line, such as ``["models=llama*"]``. `frames` names the
     library of the data frames. Nothing is read before it is asked for. Raises `CampaignError`,
-    `LedgerError`, or `MissingExtra` if the library is not installed.
+    `LedgerError`, `UnknownName` for another library, or `MissingExtra` if it is not installed.
     """
+    if frames not in get_args(FrameLibrary):
+        raise UnknownName(f"no data frames of {frames!r}; {hint(frames, get_args(FrameLibrary))}")
     if find_spec(frames) is None:
         install = "'benchfleet[report]'" if frames == "pandas" else frames
         raise MissingExtra(f"data frames need {frames}; pip install {install}")
@@ -115,7 +106,7 @@ class Results:
             samples = read_samples(self._study.layout.published(record.path) / SAMPLES)
             axes = self._axes(cell)
             rows += [
-                {**axes, **{name: one.get(key) for name, key in _SAMPLE_COLUMNS.items()}}
+                {**axes, **{name: one.get(_KEYS.get(name, name)) for name in _SAMPLE_COLUMNS}}
                 for one in samples.values()
             ]
         return self._frame(rows)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import benchfleet
-from benchfleet.errors import BenchfleetError, MissingExtra
+from benchfleet.errors import BenchfleetError, MissingExtra, UnknownName
 
 from .conftest import MOCK, User
 
@@ -90,6 +90,8 @@ def test_what_cannot_be_loaded_is_named(
 ) -> None:
     with pytest.raises(BenchfleetError, match="has no ledger; give the campaign file"):
         benchfleet.load(tmp_path)
+    with pytest.raises(UnknownName, match=r"no data frames of 'x'; there are pandas, polars$"):
+        benchfleet.load(finished.folder / "study.yaml", frames="x")  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises((MissingExtra, ValueError), match="polars"):
         benchfleet.load(finished.folder / "study.yaml", frames="polars")
