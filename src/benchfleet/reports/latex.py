@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from . import wording
 from .statistics import Difference
@@ -47,7 +47,12 @@ def _table(comparison: Comparison, model: str, title: str) -> str:
     configs = [n for n in comparison.configs if any(c == n for c, _ in entries)]
     scores = {(one.config, one.suite): one for one in comparison.suites if one.model == model}
     suites = [*dict.fromkeys(suite for _, suite in scores)]
-    best = {(w.benchmark, w.config) for w in comparison.winners if w.model == model}
+    best = {
+        (one.benchmark, config)
+        for one in comparison.winners
+        if one.model == model
+        for config in (one.config, *one.tied_with)
+    }
     lines = [
         r"\begin{table}",
         r"\centering",
@@ -60,13 +65,13 @@ def _table(comparison: Comparison, model: str, title: str) -> str:
         r"\midrule",
     ]
     for config in configs:
-        cells = [_suite_cell(scores.get((config, name)), comparison) for name in suites]
+        cells = [_suite_cell(config, name, scores, comparison) for name in suites]
         for benchmark in benchmarks:
             entry = entries.get((config, benchmark))
             digits = wording.decimals(comparison, benchmark)
             text = _cell(entry, digits) if entry else "--"
             is_best = (benchmark, config) in best and entry is not None and entry.mean is not None
-            cells.append(rf"\textbf{{{text}}}" if is_best else text)
+            cells.append(_bold(text) if is_best else text)
         lines.append(_row([escaped(config), *cells]))
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
     return "\n".join(lines)
@@ -86,12 +91,22 @@ def _cell(entry: Entry, digits: int) -> str:
     return f"${text}${_mark(entry.difference)}"
 
 
-def _suite_cell(score: SuiteScore | None, comparison: Comparison) -> str:
+def _suite_cell(
+    config: str, suite: str, scores: Mapping[tuple[str, str], SuiteScore], comparison: Comparison
+) -> str:
+    """One cell of a suite's column; `scores` are of one model, by config and suite."""
+    score = scores.get((config, suite))
     if score is None or score.mean is None:
         return escaped(score.remark) if score else "--"
-    digits = wording.decimals(comparison, score.suite)
-    text = wording.with_error(score.mean, score.stderr, digits).translate(_SYMBOLS)
-    return f"${text}${_mark(score.difference)}"
+    digits = wording.decimals(comparison, suite)
+    number = wording.with_error(score.mean, score.stderr, digits).translate(_SYMBOLS)
+    text = f"${number}${_mark(score.difference)}"
+    column = (one.mean for one in scores.values() if one.suite == suite and one.mean is not None)
+    return _bold(text) if score.mean == max(column) else text
+
+
+def _bold(formula: str) -> str:
+    return rf"{{\boldmath{formula}}}"  # \textbf leaves formulas as they are
 
 
 def _mark(difference: Difference | None) -> str:

@@ -10,10 +10,20 @@ from benchfleet.reports import latex
 def test_scores_marks_and_the_best_are_in_the_table(demo):
     text = latex.render(demo.compared(), title="a_b")
     assert r"a\_b: tiny-recall" in text
-    assert r"\textbf{$1.000 \pm 0.000$}" in text
+    assert r"{\boldmath$1.000 \pm 0.000$}" in text
     assert r"$0.150 \pm 0.025$$^{-}$" in text
     assert r"window\_32" in text
     assert text.count(r"\begin{table}") == 1
+
+
+def test_all_configs_with_the_highest_mean_are_bold(study):
+    study.done("dense", [1, 0, 1, 0])
+    study.done("same", [0, 1, 0, 1])
+    study.done("lower", [0, 0, 0, 1])
+    text = latex.render(study.compared(), title="t")
+    assert r"dense & {\boldmath$0.500 \pm 0.289$}" in text
+    assert r"same & {\boldmath$0.500 \pm 0.289$}" in text
+    assert r"lower & $0.250 \pm 0.250$" in text
 
 
 def test_what_has_no_result_says_so(study):

@@ -157,10 +157,29 @@ def test_suites_are_rows_of_the_csv_and_parquet_and_columns_of_the_latex(two):
     assert table["sure"].to_list()[-2:] == [None, True]
     text = latex.render(comparison, title="study")
     assert r"config & core (suite) & recall\_128" in text
-    assert r"top\_k & $0.700 \pm 0.059$$^{+}$ &" in text
+    assert r"top\_k & {\boldmath$0.700 \pm 0.059$$^{+}$} &" in text
 
 
 def test_a_suite_without_all_parts_says_so_in_the_latex(study):
     study.done("dense", FIRST, subset="128")
     text = latex.render(compared(study, suite()), title="study")
     assert "dense & 1 of 2 parts &" in text
+
+
+def test_latex_shows_the_highest_mean_of_each_model_in_bold(study):
+    for model, (dense, top_k) in {"a": (6, 7), "b": (3, 2)}.items():
+        for subset in ("128", "512"):
+            for config, right in (("dense", dense), ("top_k", top_k)):
+                values = [1.0] * right + [0.0] * (10 - right)
+                study.done(config, values, subset=subset, model=model)
+    study.failed("top_k", subset="512", model="c")
+    study.done("top_k", FIRST, subset="128", model="c")
+    text = latex.render(compared(study, suite()), title="t")
+    rows = [line for line in text.splitlines() if line.startswith(("dense &", "top\\_k &"))]
+    assert [row.split(" & ")[1] for row in rows] == [
+        r"$0.600 \pm 0.115$",
+        r"{\boldmath$0.700 \pm 0.108$}",
+        r"{\boldmath$0.300 \pm 0.108$}",
+        r"$0.200 \pm 0.094$",
+        "1 of 2 parts",
+    ]
