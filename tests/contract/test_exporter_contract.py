@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from benchfleet.domain.question_draws import draw_id
 from benchfleet.errors import ExportError
 from benchfleet.exporters.base import Exporter
 from benchfleet.exporters.every_eval_ever import EveryEvalEverExporter
@@ -109,6 +110,45 @@ class TestInspect(ExporterContract):
             score = log.results.scores[0].metrics["score"].value
             found.append(((log.eval.metadata or {})["fingerprint"], score))
         return found
+
+    def test_several_answers_to_a_question_are_epochs_of_one_sample(self, tmp_path: Path) -> None:
+        exporter = self.open(tmp_path)
+        from inspect_ai.log import (
+            list_eval_logs,
+            read_eval_log,
+            read_eval_log_sample,
+            read_eval_log_sample_summaries,
+        )
+
+        one, _ = sample_results(tmp_path / "results", ("Paris", "Rome", "4", "5"))
+        draws = [("q-0", 0), ("q-0", 1), ("q-1", 0), ("q-1", 1)]
+        samples = [
+            {**sample, "id": draw_id(question, draw), "question": question, "draw": draw}
+            for sample, (question, draw) in zip(one.samples(), draws, strict=True)
+        ]
+        exporter.put([replace(one, samples=lambda: samples)])
+        (info,) = list_eval_logs(str(tmp_path / "out"))
+        log = read_eval_log(info)
+        assert log.eval.config.epochs == 2
+        assert log.eval.dataset.samples == 2
+        assert log.eval.dataset.sample_ids == ["q-0", "q-1"]
+        assert log.results is not None
+        assert (log.results.total_samples, log.results.completed_samples) == (4, 4)
+        expected = [("q-0", 1), ("q-0", 2), ("q-1", 1), ("q-1", 2)]
+        assert sorted((str(each.id), each.epoch) for each in log.samples or []) == expected
+        summaries = read_eval_log_sample_summaries(info)
+        assert sorted((str(each.id), each.epoch) for each in summaries) == expected
+        assert read_eval_log_sample(info, "q-0", 2).output.completion == "Rome"
+
+    def test_single_answers_have_one_epoch(self, tmp_path: Path) -> None:
+        one, _ = sample_results(tmp_path / "results")
+        self.open(tmp_path).put([one])
+        from inspect_ai.log import list_eval_logs, read_eval_log
+
+        (info,) = list_eval_logs(str(tmp_path / "out"))
+        log = read_eval_log(info)
+        assert log.eval.config.epochs is None
+        assert [(sample.id, sample.epoch) for sample in log.samples or []] == [("s0", 1), ("s1", 1)]
 
 
 class TestHubFolder(ExporterContract):

@@ -68,6 +68,8 @@ def _log(result: ExportedResult, campaign: str) -> Any:
 
     cell, samples = result.cell, result.samples()
     identities = _identities(samples)
+    questions = list(dict.fromkeys(name for name, _ in identities))
+    epochs = max((epoch for _, epoch in identities), default=1)
     began, ended = _time(result.began), _time(result.ended)
     scores = [("score", result.score), *result.tasks.items()]
     if result.stderr is not None:
@@ -84,11 +86,11 @@ def _log(result: ExportedResult, campaign: str) -> Any:
             task_version=cell.workload.version,
             task_args=dict(cell.workload.params),
             dataset=EvalDataset(
-                name=cell.workload.label, samples=len(samples), sample_ids=identities
+                name=cell.workload.label, samples=len(questions), sample_ids=questions
             ),
             model=f"{cell.model.adapter}/{cell.model.name}",
             model_args=dict(cell.model.model_kwargs),
-            config=EvalConfig(limit=cell.workload.limit),
+            config=EvalConfig(limit=cell.workload.limit, epochs=epochs if epochs > 1 else None),
             packages={"benchfleet": str(result.provenance.get("benchfleet", ""))},
             metadata={
                 "campaign": campaign,
@@ -106,18 +108,28 @@ def _log(result: ExportedResult, campaign: str) -> Any:
             scores=[EvalScore(name=_SCORER, scorer=_SCORER, metrics=metrics)],
         ),
         stats=EvalStats(started_at=began, completed_at=ended),
-        samples=[_sample(*pair, cell.model.name) for pair in zip(identities, samples, strict=True)],
+        samples=[
+            _sample(name, epoch, sample, cell.model.name)
+            for (name, epoch), sample in zip(identities, samples, strict=True)
+        ],
     )
 
 
-def _identities(samples: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The identity of each sample; those that occur twice get their index."""
-    counts = Counter(str(sample["id"]) for sample in samples)
-    names = [(str(sample["id"]), sample["index"]) for sample in samples]
-    return [name if counts[name] == 1 else f"{name}#{index}" for name, index in names]
+def _identities(samples: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """The identity and the epoch of each sample: several answers to a question are its epochs.
+    Identities that occur twice in an epoch get their index."""
+    pairs = [
+        (str(sample.get("question") or sample["id"]), int(sample.get("draw") or 0) + 1)
+        for sample in samples
+    ]
+    counts = Counter(pairs)
+    return [
+        (name if counts[name, epoch] == 1 else f"{name}#{sample['index']}", epoch)
+        for (name, epoch), sample in zip(pairs, samples, strict=True)
+    ]
 
 
-def _sample(identity: str, sample: Mapping[str, Any], model: str) -> Any:
+def _sample(identity: str, epoch: int, sample: Mapping[str, Any], model: str) -> Any:
     from inspect_ai.log import EvalSample
     from inspect_ai.model import ModelOutput, ModelUsage
     from inspect_ai.scorer import Score
@@ -133,7 +145,7 @@ def _sample(identity: str, sample: Mapping[str, Any], model: str) -> Any:
     scores = {_SCORER: Score(value=sample["score"], answer=answer)} if "score" in sample else None
     return EvalSample(
         id=identity,
-        epoch=1,
+        epoch=epoch,
         input=question_of(sample),
         target=targets[0] if len(targets) == 1 else targets,
         output=output,
