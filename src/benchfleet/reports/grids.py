@@ -200,12 +200,14 @@ def leaders(comparison: Comparison) -> Grid:
 def _leader(winner: Winner | None) -> Cell:
     if winner is None:
         return Cell()
-    better = f"{wording.HIGHER} {len(winner.better_than)}" if winner.better_than else ""
-    others = len(winner.not_different_from) + len(winner.not_compared_with)
-    counts = (better, f"{wording.NOT_SURE} {others}" if others else "")
+    counts = {
+        wording.HIGHER: len(winner.better_than),
+        wording.NOT_SURE: len(winner.not_different_from),
+        wording.NOT_COMPARED: len(winner.not_compared_with),
+    }
     return Cell(
         name=winner.config,
-        text=" ".join(filter(None, counts)) or "alone",
+        text=" ".join(f"{mark} {count}" for mark, count in counts.items() if count) or "alone",
         mark="higher" if winner.is_sure else "",
     )
 

@@ -21,6 +21,10 @@ from .wording import (
 
 MORE = "More on what won"  # the section of what `first_and_more` gives second
 _MAX_FIRST = 10  # sentences, with which a report begins
+_NOT_COMPARED = "Too few shared samples to compare with {names}."
+_SUITE_NOT_COMPARED = (
+    "Not compared with {names}: a part has fewer than two shared values, or another version."
+)
 _MAX_NAMED = 3  # contenders; more are "the others" if that says all
 
 
@@ -53,7 +57,8 @@ def _overall(comparison: Comparison, escape: Escape) -> Iterator[str]:
     """A sentence for each suite and benchmark, over all models and configs."""
     for winner in comparison.best_suites:
         digits = decimals(comparison, winner.benchmark)
-        yield f"suite {escape(winner.benchmark)}: {_verdict(winner, escape, digits)}"
+        verdict = _verdict(winner, escape, digits, not_compared=_SUITE_NOT_COMPARED)
+        yield f"suite {escape(winner.benchmark)}: {verdict}"
     for winner in comparison.best:
         digits = decimals(comparison, winner.benchmark)
         yield f"{escape(winner.benchmark)}: {_verdict(winner, escape, digits)}"
@@ -69,8 +74,15 @@ def _model_verdicts(comparison: Comparison, escape: Escape) -> Iterator[str]:
         yield f"{model} on {listed(benchmarks)}: {verdict}"
 
 
-def _verdict(winner: Winner, escape: Escape, digits: int | None = None) -> str:
-    """What leads and how surely; with its numbers where decimal digits are given."""
+def _verdict(
+    winner: Winner,
+    escape: Escape,
+    digits: int | None = None,
+    *,
+    not_compared: str = _NOT_COMPARED,
+) -> str:
+    """What leads and how surely; with its numbers where decimal digits are given. `not_compared`
+    says why some ``{names}`` are not compared with it."""
 
     def names(contenders: Sequence[str]) -> str:
         return listed([escape(name) for name in contenders])
@@ -105,7 +117,7 @@ def _verdict(winner: Winner, escape: Escape, digits: int | None = None) -> str:
     else:
         text = f"{leader} is the only one with a result{mean}."
     if winner.not_compared_with:
-        text += f" Too few shared samples to compare with {names(winner.not_compared_with)}."
+        text += " " + not_compared.format(names=names(winner.not_compared_with))
     if winner.without_result:
         text += f" No result: {names(winner.without_result)}."
     return text

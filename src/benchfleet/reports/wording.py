@@ -11,7 +11,7 @@ from benchfleet.domain.state import STATES
 from .statistics import Difference
 from .tables import Comparison, Entry, TimeSpent
 
-HIGHER, LOWER, NOT_SURE = "▲", "▼", "≈"
+HIGHER, LOWER, NOT_SURE, NOT_COMPARED = "▲", "▼", "≈", "?"
 MARKS = (
     f"{HIGHER} significantly higher, {LOWER} significantly lower, {NOT_SURE} no significant "
     "difference (p < 0.05 after Holm's correction)"

@@ -194,6 +194,17 @@ def test_many_verdicts_become_a_table_of_who_leads_where(study):
     assert "dense leads 13 of 13." in re.sub(r"</?bdi>", "", text(study))
 
 
+def test_the_table_of_leaders_says_what_cannot_be_compared(study):
+    for model in range(13):
+        study.done("dense", [1], model=f"m{model}", repeat=0)
+        study.done("window", [0], model=f"m{model}", repeat=1)
+        study.done("top_k", [0], model=f"m{model}", repeat=1)
+    assert page(study).tables[0][:2] == [["model", "recall_512"], ["m0", "dense? 2"]]
+    assert "? 1: cannot be compared with one" in text(study)
+    few = "Too few shared samples to compare with window and top_k."
+    assert few in re.sub(r"</?bdi>", "", text(study))
+
+
 def test_a_page_of_many_cells_stays_below_two_megabytes(study):
     for model in range(20):
         for config in ("dense", *(f"streaming-{n}" for n in range(11))):

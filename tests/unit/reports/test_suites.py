@@ -10,7 +10,7 @@ import polars
 import pytest
 
 from benchfleet.domain.suite import Part, Suite
-from benchfleet.reports import html, latex, markdown
+from benchfleet.reports import html, latex, markdown, verdicts
 from benchfleet.reports.exports import to_csv, to_parquet
 from benchfleet.reports.statistics import standard_error
 from benchfleet.reports.tables import compare
@@ -115,6 +115,10 @@ def test_contenders_with_different_versions_are_not_compared(study):
     comparison = compared(study, suite())
     assert comparison.suites[1].difference.difference is None
     assert comparison.best_suites[0].not_compared_with == ("top_k",)
+    assert verdicts.sentences(comparison, str)[0] == (
+        "suite core: dense and top_k have the same mean, 0.550 ± 0.062. Not compared with top_k: "
+        "a part has fewer than two shared values, or another version."
+    )
 
 
 def test_scales_are_mixed_by_weights_alone(two):
