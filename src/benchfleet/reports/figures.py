@@ -10,6 +10,7 @@ from typing import Any, Literal
 from benchfleet.domain.state import State
 
 from . import wording
+from .labels import MAX_LABEL_PX, distinct, isolated, shortened
 from .tables import Comparison, Entry
 
 _WORST_FIRST: tuple[State, ...] = (
@@ -27,9 +28,10 @@ _WORST_FIRST: tuple[State, ...] = (
 class Figure:
     """Model × config of one benchmark; or benchmark × config where there is one model.
 
-    Labels are in one line and tell apart what they stand for. Of each entry `row` and `column`
-    are its labels, `mean` and `change` (to the baseline) are numbers where there are any,
-    `mean_text` and `change_text` are what its cell says, and the rest is in the tooltip.
+    Labels are short and distinct. Of each entry `row` and `column` are its labels, `row_name` and
+    `column_name` the whole names where labels are shorter, `mean` and `change` (to the baseline)
+    are numbers where there are any, `mean_text` and `change_text` are what its cell says, and the
+    rest is in the tooltip.
     """
 
     title: str  # the benchmarks; not cleaned of what a name may hold
@@ -64,9 +66,10 @@ def _grouped(comparison: Comparison) -> Iterator[tuple[str, ...]]:
 def _figure(comparison: Comparison, benchmarks: Sequence[str], entries: Sequence[Entry]) -> Figure:
     decimals = wording.decimals(comparison, benchmarks[0])
     kind: Literal["model", "benchmark"] = "model" if len(comparison.models) > 1 else "benchmark"
-    rows = _labels(getattr(entry, kind) for entry in entries)
+    row_names = _names(getattr(entry, kind) for entry in entries)
     present, base = {entry.config for entry in entries}, comparison.baseline
-    columns = _labels(name for name in comparison.configs if name in present)
+    column_names = _names(name for name in comparison.configs if name in present)
+    rows, columns = _labels(row_names), _labels(column_names)
     means = [entry.mean for entry in entries if entry.mean is not None]
     return Figure(
         title=wording.listed(benchmarks),
@@ -76,8 +79,8 @@ def _figure(comparison: Comparison, benchmarks: Sequence[str], entries: Sequence
         others=tuple(label for name, label in columns.items() if name != base),
         entries=tuple(
             {
-                "row": rows[getattr(entry, kind)],
-                "column": columns[entry.config],
+                **_position("row", getattr(entry, kind), rows, row_names),
+                **_position("column", entry.config, columns, column_names),
                 **_tooltip(entry, decimals),
                 **_score_fields(entry, decimals),
                 **(
@@ -93,17 +96,23 @@ def _figure(comparison: Comparison, benchmarks: Sequence[str], entries: Sequence
     )
 
 
-def _labels(names: Iterable[str]) -> dict[str, str]:
+def _names(names: Iterable[str]) -> dict[str, str]:
     """Each name in one line; names that look alike then are numbered."""
-    labels: dict[str, str] = {}
-    for name in dict.fromkeys(names):
-        line = label = wording.one_line(name)
-        number = 1
-        while label in labels.values():
-            number += 1
-            label = f"{line} ({number})"
-        labels[name] = label
-    return labels
+    return distinct({name: isolated(name) for name in names})
+
+
+def _labels(names: Mapping[str, str]) -> dict[str, str]:
+    """The labels of lines that may be too long for one."""
+    short = shortened(names.values(), MAX_LABEL_PX)
+    return {name: short[line] for name, line in names.items()}
+
+
+def _position(
+    axis: str, name: str, labels: Mapping[str, str], names: Mapping[str, str]
+) -> dict[str, str]:
+    """The label of a name on an axis, and the whole of it if some label there is shorter."""
+    position = {axis: labels[name]}
+    return position if labels == names else {**position, f"{axis}_name": names[name]}
 
 
 def _tooltip(entry: Entry, decimals: int) -> dict[str, Any]:

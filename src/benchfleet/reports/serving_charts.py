@@ -145,7 +145,7 @@ def _cumulative(rows: Sequence[dict[str, Any]], title: str) -> dict[str, Any]:
     import altair as alt
 
     colour, _ = _named(rows)
-    names = list(dict.fromkeys(row["name"] for row in rows))
+    names = list(dict.fromkeys(row["series"] for row in rows))
     dash = alt.StrokeDash("series:N", title=None).scale(domain=names, range=_DASHES[: len(names)])
     longer = {"symbolSize": 900, "symbolStrokeWidth": 2}  # a legend that shows a whole dash pattern
     chart = (
@@ -171,7 +171,7 @@ def _named(rows: Sequence[dict[str, Any]]) -> tuple[Any, Any]:
     """Set the ``series`` of each row from its ``name``; its colour and shape as encodings."""
     own, colour, shape = series_scales(list(dict.fromkeys(row["name"] for row in rows)), "circle")
     for row in rows:
-        row["series"] = row["name"] if row["name"] in own else "others"
+        row["series"] = own.get(row["name"], "others")
     return colour, shape
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchfleet.reports.charts import heat_map
 from benchfleet.reports.figures import figures
 
 
@@ -101,3 +102,17 @@ def test_names_that_look_alike_stay_apart(study):
     study.done("a b", [1, 0])
     study.done("a  b", [0, 0])
     assert only(study.compared()).columns == ("dense", "a b", "a b (2)")
+
+
+def test_long_names_have_short_labels_that_differ_and_whole_names_beside_them(study):
+    names = [
+        f"deepseek-ai/DeepSeek-R1-Distill-Qwen-32B-{method}-g128" for method in ("AWQ", "GPTQ")
+    ]
+    for model in names:
+        study.done("dense", [1, 0], model=model)
+    figure = only(study.compared())
+    assert figure.rows == ("deepseek-ai/Deep…en-32B-AWQ-g128", "deepseek-ai/Deep…n-32B-GPTQ-g128")
+    assert [entry["row_name"] for entry in figure.entries] == names
+    assert "column_name" not in figure.entries[0]
+    tooltip = heat_map.scores(figure)["encoding"]["tooltip"]
+    assert [one["field"] for one in tooltip[:2]] == ["row_name", "column"]

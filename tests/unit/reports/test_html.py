@@ -139,7 +139,7 @@ def test_hostile_names_are_shown_and_mean_nothing(hostile):
     assert any(shown in cell for table in found.tables for row in table for cell in row)
     assert "\u202e" not in text(hostile, title=HOSTILE)
     rows = [dict(zip(f["fields"], v, strict=True)) for f in figures(found) for v in f["values"]]
-    assert {row["column"] for row in rows if "column" in row} == {"dense", shown, "x"}
+    assert {row["column_name"] for row in rows if "column" in row} == {"dense", shown, "x"}
 
 
 def test_the_script_finds_every_chart_that_the_page_has_a_place_for(hostile):

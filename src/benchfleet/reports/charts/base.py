@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from benchfleet.reports.labels import MAX_LABEL_PX, distinct, isolated, shortened
 from benchfleet.reports.tables import Comparison, Entry
 from benchfleet.reports.winners import Contender
-from benchfleet.reports.wording import one_line
 
 DATA = "entries"  # the name of the data in a definition
 LOWER, SAME, HIGHER = "#b35806", "#f7f7f7", "#2166ac"  # colour-blind readers can distinguish them
@@ -21,7 +21,10 @@ OTHERS = "#9aa3ab"  # series without a colour of their own
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c510a", "#666666")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "arrow", "wedge")
 ROW_PX = 22  # pixels of a row
-MAX_LABEL_PX = 220  # pixels of a name; the pointer shows the whole
+MAX_LONG_LABEL_PX = 360  # pixels of a name that has a row to itself
+_MAX_LEGEND_PX, _LEGEND_FONT_PX = 260, 10  # of a name in a legend
+_MAX_HEADER_PX = 260  # of a panel's name
+_FONT_RESERVE = 1.25  # how much wider than estimated a name may be before its end is cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +46,7 @@ def finished(chart: Any) -> dict[str, Any]:
         .configure_axis(
             labelColor="currentColor",
             titleColor="currentColor",
-            labelLimit=MAX_LABEL_PX,
+            labelLimit=label_limit(MAX_LABEL_PX),
             labelFontSize=12,
             titleFontWeight="normal",
             domain=False,
@@ -51,8 +54,16 @@ def finished(chart: Any) -> dict[str, Any]:
             gridColor="#8888",
             gridOpacity=0.35,
         )
-        .configure_legend(labelColor="currentColor", titleColor="currentColor", labelLimit=260)
-        .configure_header(labelColor="currentColor", titleColor="currentColor", labelLimit=260)
+        .configure_legend(
+            labelColor="currentColor",
+            titleColor="currentColor",
+            labelLimit=label_limit(_MAX_LEGEND_PX),
+        )
+        .configure_header(
+            labelColor="currentColor",
+            titleColor="currentColor",
+            labelLimit=label_limit(_MAX_HEADER_PX),
+        )
     )
     return dict(styled.to_dict(validate=False))  # which takes longer than all the rest
 
@@ -68,21 +79,28 @@ def common() -> Mapping[str, Any]:
 
 def labels(comparison: Comparison) -> dict[Contender, str]:
     """What each model × config is called in charts, on one line; equal names are numbered."""
-    known_labels: dict[Contender, str] = {}
-    for entry in comparison.entries:
-        contender = (entry.model, entry.config)
-        if contender in known_labels:
-            continue
-        parts = [entry.config] if len(comparison.models) == 1 else [entry.model, entry.config]
+    names: dict[Contender, str] = {}
+    for model, config in dict.fromkeys((one.model, one.config) for one in comparison.entries):
+        parts = [config] if len(comparison.models) == 1 else [model, config]
         if len(comparison.configs) == 1 and len(comparison.models) > 1:
-            parts = [entry.model]
-        line = label = one_line(" × ".join(parts))
-        number = 1
-        while label in known_labels.values():
-            number += 1
-            label = f"{line} ({number})"
-        known_labels[contender] = label
-    return known_labels
+            parts = [model]
+        names[model, config] = " × ".join(map(isolated, parts))
+    return distinct(names)
+
+
+def label_limit(px: float) -> int:
+    """Where Vega cuts the end of a label that was shortened to about so many pixels."""
+    return round(px * _FONT_RESERVE)
+
+
+def panels(rows: Sequence[dict[str, Any]], font_px: float = 10) -> list[str]:
+    """Give each row's `panel` a label that fits above its panel, with the whole name as
+    `benchmark`; and the labels, in the order of the rows."""
+    short = shortened((row["panel"] for row in rows), _MAX_HEADER_PX, font_px)
+    for row in rows:
+        row["benchmark"] = row["panel"]
+        row["panel"] = short[row["panel"]]
+    return [*short.values()]
 
 
 def best_first(comparison: Comparison) -> list[Contender]:
@@ -106,13 +124,14 @@ def series(names: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     return own, [*COLOURS[: len(own)]], [*SHAPES[: len(own)]]
 
 
-def series_scales(names: Sequence[str], other_shape: str) -> tuple[list[str], Any, Any]:
-    """The names with a colour and a shape of their own, and both as encodings of ``series``: one
-    of these names, or ``others``."""
+def series_scales(names: Sequence[str], other_shape: str) -> tuple[dict[str, str], Any, Any]:
+    """The labels of the names with a colour and a shape of their own, and both as encodings of
+    ``series``: one of these labels, or ``others``."""
     import altair as alt
 
     own, colours, shapes = series(names)
-    domain = [*own, *(["others"] if len(names) > len(own) else [])]
+    labels = shortened(own, _MAX_LEGEND_PX, _LEGEND_FONT_PX)
+    domain = [*labels.values(), *(["others"] if len(names) > len(own) else [])]
     colour = alt.Color("series:N", title=None).scale(domain=domain, range=[*colours, OTHERS])
     shape = alt.Shape("series:N", title=None).scale(domain=domain, range=[*shapes, other_shape])
-    return own, colour, shape
+    return labels, colour, shape

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from benchfleet.reports import wording
+from benchfleet.reports.labels import isolated, shortened
 from benchfleet.reports.tables import Comparison
 
-from .base import DATA, HIGHER, LOWER, OTHERS, ROW_PX, Chart, finished, labels
+from .base import (
+    DATA,
+    HIGHER,
+    LOWER,
+    MAX_LONG_LABEL_PX,
+    OTHERS,
+    ROW_PX,
+    Chart,
+    finished,
+    label_limit,
+    labels,
+    panels,
+)
 
 _PANEL_PX = 190  # pixels of one benchmark
 _COLUMNS = 4  # panels side by side
+_HEADER_FONT_PX = 12
+_PADDING_PX = 8  # pixels between the widest interval and the edge of its panel
 _MARKS = {
     "higher": (HIGHER, "triangle-up"),
     "lower": (LOWER, "triangle-down"),
@@ -21,7 +38,8 @@ def forest(comparison: Comparison) -> Chart | None:
     import altair as alt
 
     names = labels(comparison)
-    rows = []
+    short = shortened(names.values(), MAX_LONG_LABEL_PX)
+    rows: list[dict[str, Any]] = []
     for entry in comparison.entries:
         difference = entry.difference
         if difference is None or difference.difference is None or difference.p_value is None:
@@ -29,10 +47,12 @@ def forest(comparison: Comparison) -> Chart | None:
         low, high = difference.interval or (difference.difference, difference.difference)
         digits = wording.decimals(comparison, entry.benchmark)
         significant = "higher" if difference.difference > 0 else "lower"
+        name = names[entry.model, entry.config]
         rows.append(
             {
-                "row": names[entry.model, entry.config],
-                "panel": wording.one_line(entry.benchmark),
+                "row": short[name],
+                "name": name,
+                "panel": isolated(entry.benchmark),
                 "difference": difference.difference,
                 "low": low,
                 "high": high,
@@ -44,13 +64,15 @@ def forest(comparison: Comparison) -> Chart | None:
         )
     if not rows:
         return None
-    order = [name for name in names.values() if any(row["row"] == name for row in rows)]
-    panels = list(dict.fromkeys(str(row["panel"]) for row in rows))
+    present = {row["row"] for row in rows}
+    order = [label for label in short.values() if label in present]
     base = alt.Chart().encode(
-        y=alt.Y("row:N", title=None).scale(domain=order).axis(labelLimit=360),
+        y=alt.Y("row:N", title=None)
+        .scale(domain=order)
+        .axis(labelLimit=label_limit(MAX_LONG_LABEL_PX)),
         tooltip=[
-            alt.Tooltip("row:N", title="config"),
-            alt.Tooltip("panel:N", title="benchmark"),
+            alt.Tooltip("name:N", title="config"),
+            alt.Tooltip("benchmark:N"),
             alt.Tooltip("text:N", title="difference"),
             alt.Tooltip("interval:N", title="95 % interval"),
             alt.Tooltip("p:N", title="after correction"),
@@ -64,7 +86,9 @@ def forest(comparison: Comparison) -> Chart | None:
     layers = alt.layer(
         zero.encode(x=alt.datum(0)),
         base.mark_rule(strokeWidth=2).encode(
-            x=alt.X("low:Q", title=None).axis(grid=True, tickCount=3, labelOverlap="greedy"),
+            x=alt.X("low:Q", title=None)
+            .scale(padding=_PADDING_PX)
+            .axis(grid=True, tickCount=3, labelOverlap="greedy"),
             x2="high:Q",
             color=colour,
         ),
@@ -74,7 +98,9 @@ def forest(comparison: Comparison) -> Chart | None:
     ).properties(width=_PANEL_PX, height=alt.Step(ROW_PX))
     chart = layers.facet(
         data=alt.NamedData(name=DATA),
-        facet=alt.Facet("panel:N", title=None).sort(panels).header(labelFontSize=12),
+        facet=alt.Facet("panel:N", title=None)
+        .sort(panels(rows, _HEADER_FONT_PX))
+        .header(labelFontSize=_HEADER_FONT_PX),
         columns=_COLUMNS,
     ).resolve_scale(x="independent")
     return Chart(

@@ -111,8 +111,8 @@ def _heat_map(
             },
             "y": _axis(y, rows, padding=0.06),
             "tooltip": [
-                {"field": "row", "type": "nominal", "title": figure.kind},
-                {"field": "column", "type": "nominal", "title": "config"},
+                _whole_name("row", figure.kind, figure),
+                _whole_name("column", "config", figure),
                 *({"field": name, "type": "nominal"} for name in _TOOLTIP_FIELDS),
             ],
         },
@@ -128,6 +128,13 @@ def _layer(entries: str, mark: str | Mapping[str, Any], **encoding: Any) -> dict
 def _axis(field: str, names: Sequence[str], *, padding: float) -> dict[str, Any]:
     scale = {"domain": [*names], "paddingInner": padding}
     return {"field": field, "type": "nominal", "title": None, "scale": scale}
+
+
+def _whole_name(axis: str, title: str, figure: Figure) -> dict[str, str]:
+    """What the pointer shows of an axis."""
+    name = f"{axis}_name"
+    field = name if name in figure.entries[0] else axis
+    return {"field": field, "type": "nominal", "title": title}
 
 
 def _column_px(letters: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchfleet.reports import wording
+from benchfleet.reports.labels import isolated
 from benchfleet.reports.tables import Comparison
 
 from .base import Chart, best_first, labels
@@ -15,7 +15,7 @@ def lengths(comparison: Comparison) -> Chart | None:
     rows = [
         {
             "name": names[entry.model, entry.config],
-            "panel": wording.one_line(entry.family),
+            "panel": isolated(entry.family),
             "length": entry.length,
             **point(comparison, entry, entry.mean),
         }

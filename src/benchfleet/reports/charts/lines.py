@@ -9,7 +9,7 @@ from benchfleet.domain.humanize import counted
 from benchfleet.reports import wording
 from benchfleet.reports.tables import Comparison, Entry
 
-from .base import DATA, Chart, finished, series_scales
+from .base import DATA, Chart, finished, panels, series_scales
 
 _PANEL_PX = (340, 240)  # pixels of one benchmark: width and height
 _COLUMNS = 2  # panels side by side
@@ -47,6 +47,7 @@ def line_chart(
     rows = [row for row in rows if row["panel"] in several]
     if not rows:
         return None
+    order = panels(rows)
     present = {row["name"] for row in rows}
     lines = _names_of_lines(rows, x)
     ranked = sorted((name for name in names if name in present), key=lambda name: name not in lines)
@@ -56,7 +57,7 @@ def line_chart(
     step = min(_STEP_PX, (_MOST_PX - _LEAST_PX) / steps)
     size_step = min(_STEP_SIZE, (_MOST_SIZE - _LEAST_SIZE) / steps)
     for row in rows:
-        row["series"] = row["name"] if row["name"] in own else "others"
+        row["series"] = own.get(row["name"], "others")
         rank = thickness.get(row["name"], 0)
         row["width"], row["size"] = _LEAST_PX + step * rank, _LEAST_SIZE + size_step * rank
     rows = sorted(rows, key=lambda row: -row["width"])
@@ -102,7 +103,9 @@ def line_chart(
         )
         .properties(width=_PANEL_PX[0], height=_PANEL_PX[1])
         .facet(
-            data=alt.NamedData(name=DATA), facet=alt.Facet("panel:N", title=None), columns=_COLUMNS
+            data=alt.NamedData(name=DATA),
+            facet=alt.Facet("panel:N", title=None).sort(order),
+            columns=_COLUMNS,
         )
         .resolve_scale(x="independent", y="independent")
     )

@@ -28,6 +28,8 @@ def narrowed(chart: Chart) -> dict[str, Any] | None:
     parts = [*_objects(spec)]
     axes = [one["encoding"]["y"] for one in parts if "y" in one.get("encoding", {})]
     axes = [y for y in axes if y["type"] == "nominal"]
+    for y in axes:
+        _show_whole_names(y, chart, "name")
     two_lines = any(len(name) > _LETTERS for y in axes for name in y["scale"]["domain"])
     names_px = 2 * _LINE_PX if two_lines else _LINE_PX
     for y in axes:
@@ -51,10 +53,22 @@ def narrowed(chart: Chart) -> dict[str, Any] | None:
         if part.get("type") == "bar":
             part["size"] = _BAR_PX
         if "facet" in part:
+            _show_whole_names(part["facet"], chart, "benchmark")
             part["facet"]["header"] = {"labelExpr": _IN_LINES, "labelAnchor": "start"}
     spec["config"]["legend"] |= {"orient": "bottom", "columns": 1, "labelLimit": _LEGEND_PX}
     spec["config"]["header"] |= {"labelLimit": _NAME_PX, "labelPadding": 18}
     return spec
+
+
+def _show_whole_names(encoding: dict[str, Any], chart: Chart, field: str) -> None:
+    """Have the whole names of a field instead of their labels, if all fit into two lines."""
+    names = {row[encoding["field"]]: row[field] for row in chart.rows}
+    if any(len(name) > 2 * _LETTERS for name in names.values()):
+        return
+    encoding["field"] = field
+    for part, key in ((encoding, "sort"), (encoding.get("scale", {}), "domain")):
+        if key in part:
+            part[key] = [names[label] for label in part[key]]
 
 
 def _objects(part: Any) -> Iterator[dict[str, Any]]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from benchfleet.domain.humanize import counted
 from benchfleet.reports import wording
+from benchfleet.reports.labels import isolated
 from benchfleet.reports.tables import Comparison, Entry
 
-from .base import DATA, Chart, best_first, finished, labels, series_scales
+from .base import DATA, Chart, best_first, finished, labels, panels, series_scales
 
 _PANEL_PX = 240  # pixels of one benchmark, both ways
 _COLUMNS = 3  # panels side by side
@@ -71,7 +72,7 @@ def _pareto(comparison: Comparison, price: _Price) -> Chart | None:
             rows.append(
                 {
                     "name": names[entry.model, entry.config],
-                    "panel": wording.one_line(benchmark),
+                    "panel": isolated(benchmark),
                     "cost": cost,
                     "score": entry.mean,
                     "front": "on the front" if on_front else "dominated",
@@ -84,7 +85,7 @@ def _pareto(comparison: Comparison, price: _Price) -> Chart | None:
     ranked = [names[one] for one in best_first(comparison) if names[one] in present]
     own, colour, shape = series_scales(ranked, "circle")
     for row in rows:
-        row["series"] = row["name"] if row["name"] in own else "others"
+        row["series"] = own.get(str(row["name"]), "others")
     base = alt.Chart().encode(
         x=alt.X("cost:Q", title=price.axis)
         .scale(zero=False, padding=12)
@@ -116,7 +117,7 @@ def _pareto(comparison: Comparison, price: _Price) -> Chart | None:
         .properties(width=_PANEL_PX, height=_PANEL_PX)
         .facet(
             data=alt.NamedData(name=DATA),
-            facet=alt.Facet("panel:N", title=None).sort(_panels(rows)),
+            facet=alt.Facet("panel:N", title=None).sort(panels(rows)),
             columns=_COLUMNS,
         )
         .resolve_scale(x="independent", y="independent")
@@ -130,11 +131,6 @@ def _pareto(comparison: Comparison, price: _Price) -> Chart | None:
         spec=finished(chart),
         rows=tuple(rows),
     )
-
-
-def _panels(rows: Sequence[dict[str, object]]) -> list[str]:
-    """The panels in the order of the rows."""
-    return list(dict.fromkeys(str(row["panel"]) for row in rows))
 
 
 def _front(points: Sequence[tuple[float, float]]) -> list[bool]:

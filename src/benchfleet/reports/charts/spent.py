@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchfleet.domain.humanize import duration
-from benchfleet.reports import wording
+from benchfleet.reports.labels import isolated, shortened
 from benchfleet.reports.tables import Comparison
 
-from .base import DATA, HIGHER, LOWER, ROW_PX, Chart, finished, labels
+from .base import (
+    DATA,
+    HIGHER,
+    LOWER,
+    MAX_LONG_LABEL_PX,
+    ROW_PX,
+    Chart,
+    finished,
+    label_limit,
+    labels,
+)
 
 _MAX_BARS = 40
 _WIDTH_PX = 420
@@ -26,7 +36,7 @@ def spent(comparison: Comparison) -> Iterator[Chart]:
         currency for entry in comparison.entries for currency in entry.spent.bill.costs or {}
     )
     called = {
-        id(entry): wording.one_line(f"{names[entry.model, entry.config]} / {entry.benchmark}")
+        id(entry): f"{names[entry.model, entry.config]} / {isolated(entry.benchmark)}"
         for entry in comparison.entries
     }
     seconds = {called[id(e)]: e.spent.bill.seconds for e in comparison.entries}
@@ -51,12 +61,15 @@ def _bars(
 
     largest = sorted(values, key=lambda name: -values[name])
     largest_names = [name for name in largest[:_MAX_BARS] if values[name] > 0]
+    short = shortened(largest_names, MAX_LONG_LABEL_PX)
     chart = (
         alt.Chart(alt.NamedData(name=DATA))
         .mark_bar(color=colour)
         .encode(
             x=alt.X("value:Q", title=axis),
-            y=alt.Y("name:N", title=None).scale(domain=largest_names).axis(labelLimit=360),
+            y=alt.Y("row:N", title=None)
+            .scale(domain=[*short.values()])
+            .axis(labelLimit=label_limit(MAX_LONG_LABEL_PX)),
             tooltip=[alt.Tooltip("name:N", title="cell"), alt.Tooltip("text:N", title=axis)],
         )
         .properties(width=_WIDTH_PX, height=alt.Step(ROW_PX))
@@ -73,5 +86,8 @@ def _bars(
         title=title,
         about=f"All attempts and repeats of a cell together.{more}",
         spec=finished(chart),
-        rows=tuple({"name": n, "value": values[n], "text": texts[n]} for n in largest_names),
+        rows=tuple(
+            {"row": short[name], "name": name, "value": values[name], "text": texts[name]}
+            for name in largest_names
+        ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchfleet.reports import wording
+from benchfleet.reports.labels import isolated
 from benchfleet.reports.tables import Comparison
 
 from .base import Chart
@@ -16,14 +16,14 @@ def steps(comparison: Comparison) -> Chart | None:
     rows, best = [], dict[str, float]()
     for entry in entries:
         mean = entry.mean or 0.0
-        name = wording.one_line(entry.series)
+        name = isolated(entry.series)
         if several_configs:
-            name += f" / {wording.one_line(entry.config)}"
+            name += f" / {isolated(entry.config)}"
         best[name] = max(mean, best.get(name, mean))
         rows.append(
             {
                 "name": name,
-                "panel": wording.one_line(entry.benchmark),
+                "panel": isolated(entry.benchmark),
                 "step": entry.step,
                 **point(comparison, entry, mean),
             }
