@@ -297,12 +297,62 @@ def test_a_bar_of_the_time_line_is_named_where_the_name_fits():
     middle = replace(long, cell="m/sink/recall_512", begin=95, end=103, lane="b")
     chart = timeline([long, short, middle])
     assert chart is not None
-    labels = {row["cell"]: row["label"] for row in chart.rows}
-    assert labels == {
-        "m/dense/recall_512": "dense/recall_512",  # without the only model
-        "m/top_k/recall_512": "top_…",
-        "m/sink/recall_512": "sink/rec…",
+    first, second, third = (text for text in texts(chart) if "/" in text or "…" in text)
+    assert first == "dense/recall_512"  # without the only model
+    assert re.fullmatch("top.{0,3}…", second)
+    assert re.fullmatch("sink/r.{0,5}…", third)
+
+
+def test_a_name_is_in_the_part_of_a_bar_that_no_later_one_hides():
+    first = Span(lane="a", cell="m/dense/recall", attempt=1, begin=0, end=60, state="success")
+    later = replace(first, cell="m/top_k/recall", begin=20, end=100)
+    beside = replace(first, cell="m/sink/recall", begin=5, end=60, lane="b")
+    chart = timeline([later, first, beside])
+    assert chart is not None
+    middles = {row["label"]: (row["middle"], row["room"]) for row in chart.rows}
+    assert middles == {
+        "dense/recall": (10_000, 146),  # 20 of 100 s on 760 pixels, less a margin
+        "top_k/recall": (60_000, 602),
+        "sink/recall": (32_500, 412),
     }
+    hidden = timeline([first, replace(later, begin=3)])
+    assert hidden is not None
+    assert [row["label"] for row in hidden.rows] == ["", "top_k/recall"]
+
+
+def test_wide_letters_stay_in_their_bar():
+    first = Span(lane="a", cell="M" * 40, attempt=1, begin=0, end=5, state="success")
+    chart = timeline([first, replace(first, cell="b", begin=5, end=100)])
+    assert chart is not None
+    assert [text for text in texts(chart) if "M" in text] == ["MM…"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shape"),
+    [
+        (0.004, r"\d\d:\d\d:\d\d\.\d{3}"),
+        (0.8, r"\d\d:\d\d:\d\d\.\d00"),
+        (7, r"\d\d:\d\d:\d\d"),
+        (40, r"\d\d:\d\d:\d[05]"),
+        (500, r"\d\d:\d\d:00"),
+        (3_000, r"\d\d:\d[05]"),
+        (100_000, r"\d\d:00"),
+        (4 * 86_400, "(00|12):00"),
+        (20 * 86_400, r"\d\d (Feb|Mar)"),
+        (300 * 86_400, r"01 \w\w\w"),
+    ],
+)
+def test_ticks_of_a_time_line_are_whole_times(seconds, shape):
+    begin = 1_770_508_800.5012  # in February 2026
+    span = Span(lane="a", cell="c", attempt=1, begin=begin, end=begin + seconds, state="success")
+    chart = timeline([span])
+    assert chart is not None
+    lines = re.findall(r"<tspan[^>]*>([^<]*)</tspan>", svg(chart))
+    times = [line for line in lines if "2026" not in line]
+    assert 4 <= len(times) <= 16
+    assert all(re.fullmatch(shape, time) for time in times)
+    assert re.fullmatch(r"(\d\d \w\w\w )?2026", lines[1])  # beneath the first
+    assert len(lines) - len(times) <= 5  # and beneath those of midnight
 
 
 def test_legends_have_what_occurs(study):

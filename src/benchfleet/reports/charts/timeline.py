@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.slots import host_in
 from benchfleet.ledger.history import Attempt
-from benchfleet.reports.wording import one_line
+from benchfleet.reports.labels import MAX_LABEL_PX, isolated, shortened
 
 from .base import DATA, HIGHER, OTHERS, ROW_PX, Chart, finished
 
 _WIDTH_PX = 760
 _MAX_BARS = 2_000
 _MAX_LANES = 80
-_LETTER_PX = 5.6  # pixels of a letter of a bar's name
-_MIN_LETTERS = 4  # of a name in a bar; a narrower bar has none
+_MIN_NAME_PX = 30  # pixels of a name in a bar; a narrower bar has none
+_NAME_PADDING_PX = 6  # pixels of a bar that its name leaves empty
 _MAX_NAMED_BARS = 400
+_TICKS = 8  # about so many
+_SECOND, _MINUTE, _DAY = 1000, 60_000, 86_400_000  # milliseconds
 # Dark to light, so that they differ without colours too.
 _ENDS = {"success": HIGHER, "running": "#009e73", "given back": OTHERS, "failed": "#fec876"}
 _DARK_STATES = ("success", "running")  # white text is legible on these
@@ -77,37 +81,23 @@ def timeline(spans: Sequence[Span]) -> Chart | None:
     lanes = sorted({span.lane for span in longest})[:_MAX_LANES]
     drawn = [span for span in longest if span.lane in lanes]
     begin, end = min(span.begin for span in drawn), max(span.end for span in drawn)
-    px_a_second = _WIDTH_PX / max(end - begin, 1e-9)
-    names = _short_names([span.cell for span in drawn])
-    rows = [
-        {
-            "lane": one_line(span.lane),
-            "begin": round(span.begin * 1000),
-            "end": round(span.end * 1000),
-            "middle": round((span.begin + span.end) * 500),
-            "state": span.state,
-            "cell": one_line(span.cell),
-            "attempt": span.attempt,
-            "took": duration(span.end - span.begin),
-            "label": _label(names[span.cell], (span.end - span.begin) * px_a_second),
-        }
-        for span in sorted(drawn, key=lambda span: span.begin)
-    ]
+    rows = _rows(drawn, lanes, _WIDTH_PX / max(end - begin, 1e-9))
+    times = _times(round(begin * 1000), round(end * 1000))
     base = alt.Chart(alt.NamedData(name=DATA)).encode(
-        y=alt.Y("lane:N", title=None).scale(domain=[one_line(lane) for lane in lanes])
+        y=alt.Y("lane:N", title=None).scale(domain=[*dict.fromkeys(_lane_labels(lanes).values())])
     )
     states = [state for state in _ENDS if any(row["state"] == state for row in rows)]
     colour = alt.Color("state:N", title=None).scale(
         domain=states, range=[_ENDS[state] for state in states]
     )
     bars = base.mark_bar(stroke="white", strokeWidth=0.4).encode(
-        x=alt.X("begin:T", title=None).scale(nice=False).axis(tickCount=8, labelOverlap="greedy"),
-        x2="end:T",
+        x=alt.X("begin", title=None, **times),
+        x2="end",
         color=colour,
         tooltip=[
             alt.Tooltip("cell:N"),
             alt.Tooltip("attempt:Q"),
-            alt.Tooltip("lane:N", title="where"),
+            alt.Tooltip("where:N"),
             alt.Tooltip("took:N"),
             alt.Tooltip("state:N"),
         ],
@@ -115,12 +105,12 @@ def timeline(spans: Sequence[Span]) -> Chart | None:
     dark = alt.FieldOneOfPredicate(field="state", oneOf=[*_DARK_STATES])
     texts = (
         base.transform_filter("datum.label != ''")
-        .mark_text(fontSize=10, tooltip=None)
+        .mark_text(fontSize=10, tooltip=None, limit=alt.ExprRef("datum.room"))
         .encode(color=alt.when(dark).then(alt.value("white")).otherwise(alt.value("black")))
     )
     layers = [bars]
-    if any(row["label"] for row in rows) and len(rows) <= _MAX_NAMED_BARS:
-        layers.append(texts.encode(x="middle:T", text="label:N"))
+    if any(row["label"] for row in rows):
+        layers.append(texts.encode(x=alt.X("middle", type=times["type"]), text="label:N"))
     chart = alt.layer(*layers).properties(width=_WIDTH_PX, height=alt.Step(ROW_PX))
     missing = len(spans) - len(drawn)
     more = (
@@ -135,19 +125,98 @@ def timeline(spans: Sequence[Span]) -> Chart | None:
     )
 
 
+def _rows(spans: Sequence[Span], lanes: Sequence[str], px_a_second: float) -> list[dict[str, Any]]:
+    """A row for each bar, the earliest first. A later bar lies on an earlier one of its lane, and
+    a name is in the part of its bar that is seen."""
+    names = _short_names([span.cell for span in spans])
+    labels = _lane_labels(lanes)
+    least_px = _MIN_NAME_PX if len(spans) <= _MAX_NAMED_BARS else math.inf
+    rows = []
+    hidden_from: dict[str, float] = {}  # when the next bar of a lane begins
+    for span in sorted(spans, key=lambda span: span.begin, reverse=True):
+        end = min(span.end, hidden_from.get(span.lane, math.inf))
+        hidden_from[span.lane] = span.begin
+        room = (end - span.begin) * px_a_second - _NAME_PADDING_PX
+        rows.append(
+            {
+                "lane": labels[span.lane],
+                "where": isolated(span.lane),
+                "begin": round(span.begin * 1000, 1),
+                "end": round(span.end * 1000, 1),
+                "middle": round((span.begin + end) * 500, 1),
+                "state": span.state,
+                "cell": _path(span.cell.split("/")),
+                "attempt": span.attempt,
+                "took": duration(span.end - span.begin),
+                "label": names[span.cell] if room >= least_px else "",
+                "room": round(room),
+            }
+        )
+    return rows[::-1]
+
+
+def _lane_labels(lanes: Sequence[str]) -> dict[str, str]:
+    short = shortened(map(isolated, lanes), MAX_LABEL_PX)
+    return {lane: short[isolated(lane)] for lane in lanes}
+
+
+def _times(begin: int, end: int) -> dict[str, Any]:
+    """The scale and the axis for times from `begin` to `end`, in milliseconds since the epoch.
+
+    Vega draws at most one tick a second on a scale of times, so a short run has one of numbers.
+    """
+    import altair as alt
+
+    scale = alt.Scale(nice=False, zero=False)
+    step = _decimal_step((end - begin) / _TICKS)
+    if step <= _SECOND:
+        first = -(-begin // step) * step
+        axis = {"values": [*range(first, end + 1, step)]}
+        label = _tick_label("%H:%M:%S.%L" if step < _SECOND else "%H:%M:%S")
+        return {"type": "quantitative", "scale": scale, "axis": alt.Axis(**axis, **label)}
+    if end - begin < 10 * _MINUTE:
+        label = _tick_label("%H:%M:%S")
+    elif end - begin < 8 * _DAY:
+        label = _tick_label("%H:%M")
+    else:
+        label = _tick_label("%d %b", below="%Y", where=("%d %m", "01 01"))
+    return {"type": "temporal", "scale": scale, "axis": alt.Axis(tickCount=_TICKS, **label)}
+
+
+def _tick_label(
+    text: str,
+    below: str = "%d %b %Y",
+    where: tuple[str, str] = ("%H:%M:%S.%L", "00:00:00.000"),
+) -> dict[str, str]:
+    """What a tick says, as formats of d3; `below` is beneath the first tick, and beneath those
+    that begin a day, or whatever else `where` says by a format and its text."""
+    begins = f"datum.index === 0 || timeFormat(datum.value, '{where[0]}') === '{where[1]}'"
+    beneath = f"{begins} ? timeFormat(datum.value, '{below}') : ''"
+    return {
+        "labelExpr": f"[timeFormat(datum.value, '{text}'), {beneath}]",
+        "labelOverlap": "greedy",
+    }
+
+
+def _decimal_step(least: float) -> int:
+    """The least of 1, 2, 5, 10, 20, … that is no smaller."""
+    power = 1
+    while True:
+        for step in (power, 2 * power, 5 * power):
+            if step >= least:
+                return step
+        power *= 10
+
+
 def _short_names(cells: Sequence[str]) -> dict[str, str]:
     """Each cell without the leading parts that all of them share, such as the only model."""
-    parts = {cell: one_line(cell).split("/") for cell in cells}
+    parts = {cell: cell.split("/") for cell in cells}
     least = min(map(len, parts.values()))
     shared = 0
     while shared < least - 1 and len({tuple(one[: shared + 1]) for one in parts.values()}) == 1:
         shared += 1
-    return {cell: "/".join(one[shared:]) for cell, one in parts.items()}
+    return {cell: _path(one[shared:]) for cell, one in parts.items()}
 
 
-def _label(name: str, width: float) -> str:
-    """As much of a name as fits into a bar of so many pixels; empty if that says nothing."""
-    letters = int(width / _LETTER_PX) - 1
-    if len(name) <= letters:
-        return name
-    return f"{name[: letters - 1]}…" if letters > _MIN_LETTERS else ""
+def _path(parts: Sequence[str]) -> str:
+    return "/".join(map(isolated, parts))
