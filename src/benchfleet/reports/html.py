@@ -28,6 +28,7 @@ from .charts.timeline import Span
 from .endings import LEGEND as ENDED
 from .figures import figures
 from .grids import leaders, page_tables
+from .labels import isolated, isolated_words
 from .serving import HEADS, by_series, legend
 from .tables import Comparison
 
@@ -109,6 +110,7 @@ def _template() -> Any:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["name"] = _name
+    environment.filters["sentence"] = _sentence
     return environment.from_string(_resource("page.html.j2"))
 
 
@@ -124,8 +126,13 @@ def _trusted(text: str) -> Any:
 
 
 def _name(text: str) -> Any:
-    """Text of unknown origin, kept from turning around what is written beside it."""
-    return _trusted(f"<bdi>{escape(wording.one_line(text))}</bdi>")
+    """A name of unknown origin, or several that are joined, which turn nothing beside them."""
+    return _trusted(f"<bdi>{isolated(escape(wording.one_line(text)), '<bdi>', '</bdi>')}</bdi>")
+
+
+def _sentence(text: str) -> Any:
+    """A sentence of ours with names of unknown origin."""
+    return _trusted(isolated_words(escape(wording.one_line(text)), "<bdi>", "</bdi>"))
 
 
 def _digest(script: str) -> str:

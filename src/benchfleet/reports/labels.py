@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -14,7 +15,10 @@ Key = TypeVar("Key")
 MAX_LABEL_PX = 220  # pixels of a name in a chart; the pointer shows the whole
 
 _ISOLATE, _END = "\u2068", "\u2069"  # FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE
-_RIGHT_TO_LEFT = {"R", "AL", "AN"}  # Unicode's bidirectional classes
+# The blocks of scripts that are written from right to left.
+_BLOCKS = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
+_WORDS = re.compile(f"[{_BLOCKS}]+(?: [{_BLOCKS}]+)*")
+_JOINT = re.compile(r"( [×/] |/)")  # what joins names
 _CUT = "…"
 _MAX_WORD = 16  # letters; a label begins with a whole word where it is no longer
 # The widths of a sans-serif font such as Arial, as parts of the font's size.
@@ -22,12 +26,16 @@ _WIDTHS = {"'ijl|": 0.23, " !,./:;I[\\]ft": 0.28, "`()-r": 0.34, "w": 0.73, "GOQ
 _UPPER_CASE, _OTHERS, _WIDE = 0.68, 0.56, 1.0
 
 
-def isolated(name: str) -> str:
-    """A name in one line. Where it is written from right to left, it turns nothing beside it."""
-    line = one_line(name)
-    if any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in line):
-        return f"{_ISOLATE}{line}{_END}"
-    return line
+def isolated(name: str, begin: str = _ISOLATE, end: str = _END) -> str:
+    """A name in one line, or names that × or / joins. Each that has a script from right to left is
+    between `begin` and `end`, so that it turns nothing beside it around."""
+    parts = _JOINT.split(one_line(name))
+    return "".join(f"{begin}{part}{end}" if _WORDS.search(part) else part for part in parts)
+
+
+def isolated_words(sentence: str, begin: str, end: str) -> str:
+    """A sentence in one line, with words from right to left between `begin` and `end`."""
+    return _WORDS.sub(lambda words: f"{begin}{words.group()}{end}", one_line(sentence))
 
 
 def distinct(labels: Mapping[Key, str]) -> dict[Key, str]:

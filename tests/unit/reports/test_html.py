@@ -162,6 +162,25 @@ def test_the_script_finds_every_chart_that_the_page_has_a_place_for(hostile):
     assert all(figures(found)[number]["narrow"] for number, _ in others)
 
 
+def test_names_from_right_to_left_turn_nothing_around(study):
+    """Isolated one by one where they are joined, and where they are in a sentence."""
+    for model in ("מודל", "tiny"):
+        many = {"ended_length": 0.5}
+        study.done("dense", [1, 0, 1], model=model, subset="50%", host="מחשב 2", metrics=many)
+        study.done("<b>", [0, 0, 0], model=model, subset="50%", host="lab")
+        study.failed("<b>", model=model, subset="512")
+    written = text(study)
+    name = "<bdi>מודל</bdi>"
+    assert f"<bdi>{name} × dense</bdi>" in written
+    assert f"<bdi>{name} × &lt;b&gt;</bdi>" in written
+    assert (
+        f'<p class="warning"><strong>Warning:</strong> {name} / dense / recall_50%: 50%' in written
+    )
+    assert f"<code><bdi>{name}/_b_/recall_512/r0</bdi></code>" in written
+    assert "lab, <bdi>מחשב</bdi> 2." in written
+    assert f'<th scope="rowgroup" rowspan="2"><bdi>{name}</bdi></th>' in written
+
+
 def test_failures_come_with_message_cells_and_way_out(study):
     for repeat in range(25):
         study.failed("dense", repeat=repeat, message="3 GB asked\nof 2")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchfleet.reports.labels import distinct, isolated, shortened, text_px
+from benchfleet.reports.labels import distinct, isolated, isolated_words, shortened, text_px
 
 HUB = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B-Instruct-{}-INT4-g128 × {}"
 
@@ -67,6 +67,17 @@ def test_wide_letters_take_more_room():
 @pytest.mark.parametrize("name", ["מודל", "m-מודל", "نموذج", "12 ١٢"])
 def test_a_name_from_right_to_left_is_isolated(name):
     assert isolated(name) == f"\u2068{name}\u2069"
+
+
+def test_joined_names_are_isolated_one_by_one():
+    assert isolated("מודל × a / מבחן 2", "<", ">") == "<מודל> × a / <מבחן 2>"
+    assert isolated("org/מודל", "<", ">") == "org/<מודל>"
+
+
+def test_words_of_a_sentence_are_isolated():
+    text = "of מודל גדול / dense: 50% of  m-מבחן-2\u202e."
+    expected = "of <מודל גדול> / dense: 50% of m-<מבחן>-2\\u202e."
+    assert isolated_words(text, "<", ">") == expected
 
 
 def test_other_names_stay_as_they_are():

@@ -145,7 +145,7 @@ def _rows(spans: Sequence[Span], lanes: Sequence[str], px_a_second: float) -> li
                 "end": round(span.end * 1000, 1),
                 "middle": round((span.begin + end) * 500, 1),
                 "state": span.state,
-                "cell": _path(span.cell.split("/")),
+                "cell": isolated(span.cell),
                 "attempt": span.attempt,
                 "took": duration(span.end - span.begin),
                 "label": names[span.cell] if room >= least_px else "",
@@ -215,8 +215,4 @@ def _short_names(cells: Sequence[str]) -> dict[str, str]:
     shared = 0
     while shared < least - 1 and len({tuple(one[: shared + 1]) for one in parts.values()}) == 1:
         shared += 1
-    return {cell: _path(one[shared:]) for cell, one in parts.items()}
-
-
-def _path(parts: Sequence[str]) -> str:
-    return "/".join(map(isolated, parts))
+    return {cell: isolated("/".join(one[shared:])) for cell, one in parts.items()}
