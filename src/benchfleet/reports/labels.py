@@ -58,11 +58,6 @@ def shortened(names: Iterable[str], px: float, font_px: float = 12.0) -> dict[st
     return distinct(_shortened([*dict.fromkeys(names)], px / font_px))
 
 
-def text_px(text: str, font_px: float) -> float:
-    """About how wide a text is, in pixels."""
-    return font_px * _width(text)
-
-
 def _shortened(names: Sequence[str], room: float) -> dict[str, str]:
     short = {name: _without_middle(name, room) for name in names}
     same: dict[str, list[str]] = {}
@@ -114,6 +109,7 @@ def _head(name: str, room: float) -> str:
 
 
 def _width(text: str) -> float:
+    """About how wide a text is, as a multiple of its font's size."""
     return sum(map(_em, text))
 
 
