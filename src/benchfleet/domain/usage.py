@@ -35,8 +35,10 @@ class Usage:
     seconds: float  # that its slot was its own
     gpus: float = 0.0  # meanwhile; a half where two slots share one
     joules: float | None = None  # its part of its GPUs' energy; None: not known
-    cost: float | None = None  # None: no price is known
+    cost: float | None = None  # of the machine and of tokens; None: no price is known
     currency: str = ""
+    token_cost: float = 0.0  # the part of the cost that paid for tokens
+    tokens: int = 0  # of answers, if tokens have a price
     ram: int = 0  # bytes at most, as the next; 0: unknown
     gpu_memory: int = 0
 
@@ -46,11 +48,28 @@ class Usage:
         cost = None if rate.cost is None else rate.cost * seconds / 3600
         return cls(seconds=seconds, gpus=rate.gpus, cost=cost, currency=rate.currency, **measured)
 
-    def plus(self, cost: float, currency: str) -> Usage:
-        """The use with what else it cost, such as tokens. A price of the machine in another
-        currency is left out: one use has one currency."""
+    def with_tokens(self, tokens: int, cost: float, currency: str) -> Usage:
+        """The use with its answers' tokens, and the cost of all tokens. A price of the machine in
+        another currency is left out: one use has one currency."""
         own = self.cost if self.currency == currency else None
-        return replace(self, cost=(own or 0.0) + cost, currency=currency)
+        total = (own or 0.0) + cost
+        return replace(self, cost=total, currency=currency, token_cost=cost, tokens=tokens)
+
+    @property
+    def machine_cost(self) -> float:
+        """The part of the cost that paid for the machine; 0 if it has no price."""
+        return max(0.0, (self.cost or 0.0) - self.token_cost)
+
+    @property
+    def price_per_hour(self) -> float | None:
+        """The price of an hour of its part of the machine; None without one."""
+        cost = self.machine_cost
+        return cost / self.seconds * 3600 if cost and self.seconds else None
+
+    @property
+    def token_cost_per_million(self) -> float | None:
+        """What tokens cost for a million tokens of answers; None without a price or answers."""
+        return self.token_cost / self.tokens * 1e6 if self.tokens else None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only; what is not known is left out."""

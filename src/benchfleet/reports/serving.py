@@ -9,6 +9,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
+from benchfleet.domain.usage import Usage
 from benchfleet.serving.cost import billed_cost_per_million, cost_per_million
 
 BENCHMARK = "serving"
@@ -21,13 +22,14 @@ LEGEND = (
     "TPOT = (last content − first content) / (tokens − 1); E2E = last "
     "content − sent; in an open loop TTFT and E2E count from when a request was scheduled. "
     "Goodput: requests per second that keep the objective. Per Mtok: the price of a million output "
-    "tokens in the steady window, then of the whole bill, and the seconds of both. Server: its "
+    "tokens in the steady window, then of the whole bill, and the seconds of both. With a price of "
+    "tokens: what prompts and answers cost for a million output tokens. Server: its "
     "load time, memory, power, and energy per output token, where known. A latency in parentheses "
     "is not the server's, since the load client was the bottleneck. ≈: a p99 of fewer than 662 "
     "requests."
 )
 Details = Callable[[CellRecord], Mapping[str, Any]]
-_HOUR_S, _GB = 3600.0, 1e9
+_GB = 1e9
 _LEAST_ROUND_TRIP_MS = 1.0  # of which a reader must know
 MIN_REQUESTS = 30  # in the steady window; a report remarks on fewer
 _MUCH_OF_LIMIT = 0.5  # of the chunks per second that the load client can read
@@ -44,9 +46,11 @@ class ServingPoint:
     metrics: Mapping[str, Any] = field(default_factory=dict)  # as of `serving.metrics`
     verdict: str = ""  # of a search: pass, miss, client, or undecided
     conclusion: str = ""  # of a search
-    price_per_hour: float | None = None
+    price_per_hour: float | None = None  # of the machine, as the bill
     bill: float | None = None
     billed_seconds: float | None = None
+    billed_tokens: int = 0  # of answers; those of all points of a search
+    token_cost: float | None = None  # of prompts and answers, for a million tokens of answers
     currency: str = ""
 
     @property
@@ -135,27 +139,30 @@ class ServingPoint:
         return read / limit if limit and read is not None else None
 
     def cost(self) -> dict[str, Any]:
-        """Of a million output tokens: by the price in the steady window, and by the whole bill,
-        each with its seconds. Empty without a price."""
-        if self.price_per_hour is None or self.bill is None:
-            return {}
-        speed = float(self.metrics.get("output_tokens_per_second") or 0.0)
-        return {
-            "measured": cost_per_million(self.price_per_hour, speed),
-            "measured_seconds": self.metrics.get("window_seconds"),
-            "billed": billed_cost_per_million(
-                self.bill, int(self.metrics.get("total_tokens") or 0)
-            ),
-            "billed_seconds": self.billed_seconds,
-            "currency": self.currency,
-        }
+        """Of a million output tokens. Of the machine by its price in the steady window and by the
+        whole bill, each with its seconds; and of `tokens`. Empty without a price."""
+        cost: dict[str, Any] = {}
+        if self.price_per_hour is not None and self.bill is not None:
+            speed = float(self.metrics.get("output_tokens_per_second") or 0.0)
+            cost = {
+                "measured": cost_per_million(self.price_per_hour, speed),
+                "measured_seconds": self.metrics.get("window_seconds"),
+                "billed": billed_cost_per_million(self.bill, self.billed_tokens),
+                "billed_seconds": self.billed_seconds,
+            }
+        if self.token_cost is not None:
+            cost["tokens"] = self.token_cost
+        return {**cost, "currency": self.currency} if cost else {}
 
     def _cost(self) -> str:
-        if not (cost := self.cost()):
-            return "–"
-        costs = f"{_number(cost['measured'], 2)} / {_number(cost['billed'], 2)} {self.currency}"
-        seconds = (_number(cost[f"{name}_seconds"], 0) for name in ("measured", "billed"))
-        return f"{costs.strip()} ({' / '.join(seconds)} s)"
+        cost, texts = self.cost(), []
+        if "measured" in cost:
+            costs = f"{_number(cost['measured'], 2)} / {_number(cost['billed'], 2)} {self.currency}"
+            seconds = (_number(cost[f"{name}_seconds"], 0) for name in ("measured", "billed"))
+            texts.append(f"{costs.strip()} ({' / '.join(seconds)} s)")
+        if "tokens" in cost:
+            texts.append(f"{_number(cost['tokens'], 2)} {self.currency}".strip() + " for tokens")
+        return " + ".join(texts) or "–"
 
     def _server(self) -> str:
         """Load time, memory, power and energy of a token, where they are known."""
@@ -199,26 +206,22 @@ def _points(
     cell: Cell, record: CellRecord, outcome: Outcome, details: Details
 ) -> Iterator[ServingPoint]:
     name = cell.workload.subset or cell.workload.label
-    usage = outcome.usage
+    serving = details(record) if record.state == "success" else {}
+    flat = {**outcome.reported, **outcome.metrics}
+    points = serving.get("points") or ()
+    measured = [point["metrics"] for point in points] or [serving or flat]
     common: dict[str, Any] = {
         "model": cell.model.name,
         "config": cell.config.name,
         "state": record.state,
+        **_bill(outcome.usage, sum(one.get("total_tokens") or 0 for one in measured)),
     }
-    if usage is not None and usage.cost is not None and usage.seconds:
-        common |= {
-            "price_per_hour": usage.cost / usage.seconds * _HOUR_S,
-            "bill": usage.cost,
-            "billed_seconds": usage.seconds,
-            "currency": usage.currency,
-        }
-    serving = details(record) if record.state == "success" else {}
     if not serving:
-        yield ServingPoint(label=name, metrics=outcome.metrics, **common)
+        yield ServingPoint(label=name, metrics=flat, **common)
         return
-    for point in serving.get("points") or ():
+    for point in points:
         verdict = point["verdict"] if point["is_decided"] else "undecided"
-        best = point["level"] == serving["capacity"] or len(serving["points"]) == 1
+        best = point["level"] == serving["capacity"] or len(points) == 1
         yield ServingPoint(
             label=f"{name}: {point['metrics']['load']}",
             metrics=point["metrics"],
@@ -228,6 +231,20 @@ def _points(
         )
     if "points" not in serving:
         yield ServingPoint(label=f"{name}: {serving['load']}", metrics=serving, **common)
+
+
+def _bill(usage: Usage | None, tokens: int) -> dict[str, Any]:
+    """What a cell paid for so many tokens of answers; empty without a price."""
+    if usage is None or usage.cost is None:
+        return {}
+    return {
+        "price_per_hour": usage.price_per_hour,
+        "bill": usage.machine_cost,
+        "billed_seconds": usage.seconds,
+        "billed_tokens": tokens,
+        "token_cost": usage.token_cost_per_million,
+        "currency": usage.currency,
+    }
 
 
 def legend(points: Sequence[ServingPoint]) -> str:

@@ -7,8 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchfleet.reports.serving import HEADS, LEGEND, ServingPoint, legend
+from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.cell import Cell
+from benchfleet.domain.usage import Rate, Usage
+from benchfleet.reports.serving import HEADS, LEGEND, ServingPoint, legend, serving_points
 from benchfleet.reports.serving_charts import Chart, charts
+from benchfleet.testing import sample_cell
 
 LATENCY = {"p50": 10.0, "p90": 12.0, "p95": 13.0, "p99": 20.0, "flagged": ["p99"]}
 METRICS = {
@@ -40,6 +44,7 @@ def point(**metrics: object) -> ServingPoint:
         price_per_hour=3.6,
         bill=4.0,
         billed_seconds=75.0,
+        billed_tokens=2_000_000,
         currency="USD",
     )
 
@@ -66,6 +71,58 @@ def test_a_row_says_what_was_measured() -> None:
     assert row(point(**measured))["server"] == "12.3 s, 1.5 GB RAM, 310 W"
     assert row(point(**measured | {"power_valid": False}))["server"].endswith("(310 W)")
     assert cells["remarks"] == ""
+
+
+def test_the_cost_of_tokens_stands_beside_that_of_the_machine() -> None:
+    both = replace(point(), token_cost=0.8)
+    assert row(both)["per Mtok"] == "1.00 / 2.00 USD (60 / 75 s) + 0.80 USD for tokens"
+    alone = replace(both, price_per_hour=None, bill=0.0)
+    assert row(alone)["per Mtok"] == "0.80 USD for tokens"
+    assert alone.to_dict()["cost_per_million"] == {"tokens": 0.8, "currency": "USD"}
+
+
+TOKENS_PAID = Usage.at(Rate(), 9.0).with_tokens(97 * 16, 97 * (6.4 + 6.4) / 1e6, "USD")
+
+
+def serving_cell(outcome: Outcome) -> tuple[Cell, CellRecord]:
+    cell = sample_cell(benchmark="serving", subset="c8")
+    record = CellRecord(
+        fingerprint=cell.fingerprint,
+        id=cell.id,
+        path="m/c/serving_c8",
+        state=outcome.state,
+        attempt=1,
+        tries=0,
+        token=1,
+        outcome=outcome,
+    )
+    return cell, record
+
+
+def test_a_million_tokens_cost_what_their_price_says_however_long_the_point_took() -> None:
+    """0.10 USD in and 0.40 USD out: 64 and 16 tokens a request are 0.80 USD for a million."""
+    outcome = Outcome(state="success", digest="d", usage=TOKENS_PAID)
+    (one,) = serving_points([serving_cell(outcome)], lambda record: METRICS)
+    assert one.cost() == {"tokens": pytest.approx(0.80, rel=1e-12), "currency": "USD"}
+
+
+def test_the_bill_of_a_search_is_for_the_tokens_of_all_its_points() -> None:
+    usage = Usage(seconds=100.0, cost=4.0, currency="USD")
+    outcome = Outcome(state="success", digest="d", usage=usage)
+    points = [
+        {"level": level, "verdict": "pass", "is_decided": True, "metrics": METRICS}
+        for level in (1, 2)
+    ]
+    details = {"points": points, "capacity": 2, "conclusion": "at least 2"}
+    found = serving_points([serving_cell(outcome)], lambda record: details)
+    assert [one.cost()["billed"] for one in found] == [1.0, 1.0]  # 4 USD for 2 × 2 million
+
+
+def test_a_result_whose_files_are_elsewhere_has_the_numbers_of_the_ledger() -> None:
+    reported = {"output_tokens_per_second": 755.8, "error_count": 0}
+    outcome = Outcome(state="success", digest="d", reported=reported)
+    (one,) = serving_points([serving_cell(outcome)], lambda record: {})
+    assert (row(one)["output tok/s"], row(one)["errors"]) == ("755.8", "0")
 
 
 def test_latencies_of_a_client_at_its_limit_are_in_parentheses_with_the_reason() -> None:

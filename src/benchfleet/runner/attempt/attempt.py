@@ -63,7 +63,9 @@ class Attempt:
         peaks = {"ram": telemetry.ram, "gpu_memory": telemetry.gpu_memory}
         usage = Usage.at(self.rate, self.took, joules=telemetry.joules, **peaks)
         price = TokenPrice.of(self.claim.cell.model.outside)
-        return usage if price is None else usage.plus(price.cost(*self.tokens), price.currency)
+        if price is None:
+            return usage
+        return usage.with_tokens(self.tokens[1], price.cost(*self.tokens), price.currency)
 
 
 @dataclass(frozen=True, kw_only=True)
