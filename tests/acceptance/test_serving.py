@@ -63,6 +63,32 @@ def test_quality_cells_and_load_points_share_a_run_and_load_points_have_their_se
     assert summary["client_bound"] in (True, False)
 
 
+def test_speed_and_cost_of_a_load_point_are_the_same_in_report_and_manifest(user: User) -> None:
+    """At 0.10 and 0.40 USD for a million tokens in and out, the price of 16 tokens of an answer and
+    of its prompt, however long the point took."""
+    study = STUDY.replace('url: "%s/v1"}', 'url: "%s/v1", price: {in: 0.10 USD, out: 0.40 USD}}')
+    study = study.replace("output_tokens: 4", "output_tokens: 16").replace(", p9: {rate: 30/s}", "")
+    with SimulatedServer(otherwise=Behaviour(gap_s=0.002)) as server:
+        user.write(study.replace("    - mock_benchmark\n", "") % server.url)
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+    report = user.json("report", "study.yaml")
+    (point,) = report["serving"]
+    (row,) = user.json("manifest", "study.yaml")["manifest"]
+    speed = point["metrics"]["output_tokens_per_second"]
+    assert row["tokens_per_second"] == speed
+    assert (row["total_requests"], row["error_count"]) == (60, 0)
+    samples = user.results / "m/dense/serving_c2/samples.jsonl"
+    records = [json.loads(line) for line in samples.read_text().splitlines()]
+    prompts, answers = (
+        sum(one[name] for one in records) for name in ("prompt_tokens", "completion_tokens")
+    )
+    paid = (0.10 * prompts + 0.40 * answers) / answers
+    assert point["cost_per_million"] == {"tokens": pytest.approx(paid), "currency": "USD"}
+    assert row["cost_per_million_tokens"] == pytest.approx(paid)
+    text = (user.results / "BENCHMARK_REPORT.md").read_text()
+    assert f"| endpoint | local | m | 1 | {speed:.1f} |  | {paid:.3f} |" in text
+
+
 ON_A_GPU = """\
 campaign: study
 price: $3.6/gpu/h

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import benchfleet.ledger
 from benchfleet.cli.shared.benchmark_report import read_manifest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
@@ -37,6 +38,13 @@ from postgres import Postgres
 ACCOUNT = Account(provider="vast", url="https://example.org", id="7")
 OOM = Failure(stage="load", kind="oom", message='no "room"\nat all')
 SHOWN = "tokens_per_second", "output_tokens_per_second", "total_requests", "errors"
+PAID = (
+    None,
+    Usage(seconds=7.0, cost=0.5, currency="USD"),
+    Usage(seconds=7, cost=2, currency="USD").with_tokens(1600, 0.00128, "USD"),
+    Usage(seconds=9.0).with_tokens(1600, 0.00128, "USD"),
+)
+VIEWS = Path(benchfleet.ledger.__file__).parent
 
 
 @pytest.fixture
@@ -62,10 +70,10 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
                 failure=None if number else OOM,
                 first=None if number else Failure(stage="benchmark", kind="stuck", message="s"),
                 metrics=dict.fromkeys(SHOWN[number % 2 :], 3.5) | {"perplexity": float("nan")},
-                reported={"output_tokens_per_second": 9.5, "error_count": 2} if number > 5 else {},
+                reported=dict.fromkeys(SHOWN[number % 3 :], 4.5),
                 host=host,
                 device_type="RTX 4090" if host else "",
-                usage=Usage(seconds=7.0, cost=0.5, currency="USD") if number % 2 else None,
+                usage=PAID[number % len(PAID)],
             )
             ledger.finish(claim.lease, outcome)
         for host, cost in (("r4090-dddddddd", 0.1), ("here", None), ("", 0.2)):
@@ -135,13 +143,23 @@ def append(ledger: SqliteLedger, event: Event) -> None:
 def expected(ledger: SqliteLedger) -> list[dict[str, Any]]:
     rows = read_manifest(ledger)
     assert len(rows) == 17
+    assert len({row["cost_per_million_tokens"] for row in rows}) > 3
     assert {row["status"] for row in rows} >= {"released", "reaped", "running", "void", "ended"}
     return rows
 
 
-def test_of_sqlite(ledger: SqliteLedger) -> None:
+def earlier_view(backend: str) -> str:
+    """The view as an earlier version made it."""
+    text = (VIEWS / backend / "manifest.sql").read_text()
+    return text.replace("notes, cost_per_million_tokens\nfrom", "notes\nfrom")
+
+
+@pytest.mark.parametrize("has_earlier", [False, True])
+def test_of_sqlite(ledger: SqliteLedger, has_earlier: bool) -> None:
     with closing(sqlite3.connect(ledger.path)) as connection:
         connection.execute("drop view benchmark_manifest")  # as it was made before there was one
+        if has_earlier:
+            connection.executescript(earlier_view("sqlite"))
     SqliteLedger(ledger.path, campaign="study").close()
     with closing(sqlite3.connect(ledger.path)) as connection:
         cursor = connection.execute("select * from benchmark_manifest")
@@ -151,20 +169,26 @@ def test_of_sqlite(ledger: SqliteLedger) -> None:
     assert rows == expected(ledger)
 
 
-def test_of_postgresql(ledger: SqliteLedger, postgres: Postgres) -> None:
+@pytest.mark.parametrize("has_earlier", [False, True])
+def test_of_postgresql(ledger: SqliteLedger, postgres: Postgres, has_earlier: bool) -> None:
     import psycopg
     from psycopg import sql
 
     from benchfleet.ledger.postgres.ledger import PostgresLedger
 
     url = postgres.url()
-    target = PostgresLedger(url, campaign="manifest-view")
+    campaign = f"manifest-view-{has_earlier}".lower()
+    target = PostgresLedger(url, campaign=campaign)
     with closing(target):
         copy_ledger(ledger, target, ignore_running=True)
-    view = sql.Identifier(schema_name("manifest-view"), "benchmark_manifest")
+    view = sql.Identifier(schema_name(campaign), "benchmark_manifest")
     with psycopg.connect(url) as connection:  # as it was made before there was one
         connection.execute(sql.SQL("drop view {}").format(view))
-    PostgresLedger(url, campaign="manifest-view").close()
+        if has_earlier:
+            schema = sql.Identifier(schema_name(campaign))
+            connection.execute(sql.SQL("set search_path to {}").format(schema))
+            connection.execute(earlier_view("postgres").encode())
+    PostgresLedger(url, campaign=campaign).close()
     with psycopg.connect(url) as connection:
         cursor = connection.execute(sql.SQL("select * from {}").format(view))
         names = [column[0] for column in cursor.description or ()]

@@ -1,7 +1,8 @@
 """``BENCHMARK_REPORT.md``: what ran on which hardware, what failed and why, speed and cost.
 
 It is made of the rows of the manifest alone. Cost per million tokens is by the price of an hour and
-the measured speed; what was paid, with idle time and setup, is in the manifest.
+the measured speed, and by the price of tokens; what was paid, with idle time and setup, is in the
+manifest.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from benchfleet.reports.manifest import Row
 _BAR_WIDTH = 40  # characters of the longest bar
 _BARS = "▏▎▍▌▋▊▉█"
 _FAILED = ("failed", "partial", "cancelled")
-_HOUR_S = 3600
-_MILLION = 1_000_000
 _MAX_MESSAGE = 160  # characters
 Key = tuple[str, str, str]  # GPU, provider, model
 
@@ -31,7 +30,7 @@ class Speed:
     attempts: int
     tokens_per_second: float
     price: float | None  # an hour
-    measured_cost: float | None  # of a million tokens, by price and speed
+    measured_cost: float | None  # of a million output tokens
 
 
 def benchmark_report(rows: Sequence[Row], *, title: str, currency: str = "USD") -> str:
@@ -44,7 +43,7 @@ def benchmark_report(rows: Sequence[Row], *, title: str, currency: str = "USD") 
     if speeds:
         lines += ["", "Tokens a second (median):", "", *_chart(speeds, "tokens_per_second")]
     if any(one.measured_cost for one in speeds):
-        lines += ["", f"{currency} for a million tokens, by price and measured speed:", ""]
+        lines += ["", f"{currency} for a million output tokens (median):", ""]
         lines += _chart(speeds, "measured_cost")
     return "\n".join(lines) + "\n"
 
@@ -105,20 +104,22 @@ def _speeds(rows: Sequence[Row]) -> list[Speed]:
             groups.setdefault(_key(row), []).append(row)
     speeds = []
     for key, own in sorted(groups.items()):
-        speed = median(row["tokens_per_second"] for row in own)
-        prices = [row["price_per_hour"] for row in own if row["price_per_hour"]]
-        price = median(prices) if prices else None
-        cost = None if price is None else price / _HOUR_S / speed * _MILLION
         speeds.append(
             Speed(
                 key=key,
                 attempts=len(own),
-                tokens_per_second=speed,
-                price=price,
-                measured_cost=cost,
+                tokens_per_second=median(row["tokens_per_second"] for row in own),
+                price=_median(own, "price_per_hour"),
+                measured_cost=_median(own, "cost_per_million_tokens"),
             )
         )
     return speeds
+
+
+def _median(rows: Sequence[Row], column: str) -> float | None:
+    """Of the rows that have it."""
+    values = [row[column] for row in rows if row[column]]
+    return median(values) if values else None
 
 
 def _speed_table(speeds: Sequence[Speed], currency: str) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """The manifest: one row for each attempt and for each rental without one, from the ledger alone.
 
-Its columns are those of the manifest table of source S4 (benchmarks on rented GPUs). The costs of
-the rows of a rental add up to what the rental cost: they are shared by time, in millionths.
+Its columns are those of the manifest table of source S4 (benchmarks on rented GPUs), and the cost
+of a million output tokens: of the slot at the measured speed, and of tokens with a price. The costs
+of the rows of a rental add up to what the rental cost: they are shared by time, in millionths.
 
 The view `benchmark_manifest` of a SQLite or PostgreSQL ledger has the same rows.
 """
@@ -16,13 +17,14 @@ from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.rental import Rental, RentalHistory
 from benchfleet.domain.usage import Usage
+from benchfleet.serving.cost import cost_per_million
 
 COLUMNS = (
     *("id", "run_id", "created_at", "gpu_type", "provider", "model", "priority", "worker_id"),
     *("session_id", "instance_ip", "ssh_port", "offer_id", "price_per_hour", "status"),
     *("started_at", "completed_at", "benchmark_id", "output_file", "tokens_per_second"),
     *("total_requests", "error_count", "failure_reason", "failure_stage", "error_message"),
-    *("total_cost", "notes"),
+    *("total_cost", "notes", "cost_per_million_tokens"),
 )
 EVENTS = ("claimed", "used", "finished", "released", "reaped")
 _TIMES = "created_at", "started_at", "completed_at"
@@ -49,7 +51,8 @@ def manifest(
         if event.kind == "claimed":
             rows[key] = _begun(event, record)
         elif key in rows and event.kind == "used":
-            _add_use(rows[key], str(event.data.get("host", "")), event.data.get("usage"))
+            usage = Usage.from_dict(event.data["usage"]) if "usage" in event.data else None
+            _add_use(rows[key], str(event.data.get("host", "")), usage)
         elif key in rows and rows[key]["completed_at"] is None:
             _end(rows[key], event)
     by_rental: dict[str, list[Row]] = {}
@@ -105,23 +108,36 @@ def _end(row: Row, event: Event) -> None:
         return
     outcome = Outcome.from_dict(event.data["outcome"])
     row["status"] = outcome.state
-    _add_use(row, outcome.host, outcome.usage.to_dict() if outcome.usage else None)
     row["gpu_type"] = outcome.device_type or None
     row["benchmark_id"] = outcome.digest or None
-    numbers = {**outcome.metrics, **outcome.reported}
+    numbers = {**outcome.reported, **outcome.metrics}
     for column, names in _METRICS.items():
         row[column] = next((numbers[name] for name in names if name in numbers), None)
+    _add_use(row, outcome.host, outcome.usage)
     if (failure := outcome.reason) is not None:
         row["failure_reason"] = failure.kind
         row["failure_stage"] = failure.stage
         row["error_message"] = failure.message
 
 
-def _add_use(row: Row, host: str, usage: Mapping[str, Any] | None) -> None:
+def _add_use(row: Row, host: str, usage: Usage | None) -> None:
     if host:
         row["_host"] = row["worker_id"] = host
-    if usage is not None and (cost := Usage.from_dict(usage).cost) is not None:
-        row["total_cost"] = cost
+    if usage is None:
+        return
+    if usage.cost is not None:
+        row["total_cost"] = usage.cost
+    row["price_per_hour"] = usage.price_per_hour
+    row["cost_per_million_tokens"] = _cost_per_million(usage, row.get("tokens_per_second"))
+
+
+def _cost_per_million(usage: Usage, tokens_per_second: float | None) -> float | None:
+    """Of the slot by its price and speed, and of tokens; None if a part of it is not known."""
+    tokens = usage.token_cost_per_million
+    if usage.price_per_hour is None:
+        return tokens
+    slot = cost_per_million(usage.price_per_hour, tokens_per_second or 0.0)
+    return None if slot is None else slot + (tokens or 0.0)
 
 
 _METRICS: Mapping[str, Sequence[str]] = {

@@ -14,9 +14,15 @@ def row(**values: Any) -> dict[str, Any]:
 
 
 ROWS = [
-    row(tokens_per_second=100.0, price_per_hour=0.36, total_cost=0.04),
-    row(tokens_per_second=300.0, price_per_hour=0.36, total_cost=0.04),
-    row(gpu_type="A100", tokens_per_second=400.0, price_per_hour=1.8, total_cost=0.1),
+    row(tokens_per_second=100.0, price_per_hour=0.36, cost_per_million_tokens=1.0, total_cost=0.04),
+    row(tokens_per_second=300.0, price_per_hour=0.36, cost_per_million_tokens=0.5, total_cost=0.04),
+    row(
+        gpu_type="A100",
+        tokens_per_second=400.0,
+        price_per_hour=1.8,
+        cost_per_million_tokens=1.25,
+        total_cost=0.1,
+    ),
     row(
         model=None,
         status="ended",
@@ -31,10 +37,18 @@ ROWS = [
 
 def test_speed_and_cost_are_medians_by_gpu_provider_and_model() -> None:
     text = benchmark_report(ROWS, title="study")
-    assert "| RTX 4090 | vast | 7b | 2 | 200.0 | 0.360 | 0.500 |" in text
+    assert "| RTX 4090 | vast | 7b | 2 | 200.0 | 0.360 | 0.750 |" in text
     assert "| A100 | vast | 7b | 1 | 400.0 | 1.800 | 1.250 |" in text
     bars = {line.split("  ")[0].strip(): line.count("█") for line in text.splitlines()}
     assert bars["RTX 4090 vast 7b"] * 2 < bars["A100 vast 7b"] * 2
+
+
+def test_tokens_with_a_price_cost_the_same_without_a_price_of_the_machine() -> None:
+    text = benchmark_report(
+        [row(tokens_per_second=196.3, cost_per_million_tokens=0.8)], title="study"
+    )
+    assert "| RTX 4090 | vast | 7b | 1 | 196.3 |  | 0.800 |" in text
+    assert "USD for a million output tokens (median):" in text
 
 
 def test_failures_are_named_with_stage_and_reason_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
@@ -16,6 +18,7 @@ from benchfleet.domain.rental import (
     RentalHistory,
     rental_event,
 )
+from benchfleet.domain.usage import Rate, Usage
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.reports.manifest import COLUMNS, EVENTS, Row, manifest
 from benchfleet.testing import FakeClock, sample_cell
@@ -90,14 +93,39 @@ def test_a_rental_that_failed_and_an_attempt_that_was_lost_have_rows() -> None:
     assert third["started_at"] is None
 
 
-def test_the_speed_is_what_the_benchmark_reported() -> None:
+def test_a_row_has_the_speed_and_errors_that_its_benchmark_reported() -> None:
     ledger = MemoryLedger(clock=FakeClock())
     ledger.enroll([sample_cell(0)])
     (claim,) = claim_any(ledger, RunnerId("me"))
-    reported = {"output_tokens_per_second": 196.3, "total_requests": 50, "error_count": 2}
-    metrics = {"overall_score": 12.0, "samples": 48}
-    ledger.finish(
-        claim.lease, Outcome(state="success", digest="d", metrics=metrics, reported=reported)
-    )
+    reported = {"tokens_per_second": 150.0, "output_tokens_per_second": 196.3}
+    reported |= {"total_requests": 99, "error_count": 2}
+    metrics = {"samples": 99, "overall_score": 12.4}
+    outcome = Outcome(state="success", digest="d", metrics=metrics, reported=reported)
+    ledger.finish(claim.lease, outcome)
     (row,) = rows(ledger)
-    assert (row["tokens_per_second"], row["total_requests"], row["error_count"]) == (196.3, 50, 2)
+    assert (row["tokens_per_second"], row["total_requests"], row["error_count"]) == (196.3, 99, 2)
+    assert row["cost_per_million_tokens"] is None
+
+
+def test_a_million_tokens_cost_the_slot_at_its_speed_and_the_tokens() -> None:
+    """3.60 USD an hour at 1,000 tokens/s are 1 USD; 64 and 16 tokens at 0.10 and 0.40 are 0.80."""
+    paid = 16 * 1000, (64 * 0.10 + 16 * 0.40) * 1000 / 1e6, "USD"
+    slot = Usage.at(Rate(cost=3.6, currency="USD"), 100.0)
+    cases = (
+        (slot, 3.6, 1.0),
+        (Usage(seconds=9.0).with_tokens(*paid), None, 0.8),
+        (slot.with_tokens(*paid), 3.6, 1.8),
+        (Usage(seconds=9.0), None, None),
+    )
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock)
+    ledger.enroll([sample_cell(n) for n in range(len(cases))])
+    for usage, _, _ in cases:
+        (claim,) = claim_any(ledger, RunnerId("me"))
+        clock.advance(1)
+        reported = {"output_tokens_per_second": 1000.0}
+        outcome = Outcome(state="success", digest="d", reported=reported, usage=usage)
+        ledger.finish(claim.lease, outcome)
+    for row, (_, price, cost) in zip(rows(ledger), cases, strict=True):
+        assert row["price_per_hour"] == (price and pytest.approx(price))
+        assert row["cost_per_million_tokens"] == (cost and pytest.approx(cost))

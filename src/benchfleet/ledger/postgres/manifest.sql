@@ -23,7 +23,7 @@ attempt as (
     case when ending.kind <> 'finished' then coalesce(ending.data->>'reason', 'its lease ran out') end as reason,
     ending.data->'outcome' as outcome,
     coalesce(nullif(ending.data #>> '{outcome,host}', ''), usage.data->>'host', '') as host,
-    coalesce(ending.data #>> '{outcome,usage,cost}', usage.data #>> '{usage,cost}')::double precision as cost
+    coalesce(ending.data #> '{outcome,usage}', usage.data->'usage') as usage
   from fact as began
   join cell on cell.fingerprint = began.fingerprint
   join spec on spec.ordinal = cell.ordinal
@@ -32,6 +32,27 @@ attempt as (
   left join used on used.fingerprint = began.fingerprint and used.token = (began.data->>'token')::bigint
   left join fact as usage on usage.seq = used.seq
   where began.kind = 'claimed'
+),
+measured as (
+  select seq,
+    coalesce(
+      outcome #>> '{metrics,output_tokens_per_second}', outcome #>> '{reported,output_tokens_per_second}',
+      outcome #>> '{metrics,tokens_per_second}', outcome #>> '{reported,tokens_per_second}')::double precision as speed,
+    coalesce(
+      outcome #>> '{metrics,total_requests}', outcome #>> '{reported,total_requests}',
+      outcome #>> '{metrics,samples}', outcome #>> '{reported,samples}')::double precision as requests,
+    coalesce(
+      outcome #>> '{metrics,error_count}', outcome #>> '{reported,error_count}',
+      outcome #>> '{metrics,errors}', outcome #>> '{reported,errors}')::double precision as errors,
+    (usage->>'cost')::double precision as cost, (usage->>'seconds')::double precision as seconds,
+    coalesce((usage->>'token_cost')::double precision, 0) as token_cost, (usage->>'tokens')::double precision as tokens
+  from attempt
+),
+priced as (  -- an hour of the slot, and a million tokens
+  select seq, speed, requests, errors, cost,
+    case when cost > token_cost and seconds > 0 then (cost - token_cost) / seconds * 3600 end as hour,
+    case when tokens > 0 then token_cost / tokens * 1e6::double precision end as million
+  from measured
 ),
 step as (
   select seq, at, kind, data, data->>'id' as id, nullif(data->>'why', '') as why
@@ -115,43 +136,28 @@ line as (
     coalesce(provider, 'local') as provider, model, priority,
     coalesce(nullif(attempt.host, ''), runner) as worker_id,
     instance as session_id, address as instance_ip, port as ssh_port, offer as offer_id,
-    price as price_per_hour,
+    case when rental.id is null then hour else price end as price_per_hour,
     case when kind = 'finished' then outcome->>'state' else coalesce(kind, 'running') end as status,
     began, completed, nullif(outcome->>'digest', '') as benchmark_id,
-    path as output_file,
-    coalesce(
-      outcome #>> '{reported,output_tokens_per_second}',
-      outcome #>> '{metrics,output_tokens_per_second}',
-      outcome #>> '{reported,tokens_per_second}',
-      outcome #>> '{metrics,tokens_per_second}'
-    )::double precision as tokens_per_second,
-    coalesce(
-      outcome #>> '{reported,total_requests}',
-      outcome #>> '{metrics,total_requests}',
-      outcome #>> '{reported,samples}',
-      outcome #>> '{metrics,samples}'
-    )::double precision as total_requests,
-    coalesce(
-      outcome #>> '{reported,error_count}',
-      outcome #>> '{metrics,error_count}',
-      outcome #>> '{reported,errors}',
-      outcome #>> '{metrics,errors}'
-    )::double precision as error_count,
+    path as output_file, speed as tokens_per_second, requests as total_requests, errors as error_count,
     coalesce(outcome #>> '{first,kind}', outcome #>> '{failure,kind}') as failure_reason,
     coalesce(outcome #>> '{first,stage}', outcome #>> '{failure,stage}') as failure_stage,
     coalesce(outcome #>> '{first,message}', outcome #>> '{failure,message}') as error_message,
-    coalesce(share.cost, attempt.cost) as total_cost,
-    case when rental.id is null and attempt.cost is null then nullif(reason, '')
+    coalesce(share.cost, priced.cost) as total_cost,
+    case when rental.id is null and priced.cost is null then nullif(reason, '')
       else coalesce(exact, 'estimated') || coalesce('; ' || nullif(reason, ''), '') end as notes,
+    case when hour is null then million
+      when speed > 0 then hour / 3600 / speed * 1e6::double precision + coalesce(million, 0) end as cost_per_million_tokens,
     0 as alone, attempt.seq as seq
   from attempt
+  join priced on priced.seq = attempt.seq
   left join rental on rental.host = attempt.host
   left join share on share.seq = attempt.seq
   union all
   select id, owner, intended, gpu, provider, null, null, owner, instance, address, port, offer,
     price, state, null, null, null, null, null, null, null,
     failure->>'kind', failure->>'stage', failure->>'message',
-    cost::double precision / 1e6::double precision, why, 1, seq
+    cost::double precision / 1e6::double precision, why, null, 1, seq
   from rental where id not in (select id from timed)
 )
 select id, run_id,
@@ -161,5 +167,5 @@ select id, run_id,
   to_char(to_timestamp(trunc(began)) at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as started_at,
   to_char(to_timestamp(trunc(completed)) at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as completed_at,
   benchmark_id, output_file, tokens_per_second, total_requests, error_count, failure_reason,
-  failure_stage, error_message, total_cost, notes
+  failure_stage, error_message, total_cost, notes, cost_per_million_tokens
 from line order by coalesce(began, created), alone, seq;

@@ -37,6 +37,10 @@ select pg_backend_pid();
 -- Whether the schema holds a ledger that we may see.
 select to_regclass(%(meta)s) is not null;
 
+-- name: has_column
+-- Whether a table or view is there and has this column.
+select exists (select from pg_attribute where attrelid = to_regclass(%(table)s) and attname = %(column)s);
+
 -- name: has_schema
 select exists (select from pg_namespace where nspname = %(schema)s);
 

@@ -13,6 +13,8 @@ from benchfleet.ledger.postgres.queries import run
 SCHEMA = 7  # the number of schema.sql; earlier ones were never released
 _SCRIPT, _VIEW = (Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql"))
 
+_NEWEST_COLUMN = "cost_per_million_tokens"  # of the view
+
 
 def prepare(
     connection: Connection, *, schema: str, campaign: str, label: str, create: bool
@@ -38,9 +40,10 @@ def prepare(
 
 
 def _add_view(connection: Connection, schema: str) -> None:
-    """Make the view of the manifest in a ledger that was made before there was one, if we may."""
+    """Make the view of the manifest if we may, where an earlier version made none or another."""
     view = sql.Identifier(schema, "benchmark_manifest").as_string()
-    if not run(connection, "has_ledger", meta=view).fetchall()[0][0]:
+    newest = run(connection, "has_column", table=view, column=_NEWEST_COLUMN)
+    if not newest.fetchall()[0][0]:
         may_fail = errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction
         with suppress(*may_fail), connection.transaction():
             run(connection, "lock_creation")

@@ -13,6 +13,7 @@ from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUn
 
 SCHEMA = 2  # its number, as schema.sql enters it
 _SCHEMA_FILES = [Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql")]
+_NEWEST_COLUMN = "cost_per_million_tokens"  # of the view of the manifest
 QUERIES = Path(__file__).with_name("queries.sql")
 MAX_DRAFT_AGE_S = 60.0  # seconds
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -138,9 +139,18 @@ def rebuild_advice(path: Path) -> str:
     return _REBUILD.format(path=path, name=path.name)
 
 
+def has_newest_view(connection: sqlite3.Connection) -> bool:
+    """Whether there is a view of the manifest, and an earlier version did not make it."""
+    query = "select 1 from pragma_table_info('benchmark_manifest') where name = ?"
+    return connection.execute(query, (_NEWEST_COLUMN,)).fetchone() is not None
+
+
 def create_schema(connection: sqlite3.Connection, campaign: str) -> None:
-    """Make the tables and the view, where there are none yet."""
+    """Make the tables and the view, where there are none yet; a view of an earlier version is
+    replaced."""
     script = "".join(file.read_text(encoding="utf-8") for file in _SCHEMA_FILES)
+    if not has_newest_view(connection):
+        script = f"drop view if exists benchmark_manifest; {script}"
     connection.executescript(f"begin immediate; {script} commit;")
     connection.execute("insert or ignore into meta values ('campaign', ?)", (campaign,))
 

@@ -29,6 +29,7 @@ from benchfleet.ledger.sqlite.file import (
     QUERIES,
     create,
     create_schema,
+    has_newest_view,
     mount_table,
     rebuild_advice,
     refuse_network,
@@ -235,8 +236,7 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                 f"{self.path} is the ledger of campaign {meta['campaign']!r}, not of {campaign!r}; "
                 f"name another ledger or results folder"
             )
-        newest = "select 1 from sqlite_master where name = 'benchmark_manifest'"
-        if not connection.execute(newest).fetchone():  # made before there was one
+        if not has_newest_view(connection):
             create_schema(connection, campaign)
         mode = connection.execute(f"pragma journal_mode = {self._journal}").fetchone()[0]
         if mode != self._journal:

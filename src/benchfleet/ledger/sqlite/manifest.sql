@@ -25,7 +25,7 @@ attempt as (
     case when ending.kind <> 'finished' then coalesce(json_extract(ending.data, '$.reason'), 'its lease ran out') end as reason,
     json_extract(ending.data, '$.outcome') as outcome,
     coalesce(nullif(json_extract(ending.data, '$.outcome.host'), ''), json_extract(use.data, '$.host'), '') as host,
-    coalesce(json_extract(ending.data, '$.outcome.usage.cost'), json_extract(use.data, '$.usage.cost')) as cost
+    coalesce(json_extract(ending.data, '$.outcome.usage'), json_extract(use.data, '$.usage')) as usage
   from fact as began
   join cell on cell.fingerprint = began.fingerprint
   join spec on spec.ordinal = cell.ordinal
@@ -34,6 +34,27 @@ attempt as (
   left join used on used.fingerprint = began.fingerprint and used.token = json_extract(began.data, '$.token')
   left join fact as use on use.seq = used.seq
   where began.kind = 'claimed'
+),
+measured as (
+  select seq,
+    coalesce(
+      json_extract(outcome, '$.metrics.output_tokens_per_second'), json_extract(outcome, '$.reported.output_tokens_per_second'),
+      json_extract(outcome, '$.metrics.tokens_per_second'), json_extract(outcome, '$.reported.tokens_per_second')) as speed,
+    coalesce(
+      json_extract(outcome, '$.metrics.total_requests'), json_extract(outcome, '$.reported.total_requests'),
+      json_extract(outcome, '$.metrics.samples'), json_extract(outcome, '$.reported.samples')) as requests,
+    coalesce(
+      json_extract(outcome, '$.metrics.error_count'), json_extract(outcome, '$.reported.error_count'),
+      json_extract(outcome, '$.metrics.errors'), json_extract(outcome, '$.reported.errors')) as errors,
+    json_extract(usage, '$.cost') as cost, json_extract(usage, '$.seconds') as seconds,
+    coalesce(json_extract(usage, '$.token_cost'), 0.0) as token_cost, json_extract(usage, '$.tokens') as tokens
+  from attempt
+),
+priced as (  -- an hour of the slot, and a million tokens
+  select seq, speed, requests, errors, cost,
+    case when cost > token_cost and seconds > 0 then 1.0 * (cost - token_cost) / seconds * 3600 end as hour,
+    case when tokens > 0 then 1.0 * token_cost / tokens * 1e6 end as million
+  from measured
 ),
 step as (
   select seq, at, kind, data, json_extract(data, '$.id') as id,
@@ -118,43 +139,28 @@ line as (
     coalesce(provider, 'local') as provider, model, priority,
     coalesce(nullif(attempt.host, ''), runner) as worker_id,
     instance as session_id, address as instance_ip, port as ssh_port, offer as offer_id,
-    price as price_per_hour,
+    case when rental.id is null then hour else price end as price_per_hour,
     case when kind = 'finished' then json_extract(outcome, '$.state') else coalesce(kind, 'running') end as status,
     began, completed, nullif(json_extract(outcome, '$.digest'), '') as benchmark_id,
-    path as output_file,
-    coalesce(
-      json_extract(outcome, '$.reported.output_tokens_per_second'),
-      json_extract(outcome, '$.metrics.output_tokens_per_second'),
-      json_extract(outcome, '$.reported.tokens_per_second'),
-      json_extract(outcome, '$.metrics.tokens_per_second')
-    ) as tokens_per_second,
-    coalesce(
-      json_extract(outcome, '$.reported.total_requests'),
-      json_extract(outcome, '$.metrics.total_requests'),
-      json_extract(outcome, '$.reported.samples'),
-      json_extract(outcome, '$.metrics.samples')
-    ) as total_requests,
-    coalesce(
-      json_extract(outcome, '$.reported.error_count'),
-      json_extract(outcome, '$.metrics.error_count'),
-      json_extract(outcome, '$.reported.errors'),
-      json_extract(outcome, '$.metrics.errors')
-    ) as error_count,
+    path as output_file, speed as tokens_per_second, requests as total_requests, errors as error_count,
     coalesce(json_extract(outcome, '$.first.kind'), json_extract(outcome, '$.failure.kind')) as failure_reason,
     coalesce(json_extract(outcome, '$.first.stage'), json_extract(outcome, '$.failure.stage')) as failure_stage,
     coalesce(json_extract(outcome, '$.first.message'), json_extract(outcome, '$.failure.message')) as error_message,
-    coalesce(share.cost, attempt.cost) as total_cost,
-    case when coalesce(rental.id, attempt.cost) is null then nullif(reason, '')
+    coalesce(share.cost, priced.cost) as total_cost,
+    case when coalesce(rental.id, priced.cost) is null then nullif(reason, '')
       else coalesce(exact, 'estimated') || coalesce('; ' || nullif(reason, ''), '') end as notes,
+    case when hour is null then million
+      when speed > 0 then hour / 3600 / speed * 1e6 + coalesce(million, 0) end as cost_per_million_tokens,
     0 as alone, attempt.seq as seq
   from attempt
+  join priced on priced.seq = attempt.seq
   left join rental on rental.host = attempt.host
   left join share on share.seq = attempt.seq
   union all
   select id, owner, intended, gpu, provider, null, null, owner, instance, address, port, offer,
     price, state, null, null, null, null, null, null, null,
     json_extract(failure, '$.kind'), json_extract(failure, '$.stage'), json_extract(failure, '$.message'),
-    cost / 1e6, why, 1, seq
+    cost / 1e6, why, null, 1, seq
   from rental where id not in (select id from timed)
 )
 select id, run_id,
@@ -164,5 +170,5 @@ select id, run_id,
   strftime('%Y-%m-%dT%H:%M:%SZ', cast(began as integer), 'unixepoch') as started_at,
   strftime('%Y-%m-%dT%H:%M:%SZ', cast(completed as integer), 'unixepoch') as completed_at,
   benchmark_id, output_file, tokens_per_second, total_requests, error_count, failure_reason,
-  failure_stage, error_message, total_cost, notes
+  failure_stage, error_message, total_cost, notes, cost_per_million_tokens
 from line order by coalesce(began, created), alone, seq;
