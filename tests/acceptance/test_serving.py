@@ -72,10 +72,10 @@ def test_speed_and_cost_of_a_load_point_are_the_same_in_report_and_manifest(user
         user.write(study.replace("    - mock_benchmark\n", "") % server.url)
         user.run("run", "study.yaml", "--cpu-slots", "1")
     report = user.json("report", "study.yaml")
-    (point,) = report["serving"]
+    (point,), (entry,) = report["serving"], report["entries"]
     (row,) = user.json("manifest", "study.yaml")["manifest"]
     speed = point["metrics"]["output_tokens_per_second"]
-    assert row["tokens_per_second"] == speed
+    assert row["tokens_per_second"] == entry["tokens_per_second"] == speed
     assert (row["total_requests"], row["error_count"]) == (60, 0)
     samples = user.results / "m/dense/serving_c2/samples.jsonl"
     records = [json.loads(line) for line in samples.read_text().splitlines()]

@@ -21,7 +21,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.state import State
 from benchfleet.results.read import SampleScores
 
-from .serving import BENCHMARK
+from .serving import BENCHMARK, point_speed
 from .statistics import mean, standard_error
 
 Scores = Callable[[CellRecord], SampleScores]
@@ -107,7 +107,11 @@ class Pool:
         return self.total("completion_tokens")
 
     def tokens_per_second(self) -> float | None:
-        """Of answer time; None if it is unknown, or measuring the density slowed it down."""
+        """Of answer time; of a load point, whose requests overlap, of its steady window. None if
+        it is unknown, or measuring the density slowed it down."""
+        if self.loads_server:
+            speeds = [speed for one in self.outcomes if (speed := point_speed(one)) is not None]
+            return mean(speeds) if speeds else None
         seconds = self.total("seconds")
         return None if self.is_slowed or seconds <= 0 else self.tokens() / seconds
 

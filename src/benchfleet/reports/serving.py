@@ -82,7 +82,7 @@ class ServingPoint:
             self.label,
             _number(self.window_requests, 0),
             _number(metrics.get("requests_per_second"), 2),
-            _number(metrics.get("output_tokens_per_second", metrics.get("tokens_per_second")), 1),
+            _number(_speed(metrics), 1),
             *(self._latencies(name) for name in ("ttft", "tpot", "e2e")),
             _number(metrics.get("goodput"), 2),
             self._errors(),
@@ -207,7 +207,7 @@ def _points(
 ) -> Iterator[ServingPoint]:
     name = cell.workload.subset or cell.workload.label
     serving = details(record) if record.state == "success" else {}
-    flat = {**outcome.reported, **outcome.metrics}
+    flat = _numbers(outcome)
     points = serving.get("points") or ()
     measured = [point["metrics"] for point in points] or [serving or flat]
     common: dict[str, Any] = {
@@ -245,6 +245,22 @@ def _bill(usage: Usage | None, tokens: int) -> dict[str, Any]:
         "token_cost": usage.token_cost_per_million,
         "currency": usage.currency,
     }
+
+
+def point_speed(outcome: Outcome) -> float | None:
+    """Output tokens per second of a load point, or of the capacity of a search; None if unknown."""
+    return _speed(_numbers(outcome))
+
+
+def _speed(metrics: Mapping[str, Any]) -> float | None:
+    """In the steady window; of all requests if there was none."""
+    value = metrics.get("output_tokens_per_second", metrics.get("tokens_per_second"))
+    return None if value is None else float(value)
+
+
+def _numbers(outcome: Outcome) -> dict[str, Any]:
+    """What the ledger keeps of a point's metrics."""
+    return {**outcome.reported, **outcome.metrics}
 
 
 def legend(points: Sequence[ServingPoint]) -> str:

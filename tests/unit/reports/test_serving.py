@@ -13,6 +13,7 @@ from benchfleet.domain.usage import Rate, Usage
 from benchfleet.reports.serving import HEADS, LEGEND, ServingPoint, legend, serving_points
 from benchfleet.reports.serving_charts import Chart, charts
 from benchfleet.testing import sample_cell
+from records import record_of
 
 LATENCY = {"p50": 10.0, "p90": 12.0, "p95": 13.0, "p99": 20.0, "flagged": ["p99"]}
 METRICS = {
@@ -86,17 +87,7 @@ TOKENS_PAID = Usage.at(Rate(), 9.0).with_tokens(97 * 16, 97 * (6.4 + 6.4) / 1e6,
 
 def serving_cell(outcome: Outcome) -> tuple[Cell, CellRecord]:
     cell = sample_cell(benchmark="serving", subset="c8")
-    record = CellRecord(
-        fingerprint=cell.fingerprint,
-        id=cell.id,
-        path="m/c/serving_c8",
-        state=outcome.state,
-        attempt=1,
-        tries=0,
-        token=1,
-        outcome=outcome,
-    )
-    return cell, record
+    return cell, record_of(cell, state=outcome.state, outcome=outcome)
 
 
 def test_a_million_tokens_cost_what_their_price_says_however_long_the_point_took() -> None:
