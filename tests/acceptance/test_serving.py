@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import signal
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import psutil
 import pytest
@@ -161,6 +163,31 @@ def test_a_server_that_dies_leaves_a_partial_cell_and_the_next_run_goes_on(user:
         user.write((study % server.url).replace("requests: 2000", "requests: 50"))
         user.run("run", "study.yaml", "--cpu-slots", "1", code=None)
     assert (user.results / "m/dense").is_dir()
+
+
+def test_a_point_that_nobody_answers_fails_and_one_with_many_errors_has_a_warning(
+    user: User,
+) -> None:
+    study = STUDY.replace("{concurrency: 2}", "{concurrency: 2, output_tokens: 5}")
+    study = study.replace("p9: {rate: 30/s}", "c1: {concurrency: 1}").replace(
+        "    - mock_benchmark\n", ""
+    )
+    study = study.replace("matrix:", "defaults: {limits: {tries: 1}}\nmatrix:", 1)
+    streams = itertools.count()
+
+    def respond(body: dict[str, Any]) -> Behaviour | None:
+        is_measured = body["stream"] and body["max_tokens"] in (4, 5)
+        fails = is_measured and (body["max_tokens"] == 5 or next(streams) % 2)
+        return Behaviour(status=500) if fails else None
+
+    with SimulatedServer(otherwise=Behaviour(gap_s=0.002), respond=respond) as server:
+        user.write(study % server.url)
+        shown = user.run("run", "study.yaml", "--cpu-slots", "1", code=1).stdout
+    assert "benchmark: server_unavailable (60 of 60 requests failed (60 http_500)" in shown
+    assert "warning: m / dense / c1: concurrency 1: 30 of 60 requests failed" in shown
+    report = user.json("report", "study.yaml")
+    assert report["counts"]["partial"] == report["counts"]["success"] == 1
+    assert {point["state"] for point in report["serving"]} == {"partial", "success"}
 
 
 def clients_of(run: subprocess.Popen[str]) -> list[psutil.Process]:

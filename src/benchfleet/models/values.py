@@ -111,3 +111,4 @@ class LoadTarget:
     is_gone: Callable[[], bool]  # whether its process ended, or nothing listens any more
     is_healthy: Callable[[], bool]  # whether it answers; may take seconds
     failure: Callable[[], CellFailure]  # why it is of no use any more; it is asked nothing after
+    refused: Callable[[int, str], CellFailure]  # what an HTTP status with that message means

@@ -21,7 +21,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.state import State
 from benchfleet.results.read import SampleScores
 
-from .serving import BENCHMARK, point_speed
+from .serving_points import BENCHMARK, point_speed
 from .statistics import mean, standard_error
 
 Scores = Callable[[CellRecord], SampleScores]

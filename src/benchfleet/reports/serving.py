@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
-from benchfleet.domain.usage import Usage
 from benchfleet.serving.cost import billed_cost_per_million, cost_per_million
+from benchfleet.serving.slo import MAX_ERROR_SHARE
 
-BENCHMARK = "serving"
+from .endings import MAX_WARNINGS
+
 HEADS = (
     *("load", "requests", "requests/s", "output tok/s", "TTFT p50 / p99 ms", "TPOT p50 / p99 ms"),
     *("E2E p50 / p99 ms", "goodput/s", "errors", "per Mtok", "server", "remarks"),
@@ -28,7 +27,6 @@ LEGEND = (
     "is not the server's, since the load client was the bottleneck. ≈: a p99 of fewer than 662 "
     "requests."
 )
-Details = Callable[[CellRecord], Mapping[str, Any]]
 _GB = 1e9
 _LEAST_ROUND_TRIP_MS = 1.0  # of which a reader must know
 MIN_REQUESTS = 30  # in the steady window; a report remarks on fewer
@@ -65,6 +63,15 @@ class ServingPoint:
         return None if count is None else int(count)
 
     @property
+    def failed_requests(self) -> str:
+        """``173 of 175 requests failed``, if those are more than a point without a remark may have;
+        else ``""``."""
+        failed, total = (self.metrics.get(name) or 0 for name in ("error_count", "total_requests"))
+        if failed <= MAX_ERROR_SHARE * total:
+            return ""
+        return f"{int(failed)} of {counted(int(total), 'request')} failed"
+
+    @property
     def is_open(self) -> bool:
         return not self.metrics.get("closed", True)
 
@@ -82,7 +89,7 @@ class ServingPoint:
             self.label,
             _number(self.window_requests, 0),
             _number(metrics.get("requests_per_second"), 2),
-            _number(_speed(metrics), 1),
+            _number(speed_of(metrics), 1),
             *(self._latencies(name) for name in ("ttft", "tpot", "e2e")),
             _number(metrics.get("goodput"), 2),
             self._errors(),
@@ -96,6 +103,8 @@ class ServingPoint:
         metrics = self.metrics
         if self.state != "success":
             yield self.state
+        if failed := self.failed_requests:
+            yield failed
         if self.verdict:
             yield self.verdict
         if self.conclusion:
@@ -189,78 +198,15 @@ class ServingPoint:
         }
 
 
-def serving_points(
-    pairs: Iterable[tuple[Cell, CellRecord | None]], details: Details
-) -> tuple[ServingPoint, ...]:
-    """The points of all serving cells with a result, or with what they measured until they ended.
-    `details` reads the metrics of a published result."""
-    return tuple(
-        point
-        for cell, record in pairs
-        if cell.workload.benchmark == BENCHMARK and record and record.outcome
-        for point in _points(cell, record, record.outcome, details)
-    )
-
-
-def _points(
-    cell: Cell, record: CellRecord, outcome: Outcome, details: Details
-) -> Iterator[ServingPoint]:
-    name = cell.workload.subset or cell.workload.label
-    serving = details(record) if record.state == "success" else {}
-    flat = _numbers(outcome)
-    points = serving.get("points") or ()
-    measured = [point["metrics"] for point in points] or [serving or flat]
-    common: dict[str, Any] = {
-        "model": cell.model.name,
-        "config": cell.config.name,
-        "state": record.state,
-        **_bill(outcome.usage, sum(one.get("total_tokens") or 0 for one in measured)),
-    }
-    if not serving:
-        yield ServingPoint(label=name, metrics=flat, **common)
-        return
-    for point in points:
-        verdict = point["verdict"] if point["is_decided"] else "undecided"
-        best = point["level"] == serving["capacity"] or len(points) == 1
-        yield ServingPoint(
-            label=f"{name}: {point['metrics']['load']}",
-            metrics=point["metrics"],
-            verdict=verdict,
-            conclusion=serving["conclusion"] if best else "",
-            **common,
-        )
-    if "points" not in serving:
-        yield ServingPoint(label=f"{name}: {serving['load']}", metrics=serving, **common)
-
-
-def _bill(usage: Usage | None, tokens: int) -> dict[str, Any]:
-    """What a cell paid for so many tokens of answers; empty without a price."""
-    if usage is None or usage.cost is None:
-        return {}
-    return {
-        "price_per_hour": usage.price_per_hour,
-        "bill": usage.machine_cost,
-        "billed_seconds": usage.seconds,
-        "billed_tokens": tokens,
-        "token_cost": usage.token_cost_per_million,
-        "currency": usage.currency,
-    }
-
-
-def point_speed(outcome: Outcome) -> float | None:
-    """Output tokens per second of a load point, or of the capacity of a search; None if unknown."""
-    return _speed(_numbers(outcome))
-
-
-def _speed(metrics: Mapping[str, Any]) -> float | None:
-    """In the steady window; of all requests if there was none."""
-    value = metrics.get("output_tokens_per_second", metrics.get("tokens_per_second"))
-    return None if value is None else float(value)
-
-
-def _numbers(outcome: Outcome) -> dict[str, Any]:
-    """What the ledger keeps of a point's metrics."""
-    return {**outcome.reported, **outcome.metrics}
+def first_load_warnings(points: Iterable[ServingPoint]) -> tuple[str, ...]:
+    """A sentence for each result with many failed requests, and how many more there are. A point of
+    a search may have them: it is a miss."""
+    results = (one for one in points if one.state == "success" and not one.verdict)
+    warned = [one for one in results if one.failed_requests]
+    rest = len(warned) - MAX_WARNINGS
+    more = [f"and {counted(rest, 'more load point')} with failed requests"] if rest > 0 else []
+    texts = (f"{one.series} / {one.label}: {one.failed_requests}" for one in warned[:MAX_WARNINGS])
+    return (*texts, *more)
 
 
 def legend(points: Sequence[ServingPoint]) -> str:
@@ -286,6 +232,12 @@ def by_series(points: Sequence[ServingPoint]) -> dict[str, list[ServingPoint]]:
     for point in points:
         groups.setdefault(point.series, []).append(point)
     return groups
+
+
+def speed_of(metrics: Mapping[str, Any]) -> float | None:
+    """Output tokens per second in the steady window; of all requests if there was none."""
+    value = metrics.get("output_tokens_per_second", metrics.get("tokens_per_second"))
+    return None if value is None else float(value)
 
 
 def _scaled(size: Any) -> float | None:

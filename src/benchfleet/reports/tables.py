@@ -23,7 +23,8 @@ from .judging import Judged
 from .notes import notes
 from .pooling import Pool, Row, Scores, column_names, pooled
 from .ranking import Pair, against_baseline, ranking
-from .serving import Details, ServingPoint, serving_points
+from .serving import ServingPoint, first_load_warnings
+from .serving_points import Details, serving_points
 from .spending import Spent, by_config, spent_on, total
 from .statistics import Difference
 from .suites import SuiteScore, suite_scores
@@ -107,11 +108,13 @@ class Comparison:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What makes scores doubtful: shares of answers that ended otherwise than they should."""
-        return first_warnings(
+        """What makes scores doubtful: answers that ended otherwise than they should, and requests
+        that failed."""
+        named = (
             (f"{entry.model} / {entry.config} / {entry.benchmark}", entry.endings)
             for entry in self.entries
         )
+        return (*first_warnings(named), *first_load_warnings(self.serving))
 
     @cached_property
     def entry_at(self) -> Mapping[tuple[str, str, str], Entry]:

@@ -78,6 +78,14 @@ def windows_of(requests: Sequence[Request], load: Load) -> list[Window]:
     return sorted(windows, key=lambda one: (not one.is_steady, -one.seconds))
 
 
+def has_answers(requests: Sequence[Request], load: Load) -> bool:
+    """Whether a request of the steady windows was answered; else there is nothing to measure."""
+    if not requests:
+        return False
+    inside = _sent_inside(requests, _chosen(windows_of(requests, load)))
+    return any(one.ok for one in inside or requests)
+
+
 def point_metrics(
     requests: Sequence[Request],
     load: Load,
@@ -92,8 +100,8 @@ def point_metrics(
         return {**checkpoint, "errors": {}}
     windows = windows_of(requests, load)
     main = windows[0]
-    chosen = [w for w in windows if w.is_steady] or windows
-    inside = [one for one in requests if any(w.has_sent(one) for w in chosen)]
+    chosen = _chosen(windows)
+    inside = _sent_inside(requests, chosen)
     good = [one for one in inside if one.ok]
     known_tokens = all(one.tokens is not None for one in good)
     length = main.seconds
@@ -185,6 +193,15 @@ def has_collapsed(series: Sequence[float]) -> bool:
         return False
     before, last = sorted(series[:-size]), series[-size:]
     return max(last) < _COLLAPSED * before[len(before) // 2]
+
+
+def _chosen(windows: Sequence[Window]) -> Sequence[Window]:
+    """The steady ones, if there are any."""
+    return [window for window in windows if window.is_steady] or windows
+
+
+def _sent_inside(requests: Sequence[Request], windows: Sequence[Window]) -> list[Request]:
+    return [one for one in requests if any(window.has_sent(one) for window in windows)]
 
 
 def _latencies(good: Sequence[Request]) -> dict[str, Any]:

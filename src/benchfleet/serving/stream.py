@@ -47,10 +47,12 @@ def read_stream(pieces: Sequence[bytes], *, ndjson: bool) -> StreamContent:
     """The content of a stream whose body ended cleanly: server-sent events, or a JSON a line."""
     content = StreamContent()
     texts: list[str] = []
+    first = b""  # of what was sent: an event, or another body
     for position, line in split_lines(pieces):
         payload = line.strip() if ndjson else _event_data(line)
         if not payload:
             continue
+        first = first or payload
         if payload == _DONE:
             content.is_done = True
             continue
@@ -58,23 +60,39 @@ def read_stream(pieces: Sequence[bytes], *, ndjson: bool) -> StreamContent:
             value = json.loads(payload)
         except ValueError:
             value = None
-        if not isinstance(value, dict):
-            content.error = content.error or "malformed"
-            content.message = content.message or payload[:MAX_MESSAGE_CHARACTERS].decode(
-                "utf-8", "replace"
-            )
-            continue
-        if value.get("error"):
+        if isinstance(value, dict) and value.get("error"):
             content.error, content.message = "error_in_stream", error_message(value)
             continue
-        if text := _take(content, value, ndjson=ndjson):
+        try:
+            text = _take(content, value, ndjson=ndjson)
+        except (AttributeError, TypeError):  # another object than the protocol's, or none
+            content.error = content.error or "malformed"
+            content.message = content.message or _beginning(payload)
+            continue
+        if text:
             texts.append(text)
             _count(content, position)
     content.text = "".join(texts)
-    if not (content.error or content.is_done or (content.finish and not ndjson)):
-        content.error = "incomplete"
-        content.message = "the stream ended without its last object"
+    if not content.error and (missing := _missing(content, first, pieces, ndjson)):
+        content.error, content.message = "incomplete", missing
     return content
+
+
+def _missing(content: StreamContent, first: bytes, pieces: Sequence[bytes], ndjson: bool) -> str:
+    """What a stream lacks to be whole, with the beginning of what came instead; ``""`` if nothing.
+    `first` is its first event."""
+    if not first and (body := b"".join(pieces).strip()):
+        return f"the reply is no stream of events: {_beginning(body)}"
+    if not (content.is_done or (content.finish and not ndjson)):
+        return "the stream ended without its last object"
+    if not (content.text or content.finish or ndjson):
+        return f"the stream has no answer: {_beginning(first)}"
+    return ""
+
+
+def _beginning(data: bytes) -> str:
+    """The first part of what a server sent, in one line."""
+    return " ".join(data.decode("utf-8", "replace").split())[:MAX_MESSAGE_CHARACTERS]
 
 
 def error_message(value: Any) -> str:
@@ -100,20 +118,30 @@ def _count(content: StreamContent, position: int) -> None:
         content.lines.append(1)
 
 
+def _number_of(counts: Mapping[str, Any], name: str, default: int | None) -> int | None:
+    """A count, or the default if there is none. Raises TypeError for what is no whole number."""
+    if (count := counts.get(name)) is None:
+        return default
+    if type(count) is not int:
+        raise TypeError(f"{name} is {count!r}")
+    return count
+
+
 def _take(content: StreamContent, value: Mapping[str, Any], *, ndjson: bool) -> str:
-    """Keep what an object says; its text, which may be reasoning."""
+    """Keep what an object says; its text, which may be reasoning. Raises AttributeError or
+    TypeError for what is no object of the protocol."""
     if ndjson:
         if value.get("done"):
             content.is_done = True
             content.finish = str(value.get("done_reason") or "")
-            content.tokens = value.get("eval_count", content.tokens)
-            content.prompt_tokens = value.get("prompt_eval_count", content.prompt_tokens)
+            content.tokens = _number_of(value, "eval_count", content.tokens)
+            content.prompt_tokens = _number_of(value, "prompt_eval_count", content.prompt_tokens)
         message = value.get("message") or value
         parts = [message.get("thinking"), message.get("content"), value.get("response")]
         return "".join(part for part in parts if isinstance(part, str))
     if usage := value.get("usage"):
-        content.tokens = usage.get("completion_tokens", content.tokens)
-        content.prompt_tokens = usage.get("prompt_tokens", content.prompt_tokens)
+        content.tokens = _number_of(usage, "completion_tokens", content.tokens)
+        content.prompt_tokens = _number_of(usage, "prompt_tokens", content.prompt_tokens)
     parts = []
     for choice in value.get("choices") or ():
         content.finish = str(choice.get("finish_reason") or content.finish)

@@ -10,8 +10,9 @@ import pytest
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.usage import Rate, Usage
-from benchfleet.reports.serving import HEADS, LEGEND, ServingPoint, legend, serving_points
+from benchfleet.reports.serving import HEADS, LEGEND, ServingPoint, first_load_warnings, legend
 from benchfleet.reports.serving_charts import Chart, charts
+from benchfleet.reports.serving_points import serving_points
 from benchfleet.testing import sample_cell
 from records import record_of
 
@@ -146,6 +147,26 @@ def test_a_point_of_few_requests_has_a_remark(count: int, remark: str) -> None:
     assert (cells["requests"], cells["remarks"]) == (str(count), remark)
 
 
+@pytest.mark.parametrize(
+    ("failed", "remark"),
+    [(1, ""), (2, "2 of 175 requests failed"), (173, "173 of 175 requests failed")],
+)
+def test_a_point_whose_requests_failed_often_has_a_remark_and_a_warning(
+    failed: int, remark: str
+) -> None:
+    """More than the 1 % that a point of a search may have."""
+    one = point(error_count=failed, total_requests=175)
+    assert row(one)["remarks"] == remark
+    warned = (f"m / c / c8: concurrency 8: {remark}",) if remark else ()
+    assert first_load_warnings([one]) == warned
+    assert first_load_warnings([replace(one, verdict="miss")]) == ()
+
+
+def test_of_many_points_with_failed_requests_the_first_are_named() -> None:
+    *named, last = first_load_warnings([point(error_count=9, total_requests=10)] * 9)
+    assert (len(named), last) == (6, "and 3 more load points with failed requests")
+
+
 def test_an_open_loop_counts_from_when_requests_were_scheduled() -> None:
     assert row(point(closed=False))["TTFT p50 / p99 ms"].startswith("99.0")
 
@@ -159,7 +180,9 @@ def test_a_cell_that_ended_early_has_its_checkpoint() -> None:
         metrics={"tokens_per_second": 12.5, "error_count": 3, "total_requests": 40},
     )
     cells = row(partial)
-    assert (cells["output tok/s"], cells["errors"], cells["remarks"]) == ("12.5", "3", "partial")
+    assert (cells["output tok/s"], cells["errors"]) == ("12.5", "3")
+    assert cells["remarks"] == "partial; 3 of 40 requests failed"
+    assert first_load_warnings([partial]) == ()  # it is among the failures
 
 
 def test_charts_are_svg_that_needs_no_script() -> None:

@@ -76,6 +76,34 @@ def test_a_stream_that_is_not_whole_is_a_failure(pieces: list[bytes], error: str
     assert read_stream(pieces, ndjson=False).error == error
 
 
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        (b"<html>\n gateway</html>", "incomplete", "is no stream of events: <html> gateway</html>"),
+        (b'{"id": "x", "choices": []}', "incomplete", 'is no stream of events: {"id": "x"'),
+        (b'data: {"id": "x", "choices": []}\n\n' + DONE, "incomplete", 'no answer: {"id": "x"'),
+        (b"data: [1, 2]\n\n" + DONE, "malformed", "[1, 2]"),
+        (b'data: {"choices": ["x"]}\n\n' + DONE, "malformed", '{"choices": ["x"]}'),
+        (
+            b'data: {"usage": {"completion_tokens": "x"}}\n\n',
+            "malformed",
+            '"completion_tokens": "x"',
+        ),
+    ],
+)
+def test_another_reply_than_a_stream_is_a_failure_with_its_beginning(
+    body: bytes, error: str, message: str
+) -> None:
+    content = read_stream([body], ndjson=False)
+    assert content.error == error
+    assert message in content.message
+
+
+def test_an_answer_without_a_word_is_whole_if_it_has_a_finish_reason() -> None:
+    content = read_stream([ROLE, chunk(finish_reason="stop"), DONE], ndjson=False)
+    assert (content.error, content.text) == ("", "")
+
+
 def test_ollama_is_complete_with_done_alone() -> None:
     lines = [
         b'{"message": {"thinking": "so"}, "done": false}\n',

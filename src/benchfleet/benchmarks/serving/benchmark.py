@@ -23,8 +23,9 @@ from benchfleet.benchmarks.serving.result import NUMBERS, point_score, search_sc
 from benchfleet.benchmarks.serving.search import CapacitySearch
 from benchfleet.benchmarks.serving.segments import part_left, usable
 from benchfleet.benchmarks.serving.settings import OUTSIDE, Settings
+from benchfleet.benchmarks.serving.unanswered import unanswered
 from benchfleet.models.base import LoadTarget, Prompt
-from benchfleet.serving.metrics import Load
+from benchfleet.serving.metrics import Load, has_answers
 from benchfleet.serving.prefix_cache import reset_prefix_cache
 from benchfleet.serving.request import Request
 from benchfleet.serving.round_trip import round_trip_ms
@@ -102,8 +103,13 @@ class Serving(Benchmark):
         if settings.search:
             search = CapacitySearch(settings, runner, earlier)
             search.run()
+            if not search.is_answered:
+                requests = [r for one in search.measured.values() for r in one.requests]
+                raise unanswered(requests, target)
             return search_score(search, settings, source, session, self._client_limit)
         measured = usable(earlier.get(POINT, Measured()), settings.duration_s, settings.requests)
+        if measured.requests and not has_answers(measured.requests, settings.load):
+            measured = measured.restarted()
         remaining_s, remaining = part_left(measured, settings.duration_s, settings.requests)
         if remaining_s > 0 and remaining != 0:
             reset_prefix_cache(target.root, key=target.key)
@@ -116,6 +122,8 @@ class Serving(Benchmark):
                 requests=remaining,
                 rule=rule,
             )
+        if not has_answers(measured.requests, settings.load):
+            raise unanswered(measured.requests, target)
         return point_score(measured, settings, source, session, self._client_limit)
 
     def _source(self, session: Session, target: LoadTarget) -> Source:

@@ -44,6 +44,10 @@ class Measured:
         last = max((one.segment for one in self.requests), default=0)
         return replace(self, requests=[one for one in self.requests if one.segment == last])
 
+    def restarted(self) -> Measured:
+        """Nothing, after what was measured: it starts again."""
+        return Measured(first_segment=self.next_segment, first_index=self.next_index)
+
     @property
     def next_segment(self) -> int:
         """The number of the next segment."""
@@ -249,9 +253,9 @@ class _ServerWatch:
 
 
 def recorded_points(records: Sequence[Record]) -> dict[str, Measured]:
-    """What earlier attempts measured, by point."""
+    """What earlier attempts measured, by point; of several verdicts on a point the last one."""
     points: dict[str, Measured] = {}
-    for record in records:
+    for record in sorted(records, key=lambda one: abs(one.index)):
         point = points.setdefault(str(record.resume.get("point")), Measured())
         if "request" in record.resume:
             point.requests.append(Request.from_dict(record.resume["request"]))

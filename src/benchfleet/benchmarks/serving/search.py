@@ -19,7 +19,7 @@ from benchfleet.serving.capacity import (
 )
 from benchfleet.serving.client_bound import client_bound
 from benchfleet.serving.load_run import Second
-from benchfleet.serving.metrics import Load
+from benchfleet.serving.metrics import Load, has_answers
 from benchfleet.serving.request import Request
 from benchfleet.serving.slo import Slo
 from benchfleet.serving.window import steady_window
@@ -59,6 +59,12 @@ class CapacitySearch:
         return capacity(self.points)
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the server answered at any load."""
+        load_at = self._settings.load_at
+        return any(has_answers(one.requests, load_at(at)) for at, one in self.measured.items())
+
+    @property
     def conclusion(self) -> str:
         """The result in words."""
         return conclusion(self.points, first=self._settings.first, most=self._settings.most)
@@ -66,13 +72,12 @@ class CapacitySearch:
     def _measure(self, level: float) -> Point:
         load, name = self._settings.load_at(level), point_name(self._settings.search, level)
         measured = self._earlier.get(name, Measured())
-        if measured.verdict is not None:
+        is_answered = has_answers(measured.last_segment().requests, load)
+        if measured.verdict is not None and is_answered:
             self.measured[level] = measured.last_segment()
             return Point(level=level, **measured.verdict)
-        if measured.requests:  # it was interrupted: it starts again
-            measured = Measured(
-                first_segment=measured.next_segment, first_index=measured.next_index
-            )
+        if measured.requests:  # it was interrupted, or nothing was answered: it starts again
+            measured = measured.restarted()
         rule = _Decided(load, self._slo, self._settings.point_s)
         limit_s = (1 + MAX_EXTENSIONS) * max(self._settings.duration_s, self._settings.point_s)
         self._runner.run(name, load, measured, duration_s=limit_s, rule=rule)

@@ -28,7 +28,7 @@ from benchfleet.models.served.abilities import probe_abilities
 from benchfleet.models.served.endpoint import Endpoint
 from benchfleet.models.served.preview import preview_encoder, request_view
 from benchfleet.models.served.protocol import API, Protocol, Reply
-from benchfleet.models.served.refusals import RefusedRequest
+from benchfleet.models.served.refusals import RefusedRequest, refusal
 
 if TYPE_CHECKING:
     from benchfleet.models.served.client import Client
@@ -208,6 +208,7 @@ class ServedAdapter(Adapter):
             is_gone=self.is_gone,
             is_healthy=self.is_healthy,
             failure=self.server_failure,
+            refused=self.refused,
         )
 
     def is_gone(self) -> bool:
@@ -227,6 +228,11 @@ class ServedAdapter(Adapter):
             message=f"{url} does not answer any more",
             retryable=True,
         )
+
+    def refused(self, status: int, message: str) -> CellFailure:
+        """The failure of a request that the server answered with an HTTP status and a message."""
+        url = self._endpoint.url if self._endpoint else "the server"
+        return self.explain(refusal(status, message, where=url), "benchmark")
 
     def tokenizer(self) -> str:
         """Where the model's tokenizer is; ``""`` if it is not known here."""
