@@ -32,7 +32,8 @@ WAYS_OUT: Mapping[str, str] = {
     "server_died": "A server that benchfleet started ended or stopped answering: the message has "
     "the end of its log; correct its 'server: args', or give it more memory.",
     "wrong_key": "Set the variable or the file that the model's 'key' names to a valid key.",
-    "bad_request": "The server refuses the request: correct the setting that its message names.",
+    "bad_request": "The server refuses the request, or its reply has another form: correct what "
+    "the message names.",
     "try_again": "The script ended with exit code 75 (try again) each time: its log says what it "
     "waits for.",
     "host_lost": "Bring the host back or go on without it: its cells are run again elsewhere and "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -188,6 +190,55 @@ def test_the_key_comes_from_the_environment_and_a_wrong_one_is_named(
             loaded(OpenAIAdapter, server, key="env:SIMULATED_KEY"),
         ):
             pass
+
+
+@contextmanager
+def replying(body: bytes) -> Iterator[str]:
+    """The URL of a server whose every reply is this body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("body", "problem", "beginning"),
+    [
+        (b"<html>\n gateway</html>", "it is no JSON", "<html> gateway</html>"),
+        (b"\xff\xfe" + b"x" * 900, "it is no JSON", "\ufffd\ufffd" + "x" * 298),
+        (b"", "it is no JSON", "nothing"),
+        (b"[1,2]", "it is a list, not an object", "[1, 2]"),
+        (b'{"choices": []}', "its 'choices' are empty, not a list of answers", '{"choices": []}'),
+    ],
+)
+def test_a_reply_of_another_form_is_named_with_what_is_wrong_and_its_beginning(
+    body: bytes, problem: str, beginning: str
+) -> None:
+    with replying(body) as url:
+        model = Model(name="m", adapter="openai", source="m", digest="", model_kwargs={"url": url})
+        adapter = OpenAIAdapter(model)
+        with pytest.raises(CellFailure) as caught:
+            adapter.load()
+        adapter.unload()
+    assert caught.value.kind == "bad_request"
+    assert str(caught.value) == (
+        f"the reply of {url} cannot be read: {problem}; is it a server of this protocol? "
+        f"The reply begins with {beginning}"
+    )
 
 
 def test_a_model_that_the_server_lacks_is_named_with_a_near_one() -> None:

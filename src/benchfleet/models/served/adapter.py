@@ -28,7 +28,7 @@ from benchfleet.models.served.abilities import probe_abilities
 from benchfleet.models.served.endpoint import Endpoint
 from benchfleet.models.served.preview import preview_encoder, request_view
 from benchfleet.models.served.protocol import API, Protocol, Reply
-from benchfleet.models.served.refusals import RefusedRequest, refusal
+from benchfleet.models.served.refusals import RefusedRequest, refusal, unreadable_reply
 
 if TYPE_CHECKING:
     from benchfleet.models.served.client import Client
@@ -274,11 +274,8 @@ class ServedAdapter(Adapter):
                     continue
                 try:
                     reply = self._wire.reply(value)
-                except (KeyError, IndexError, TypeError, ValueError) as error:
-                    message = f"the server's reply lacks {error}; is it a server of this protocol?"
-                    raise CellFailure(
-                        stage="benchmark", kind="bad_request", message=message
-                    ) from error
+                except ValueError as error:
+                    raise unreadable_reply(value, str(error), where=self._client.url) from error
                 yield position, reply
 
 

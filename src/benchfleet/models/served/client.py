@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from benchfleet.models.served.refusals import (
     is_quota_spent,
     lacks_template,
     refusal,
+    unreadable_reply,
 )
 from benchfleet.models.served.refusals import retry_after_s as parse_retry_after
 
@@ -43,12 +45,20 @@ class HealthWatch:
 _Read = Callable[[aiohttp.ClientResponse], Awaitable[Any]]
 
 
+class _NotJson(Exception):
+    """A reply is no JSON; the argument is its text."""
+
+
 async def _json(reply: aiohttp.ClientResponse) -> Any:
-    return await reply.json(content_type=None)
+    text = await reply.text(errors="replace")
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise _NotJson(text) from error
 
 
 async def _text(reply: aiohttp.ClientResponse) -> str:
-    return await reply.text()
+    return await reply.text(errors="replace")
 
 
 class Client:
@@ -76,6 +86,11 @@ class Client:
             timeout=aiohttp.ClientTimeout(total=None),  # each request has one of its own
             trust_env=not self._endpoint.is_local,
         )
+
+    @property
+    def url(self) -> str:
+        """Where it asks."""
+        return self._endpoint.url
 
     def close(self) -> None:
         """End all connections."""
@@ -239,9 +254,9 @@ class Client:
                 failure = self._broken(error)
                 if len(statuses) >= MAX_TRIES or not self._may_come_back():
                     raise failure from error
-            except ValueError as error:
-                message = f"{self._endpoint.url} answered what is not JSON"
-                raise CellFailure(stage="benchmark", kind="bad_request", message=message) from error
+            except _NotJson as error:
+                url = self._endpoint.url
+                raise unreadable_reply(str(error), "it is no JSON", where=url) from error
             if delay is not None and delay > MAX_RETRY_AFTER_S:
                 raise CellFailure(
                     stage="benchmark",

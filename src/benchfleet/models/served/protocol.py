@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -58,7 +59,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def reply(self, value: Mapping[str, Any]) -> Reply:
-        """The answer in a whole reply. Raises KeyError, IndexError, TypeError or ValueError for
+        """The answer in a whole reply. Raises ValueError, saying what is wrong with it, for
         another object."""
 
     def messages(self, prompt: Prompt) -> list[dict[str, str]]:
@@ -115,17 +116,25 @@ class OpenAI(Protocol):
         return {**body, **self._settings.get("body", {})}
 
     def reply(self, value: Mapping[str, Any]) -> Reply:
-        choice, usage = value["choices"][0], value.get("usage") or {}
-        message = choice["message"] if self.api == "chat" else {"content": choice["text"]}
-        details = usage.get("completion_tokens_details") or {}
+        choices = _member(_object(value, "it"), "choices", "it")
+        if not isinstance(choices, list) or not choices:
+            raise ValueError(f"its 'choices' are {_kind(choices)}, not a list of answers")
+        choice = _object(choices[0], "its first choice")
+        usage = _object(value.get("usage") or {}, "its 'usage'")
+        if self.api == "chat":
+            message = _object(_member(choice, "message", "its first choice"), "its message")
+            text = _member(message, "content", "its message")
+        else:
+            message, text = {}, _member(choice, "text", "its first choice")
+        details = _object(usage.get("completion_tokens_details") or {}, "its token details")
         return Reply(
-            text=str(message["content"] or ""),
+            text=str(text or ""),
             reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
-            reasoning_tokens=int(details.get("reasoning_tokens") or 0),
+            reasoning_tokens=_count(details, "reasoning_tokens"),
             finish=str(choice.get("finish_reason") or ""),
-            prompt_tokens=int(usage.get("prompt_tokens") or 0),
-            completion_tokens=int(usage.get("completion_tokens") or 0),
-            logprob=_mean_logprob(choice.get("logprobs")),
+            prompt_tokens=_count(usage, "prompt_tokens"),
+            completion_tokens=_count(usage, "completion_tokens"),
+            logprob=_reply_logprob(choice),
             counted="completion_tokens" in usage,
         )
 
@@ -161,17 +170,62 @@ class Ollama(Protocol):
         return {**body, "options": options, **self._settings.get("body", {})}
 
     def reply(self, value: Mapping[str, Any]) -> Reply:
-        if not value["done"]:
-            raise ValueError("the reply is not whole")
-        text = value["message"]["content"] if self.api == "chat" else value["response"]
+        if not _member(_object(value, "it"), "done", "it"):
+            raise ValueError("it is not whole: its 'done' is false")
+        message = _object(value.get("message") or {}, "its message")
+        if self.api == "chat":
+            text = _member(message, "content", "its message")
+        else:
+            text = _member(value, "response", "it")
         return Reply(
             text=str(text),
-            reasoning=str((value.get("message") or {}).get("thinking") or ""),
+            reasoning=str(message.get("thinking") or ""),
             finish=str(value.get("done_reason", "")),
-            prompt_tokens=int(value.get("prompt_eval_count", 0)),
-            completion_tokens=int(value.get("eval_count", 0)),
+            prompt_tokens=_count(value, "prompt_eval_count"),
+            completion_tokens=_count(value, "eval_count"),
             counted="eval_count" in value,
         )
+
+
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    """A JSON object. Raises ValueError for anything else."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} is {_kind(value)}, not an object")
+    return value
+
+
+def _member(value: Mapping[str, Any], name: str, owner: str) -> Any:
+    """A member of an object. Raises ValueError if it is missing."""
+    if name not in value:
+        raise ValueError(f"{owner} has no {name!r}")
+    return value[name]
+
+
+def _count(value: Mapping[str, Any], name: str) -> int:
+    """A number of tokens; 0 if it is not given. Raises ValueError for what is no number."""
+    count = value.get(name) or 0
+    try:
+        return int(count)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"its {name!r} is {count!r:.60}, not a number") from None
+
+
+def _kind(value: Any) -> str:
+    """What a JSON value is, in words."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, (list, str, Mapping)) and not value:
+        return "empty"
+    names = {str: "a text", list: "a list", dict: "an object", int: "a number", float: "a number"}
+    return names.get(type(value), "of another kind")
+
+
+def _reply_logprob(choice: Mapping[str, Any]) -> float | None:
+    """The mean of the answer's tokens. Raises ValueError for another form of log-probabilities."""
+    try:
+        return _mean_logprob(choice.get("logprobs"))
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("its 'logprobs' have another form") from None
 
 
 def has_logprobs(chunk: Mapping[str, Any]) -> bool:

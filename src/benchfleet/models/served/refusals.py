@@ -65,6 +65,17 @@ def aborted_answer(reply: Any, *, where: str) -> RefusedRequest | None:
     return RefusedRequest(200, kind="server_unavailable", message=message, retryable=True)
 
 
+def unreadable_reply(reply: Any, problem: str, *, where: str) -> CellFailure:
+    """The failure of a request that was answered with HTTP 200 and a reply of another form."""
+    text = reply if isinstance(reply, str) else json.dumps(reply)
+    beginning = " ".join(text.split())[:MAX_BODY_CHARACTERS] or "nothing"
+    message = (
+        f"the reply of {where} cannot be read: {problem}; is it a server of this protocol? "
+        f"The reply begins with {beginning}"
+    )
+    return CellFailure(stage="benchmark", kind="bad_request", message=message)
+
+
 def lacks_template(text: str) -> bool:
     """Whether a server says that its model has no chat template, in any of their words."""
     lower = text.lower().replace("_", " ")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 
 from benchfleet.models.base import Prompt
@@ -66,6 +69,51 @@ def test_a_reply_has_the_finish_the_server_s_counts_and_a_mean_logprob() -> None
     )
     assert (reply.text, reply.finish, reply.logprob) == ("yes", "length", -2.0)
     assert (reply.prompt_tokens, reply.completion_tokens, reply.counted) == (3, 2, True)
+
+
+CHOICE = {"message": {"content": "hi"}, "finish_reason": "stop"}
+
+
+@pytest.mark.parametrize(
+    ("api", "value", "problem"),
+    [
+        ("chat", [1, 2], "it is a list, not an object"),
+        ("chat", None, "it is null, not an object"),
+        ("chat", {"id": "x"}, "it has no 'choices'"),
+        ("chat", {"choices": []}, "its 'choices' are empty, not a list of answers"),
+        ("chat", {"choices": ["x"]}, "its first choice is a text, not an object"),
+        ("chat", {"choices": [{"text": "x"}]}, "its first choice has no 'message'"),
+        ("chat", {"choices": [{"message": {"role": "x"}}]}, "its message has no 'content'"),
+        ("completions", {"choices": [CHOICE]}, "its first choice has no 'text'"),
+        (
+            "chat",
+            {"choices": [CHOICE], "usage": {"prompt_tokens": "x", "completion_tokens": None}},
+            "its 'prompt_tokens' is 'x', not a number",
+        ),
+        ("chat", {"choices": [CHOICE], "usage": [1]}, "its 'usage' is a list, not an object"),
+        ("chat", {"choices": [{**CHOICE, "logprobs": 3}]}, "its 'logprobs' have another form"),
+    ],
+)
+def test_what_is_wrong_with_another_reply_is_named(api: str, value: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        OpenAI("m", {"api": api}).reply(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"response": "x"}, "it has no 'done'"),
+        ({"done": True}, "its message has no 'content'"),
+        ({"done": True, "message": "x"}, "its message is a text, not an object"),
+        (
+            {"done": True, "message": {"content": "x"}, "eval_count": "many"},
+            "its 'eval_count' is 'many', not a number",
+        ),
+    ],
+)
+def test_what_is_wrong_with_another_reply_of_ollama_is_named(value: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        Ollama("m", {"num_ctx": 1}).reply(value)
 
 
 def test_a_reply_of_ollama_that_is_not_done_is_refused() -> None:
