@@ -74,6 +74,10 @@ _REPORTED = (
     "It ended well, and what it reported is not a result: fix what it writes, or what the campaign "
     "file asks of it, such as its 'metric'."
 )
+_QUOTA_SPENT = (
+    "The quota of the account is spent, so no retry helps: pay for more or raise its limit at the "
+    "provider, or name another 'key'; then `benchfleet retry`."
+)
 _NO_REASON = "no reason was recorded"
 _PARTICULAR = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?|(?<![\w<])/[^\s:'\",)]+", re.IGNORECASE)
 
@@ -120,6 +124,8 @@ def _group(stage: str, kind: str, members: Sequence[CellRecord]) -> FailureGroup
         way_out = _SCORING
     elif kind == "bad_result" and not scoring:
         way_out = _REPORTED
+    elif kind == "rate_limited" and failure and not (failure.retryable or stage == "provision"):
+        way_out = _QUOTA_SPENT
     return FailureGroup(
         stage=stage,
         kind=kind,

@@ -96,13 +96,16 @@ def _beginning(data: bytes) -> str:
 
 
 def error_message(value: Any) -> str:
-    """The message of an error object, in any of the forms that servers use."""
+    """The message of an error object, in any of the forms that servers use, with its code."""
+    code = None
     if isinstance(value, Mapping):
         value = value.get("error") or value.get("detail") or value.get("message") or dict(value)
     if isinstance(value, Mapping):
+        code = value.get("code") if value.get("message") else None
         value = value.get("message") or dict(value)
     text = value if isinstance(value, str) else json.dumps(value)
-    return " ".join(text.split())[:MAX_MESSAGE_CHARACTERS]
+    text = " ".join(text.split())[:MAX_MESSAGE_CHARACTERS]
+    return f"{text} ({code})" if isinstance(code, str) and code else text
 
 
 def _event_data(line: bytes) -> bytes:

@@ -190,6 +190,7 @@ def test_a_server_that_hangs_ends_the_cell_after_two_checks(
     [
         (Behaviour(status=500), "server_unavailable", r"40 http_500.*the first: .*HTTP 500: "),
         (Behaviour(status=401), "wrong_key", "HTTP 401"),
+        (Behaviour(status=429, code="insufficient_quota"), "rate_limited", "account is spent"),
         (Behaviour(fault="error_in_stream"), "server_unavailable", "40 error_in_stream"),
         (Behaviour(fault="no_last_object"), "bad_request", "is it a server of this protocol?"),
     ],

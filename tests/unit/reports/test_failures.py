@@ -25,6 +25,15 @@ def test_failures_are_grouped_by_stage_and_kind_the_largest_first(study):
     assert [(g.stage, g.kind) for g in small] == [("load", "model_not_found"), ("load", "oom")]
 
 
+def test_a_spent_quota_has_a_way_out_of_its_own(study):
+    study.failed("a", stage="benchmark", kind="rate_limited", message="the quota is spent")
+    slow = Failure(stage="benchmark", kind="rate_limited", message="slow down", retryable=True)
+    study.record(study.cell("b"), "failed", Outcome(state="failed", failure=slow))
+    spent, limited = grouped_failures(study.records)
+    assert "quota of the account is spent" in spent.way_out
+    assert limited.way_out == WAYS_OUT["rate_limited"]
+
+
 def test_cells_that_will_be_tried_again_are_no_failures_yet(study):
     study.failed("a", state="pending")
     study.record(study.cell("b"), "skipped")

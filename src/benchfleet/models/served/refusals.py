@@ -41,15 +41,16 @@ class RefusedRequest(CellFailure):
 
 def refusal(status: int, body: str, *, where: str) -> RefusedRequest:
     """The failure of a request that the server at `where` refused."""
-    message, code = _message(body)
-    spent = code == _NO_QUOTA
+    message, spent = _message(body), is_quota_spent(body)
     again = status in RETRIED_STATUSES and not spent and not lacks_template(body)
     kind = _KINDS.get(status, "bad_request")
-    if status == 429:
+    if status == 429 or spent:
         kind = "rate_limited"
     elif again:
         kind = "server_unavailable"
     detail = f"{where} answered HTTP {status}" + (f": {message}" if message else "")
+    if spent:
+        detail += "; the quota of the account is spent"
     filtered = any(word in body.lower() for word in _FILTERS)
     return RefusedRequest(status, kind=kind, message=detail, retryable=again, filtered=filtered)
 
@@ -91,7 +92,7 @@ def is_of_one_request(failure: CellFailure) -> bool:
 
 def is_quota_spent(body: str) -> bool:
     """Whether no later request will be answered either."""
-    return _message(body)[1] == _NO_QUOTA
+    return _NO_QUOTA in body
 
 
 def retry_after_s(header: str | None) -> float | None:
@@ -108,17 +109,15 @@ def retry_after_s(header: str | None) -> float | None:
         return None
 
 
-def _message(body: str) -> tuple[str, str]:
-    """The message and the code of an error, in any of the forms that servers use."""
+def _message(body: str) -> str:
+    """The message of an error, in any of the forms that servers use."""
     try:
         value: Any = json.loads(body)
     except ValueError:
         value = body
-    code = ""
     if isinstance(value, dict):
         value = value.get("error") or value.get("detail") or value.get("message") or body
     if isinstance(value, dict):
-        code = str(value.get("code") or value.get("type") or "")
         value = value.get("message") or json.dumps(value)
     text = value if isinstance(value, str) else json.dumps(value)
-    return " ".join(text.split())[:MAX_BODY_CHARACTERS], code
+    return " ".join(text.split())[:MAX_BODY_CHARACTERS]

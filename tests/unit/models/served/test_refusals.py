@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchfleet.models.served.protocol import OpenAI
@@ -42,9 +44,16 @@ def test_every_form_of_message_is_read(body: str) -> None:
 
 
 def test_a_spent_quota_is_not_retried() -> None:
-    body = '{"error": {"message": "no money", "code": "insufficient_quota"}}'
+    error = {"message": "no money", "code": 429, "type": "insufficient_quota"}
+    body = json.dumps({"error": error})
     assert is_quota_spent(body)
-    assert not refusal(429, body, where="w").is_retryable
+    for status in (429, 403):
+        failure = refusal(status, body, where="w")
+        assert (failure.kind, failure.is_retryable) == ("rate_limited", False)
+        assert str(failure) == (
+            f"w answered HTTP {status}: no money; the quota of the account is spent"
+        )
+    assert not is_quota_spent('{"error": {"message": "too many requests"}}')
 
 
 def test_retry_after_is_seconds_or_a_date() -> None:
