@@ -47,6 +47,7 @@ def comparison_of(
         lambda record: _serving_metrics(study, record),
         study.campaign.suites,
     )
+    comparison = replace(comparison, rentals=study.rental_costs())
     if not any(map(is_judgement, cells)):
         return comparison
     chosen = {cell.fingerprint for cell in cells}

@@ -15,7 +15,7 @@ from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.placement import KeptOff, Placement
-from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalHistory
+from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalCost, RentalHistory
 from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.usage import UsageTotal
@@ -30,7 +30,7 @@ from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.ledger.parts import SplitCell, parts_of
-from benchfleet.ledger.spending import read_spending
+from benchfleet.ledger.spending import read_rental_costs, read_spending
 from benchfleet.placement_loader import load_placement
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.samples import count_samples, earlier_samples
@@ -70,6 +70,7 @@ class Status:
     unsent: int  # results that wait for their upload
     store: str  # where they are uploaded to; "" for nowhere
     rented: Sequence[Rental] = ()  # may cost money now; those to be destroyed first
+    rentals: Sequence[RentalCost] = ()  # what all of them cost, by currency
     budget: Budget | None = None  # with what was spent of it
     split: Sequence[SplitCell] = ()  # cells that run as parts
     clocks: Mapping[str, float] = field(default_factory=dict)  # host → seconds ahead, if it matters
@@ -92,6 +93,7 @@ class Status:
             "elsewhere": dict(self.elsewhere),
             "unsent": self.unsent,
             "rented": [_machine(rental) for rental in self.rented],
+            "rentals": [one.to_dict() for one in self.rentals],
             "gone": list(self.missing),
             "unpublished": [one.path for one in self.unpublished],
             "failures": [
@@ -115,6 +117,7 @@ class _LedgerFacts:
     used: UsageTotal = field(default_factory=UsageTotal)
     placement: Placement = field(default_factory=Placement)
     rented: Sequence[Rental] = ()
+    rentals: Sequence[RentalCost] = ()
     split: Sequence[SplitCell] = ()
     part_weights: Mapping[str, float] = field(default_factory=dict)  # of a whole cell, about
 
@@ -160,6 +163,7 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         unsent=len(UploadQueue(study.layout)),
         store=study.campaign.store_url,
         rented=ledger_facts.rented,
+        rentals=ledger_facts.rentals,
         budget=read_budget(study),
         split=ledger_facts.split,
         clocks=ledger_facts.clocks,
@@ -218,6 +222,7 @@ def _read_ledger(ledger: Ledger, study: Study, cells: Sequence[Cell]) -> _Ledger
         used=bill(ledger.events(kinds=BILLED), among),
         placement=load_placement(campaign, ledger),
         rented=_rented(ledger),
+        rentals=read_rental_costs(ledger, time.time()),
         split=[
             SplitCell(
                 path=paths[whole],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from benchfleet.domain.host_filter import filter_for_host
 from benchfleet.domain.notification import SUBJECT
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
+from benchfleet.domain.rental import RentalCost
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.domain.versions import mark_versions
 from benchfleet.environment import host_name, lease_seconds
@@ -26,7 +28,7 @@ from benchfleet.ledger.addresses import default_lease
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill
-from benchfleet.ledger.spending import read_bills
+from benchfleet.ledger.spending import read_bills, read_rental_costs
 from benchfleet.ledger_location import LedgerLocation
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import left_attempts, sealed_attempts, too_late
@@ -102,6 +104,12 @@ class Study:
         return self.query(
             lambda ledger: bill(ledger.events(kinds=BILLED), among), default=UsageTotal()
         )
+
+    def rental_costs(self) -> tuple[RentalCost, ...]:
+        """What its rented machines cost until now, by currency."""
+        nothing: tuple[RentalCost, ...] = ()
+        now = time.time()
+        return self.query(lambda ledger: read_rental_costs(ledger, now), default=nothing)
 
     def record_campaign(self, ledger: Ledger) -> None:
         """Record what workers without the campaign's file need, if it is not in the ledger yet."""

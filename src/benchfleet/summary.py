@@ -39,6 +39,7 @@ def summarised(
         "cells": [_cell(record) for record in records],
         "devices": _devices(records),
         "used": study.bill(cells).to_dict(),
+        "rentals": [one.to_dict() for one in study.rental_costs()],
         "unsent": end.unsent,
         "failures": [
             {

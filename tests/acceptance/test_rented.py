@@ -97,6 +97,14 @@ def test_a_run_rents_works_and_returns(
         rented.cloud.bill() / 1e6,
         abs=0.0001,  # the provider tells whole seconds
     )
+    (rentals,) = user.json("report", "study.yaml")["rentals"]
+    assert rentals["cost"] == pytest.approx(rented_row["total_cost"])
+    assert 0 < rentals["attempts"] < rentals["cost"]  # setup and return are not of the attempts
+    summary = json.loads(
+        (user.folder / "benchmark_results/study/execution_summary.json").read_text()
+    )
+    assert summary["rentals"] == status["rentals"] == [rentals]
+    assert "Rented machines: " in user.run("status", "study.yaml").stdout
     assert here["total_cost"] > 0
     assert 0.02 < served["total_cost"] < 0.03
     costs = [row["total_cost"] for row in rows.values()]

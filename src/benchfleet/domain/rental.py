@@ -164,6 +164,19 @@ def parse_label(label: str) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RentalCost:
+    """What rented machines cost in one currency, from their creation to their end."""
+
+    currency: str
+    cost: float
+    attempts: float  # of this, the part of attempts; the rest is setup, idle time and return
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values only."""
+        return asdict(self)
+
+
 class RentalHistory:
     """The rentals of a ledger, by id, as its events say."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.budget import Spending
 from benchfleet.domain.part import SPLIT
-from benchfleet.domain.rental import KINDS, SUBJECT, RentalHistory
+from benchfleet.domain.rental import KINDS, SUBJECT, RentalCost, RentalHistory
 from benchfleet.domain.usage import UsageTotal
 
 from .base import Ledger
@@ -42,3 +42,21 @@ def read_spending(ledger: Ledger, currency: str, now: float) -> Spending:
         total.take(one)
     attempts = (total.costs or {}).get(currency, 0.0)
     return Spending(attempts=attempts, rentals=rentals.spent(currency, now))
+
+
+def read_rental_costs(ledger: Ledger, now: float) -> tuple[RentalCost, ...]:
+    """What rented machines cost until `now` (seconds since the epoch), by currency."""
+    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    currencies = dict.fromkeys(one.currency for one in rentals.rentals.values())
+    if not currencies:
+        return ()
+    events = ledger.events(kinds=BILLED)
+    total = UsageTotal()
+    for one in bills(event for event in events if rentals.of_host(host_of(event))).values():
+        total.take(one)
+    attempts = total.costs or {}
+    costs = (
+        RentalCost(currency=one, cost=rentals.spent(one, now), attempts=attempts.get(one, 0.0))
+        for one in currencies
+    )
+    return tuple(one for one in costs if one.cost)

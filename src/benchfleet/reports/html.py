@@ -91,7 +91,7 @@ def _texts(comparison: Comparison) -> dict[str, Any]:
         "leaders": leaders(comparison) if many else None,
         "led": _trusted(verdicts.leads(comparison, _name)) if many else "",
         "took": spending.in_all(bill),
-        "remarks": spending.remarks(bill),
+        "remarks": [*spending.rented(comparison.rentals), *spending.remarks(bill)],
         "serving": by_series(comparison.serving),
         "serving_heads": HEADS,
         "serving_legend": legend(comparison.serving),

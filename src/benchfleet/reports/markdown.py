@@ -94,12 +94,11 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
         yield "## Where the time went"
         yield f"In all: {wording.time_spent(comparison, escaped)}"
         yield _time(comparison)
-    if comparison.spent:
+    if comparison.spent or comparison.rentals:
         yield "## What it took"
-        bill = spending.total(comparison.spent)
-        yield " ".join(
-            (f"In all: {escaped(spending.in_all(bill))}.", *map(escaped, spending.remarks(bill)))
-        )
+        sentences = spending.sentences(spending.total(comparison.spent), comparison.rentals)
+        yield f"In all: {' '.join(map(escaped, sentences))}"
+    if comparison.spent:
         yield _spent(comparison)
     yield "## How to read the numbers"
     yield wording.METHOD

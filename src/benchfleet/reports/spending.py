@@ -9,6 +9,7 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, sized
+from benchfleet.domain.rental import RentalCost
 from benchfleet.domain.usage import UsageTotal
 
 _JOULES_PER_WATT_HOUR = 3600.0  # joules
@@ -116,6 +117,21 @@ def in_all(bill: UsageTotal) -> str:
         money(bill),
     ]
     return " · ".join(filter(None, parts))
+
+
+def sentences(bill: UsageTotal, rentals: Iterable[RentalCost]) -> list[str]:
+    """What attempts used, what rented machines cost beside it, and what the numbers lack."""
+    attempts = in_all(bill)
+    return [*([f"{attempts}."] if attempts else []), *rented(rentals), *remarks(bill)]
+
+
+def rented(costs: Iterable[RentalCost]) -> list[str]:
+    """``Rented machines: $0.31, of which attempts $0.12.``; a sentence for each currency."""
+    return [
+        f"Rented machines: {amount(one.cost, one.currency)}, "
+        f"of which attempts {amount(one.attempts, one.currency)}."
+        for one in costs
+    ]
 
 
 def remarks(bill: UsageTotal) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.rental import RentalCost
 from benchfleet.domain.state import State
 from benchfleet.domain.suite import Suite
 from benchfleet.domain.usage import UsageTotal
@@ -105,6 +106,7 @@ class Comparison:
     suites: tuple[SuiteScore, ...] = ()  # of each model × config
     best_suites: tuple[Winner, ...] = ()  # one for each suite that has a score
     judged: tuple[Judged, ...] = ()  # what judges said of the answers
+    rentals: tuple[RentalCost, ...] = ()  # by currency, of the whole campaign
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -144,6 +146,7 @@ class Comparison:
             "spent": [spent.to_dict() for spent in self.spent],
             "serving": [point.to_dict() for point in self.serving],
             "judged": [one.to_dict() for one in self.judged],
+            "rentals": [one.to_dict() for one in self.rentals],
             "suites": [score.to_dict() for score in self.suites],
             "best_suites": [_with_lead(winner) for winner in self.best_suites],
         }
@@ -194,9 +197,8 @@ def compare(
     )
     members: dict[tuple[str, str, str], list[tuple[Cell, CellRecord | None]]] = {}
     for cell, record in pairs:
-        members.setdefault(
-            (cell.model.name, cell.config.name, columns[cell.fingerprint]), []
-        ).append((cell, record))
+        key = cell.model.name, cell.config.name, columns[cell.fingerprint]
+        members.setdefault(key, []).append((cell, record))
     spent = {key: spent_on(*key[:2], some, bills or {}) for key, some in members.items()}
     return Comparison(
         baseline=baseline_name,

@@ -84,8 +84,8 @@ class ComparisonView:
         if time:
             yield from _section("Where the time went", [(2, time)])
         bill = spending.total(comparison.spent)
-        if bill.gpu_seconds or bill.costs:
-            lines = [f"{spending.in_all(bill)}.", *spending.remarks(bill)]
+        if bill.gpu_seconds or bill.costs or comparison.rentals:
+            lines = spending.sentences(bill, comparison.rentals)
             yield from _section("What it took", ((2, line) for line in lines))
         if comparison.notes:
             notes = map(wording.one_line, comparison.notes)

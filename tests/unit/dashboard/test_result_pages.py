@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from benchfleet.dashboard.views import results
+from benchfleet.domain.rental import CREATED, ENDED, RETURNING, Account, Rental, rental_event
 from benchfleet.reports.manifest import COLUMNS
 from benchfleet.study import Study
 from benchfleet.testing import sample_cell
@@ -39,6 +40,22 @@ def test_what_each_machine_took_is_on_the_cost_page(client: TestClient) -> None:
     text = client.get(f"/c/{NAME}/cost").text
     assert "By model and config" in text
     assert '<th scope="row">lab1</th><td class="num right">3</td>' in text
+
+
+def test_what_rented_machines_cost_is_on_the_cost_page(tmp_path: Path) -> None:
+    campaign = every_kind_of_cell(tmp_path)
+    account = Account(provider="vast", url="https://vast.test", id="me")
+    rental = Rental(id="aaaaaaaa", account=account, entry="cheap", hourly=3_600_000)
+    campaign.ledger.record(rental.intent("b" * 10))
+    for step in (
+        rental_event(CREATED, rental.id, instance="7", began=100.0),
+        rental_event(RETURNING, rental.id, why="over"),
+        rental_event(ENDED, rental.id, cost=310_000, exact=True),
+    ):
+        campaign.ledger.record(step)
+    with client_of(campaign.campaigns()) as client:
+        text = client.get(f"/c/{NAME}/cost").text
+    assert "Rented machines: 0.310 USD, of which attempts 0.00 USD." in text
 
 
 def test_the_manifest_has_a_row_for_each_attempt(client: TestClient) -> None:

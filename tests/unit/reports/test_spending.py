@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
+from benchfleet.domain.rental import RentalCost
 from benchfleet.domain.usage import Usage, UsageTotal
-from benchfleet.reports import markdown, spending
+from benchfleet.reports import html, markdown, spending
 from benchfleet.reports.exports import to_csv
 from benchfleet.reports.tables import Comparison, compare
+from benchfleet.reports.terminal import ComparisonView
 from benchfleet.results.read import SampleScores
 
 
@@ -22,6 +26,14 @@ def bill(*used: Usage | None) -> UsageTotal:
 
 
 HOUR = Usage(seconds=3600, gpus=1, joules=720_000, cost=1.25, currency="$")
+
+
+def printed(comparison: Comparison) -> str:
+    """The report as a terminal of 100 columns shows it."""
+    console = Console(file=io.StringIO(), width=100)
+    with console.capture() as capture:
+        console.print(ComparisonView(comparison=comparison, title="t"))
+    return capture.get()
 
 
 def compared(study, *bills: UsageTotal) -> Comparison:
@@ -74,6 +86,28 @@ def test_attempts_of_all_repeats_are_counted_by_model_and_config(study) -> None:
     assert r"In all: 3 attempts · 3.00 GPU-hours · 600 Wh · \$3.75." in text
     assert r"| tiny | dense | 3 | 3.00 | 600 Wh | \$3.75 |" in text
     assert found.to_dict()["spent_in_all"]["gpu_hours"] == 3
+
+
+def test_rented_machines_are_named_beside_the_attempts_that_they_ran(study) -> None:
+    """As of a provider that bills 0.00028 USD with setup, for attempts of 0.0000039 USD."""
+    used = Usage(seconds=1, cost=3.9e-06, currency="USD")
+    rented = RentalCost(currency="USD", cost=0.00028, attempts=3.9e-06)
+    study.done("dense", [1, 1])
+    found = replace(compared(study, bill(used)), rentals=(rented,))
+    text = "Rented machines: 0.00028 USD, of which attempts 3.9e-06 USD."
+    assert f"In all: 1 attempt · 3.9e-06 USD. {text}" in markdown.render(found, title="t")
+    assert text in printed(found)
+    assert text in html.render(found, title="t")
+    assert found.to_dict()["rentals"] == [{"currency": "USD", "cost": 0.00028, "attempts": 3.9e-06}]
+
+
+def test_rentals_on_which_nothing_ran_are_named_all_the_same(study) -> None:
+    study.cell("dense")
+    rented = RentalCost(currency="USD", cost=0.5, attempts=0.0)
+    found = replace(compared(study), rentals=(rented,))
+    text = "Rented machines: 0.500 USD, of which attempts 0.00 USD."
+    assert f"## What it took\n\nIn all: {text}" in markdown.render(found, title="t")
+    assert text in printed(found)
 
 
 def test_csv_has_money_in_the_one_currency_that_there_is(study) -> None:

@@ -14,7 +14,7 @@ from benchfleet.cli.text.remote_results import counted_stores
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import STATES
 from benchfleet.domain.worker_progress import SlotProgress, clock_text
-from benchfleet.reports.spending import in_all
+from benchfleet.reports.spending import in_all, rented
 from benchfleet.status import Status, status_of
 
 _RECENT_S = 2.0  # seconds of age that are not shown
@@ -55,6 +55,8 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     yield from placement_text.lines(status.kept_off, status.notes)
     if took := in_all(status.used):
         yield f"  used     {took}"
+    for sentence in rented(status.rentals):
+        yield f"  rentals  {sentence}"
     if status.budget is not None:
         yield f"  budget   {status.budget.text}"
     for split in status.split:

@@ -133,7 +133,7 @@ def cost_view(study: Study) -> CostView:
     hosts, rentals = study.query(_hosts_and_rentals, default=nothing)
     return CostView(
         took=spending.in_all(everything),
-        remarks=spending.remarks(everything),
+        remarks=[*spending.rented(study.rental_costs()), *spending.remarks(everything)],
         hosts=hosts,
         groups=groups,
         columns=spending.columns(groups),

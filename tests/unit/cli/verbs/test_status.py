@@ -9,6 +9,7 @@ from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.cell import Fingerprint
 from benchfleet.domain.failure import Failure
+from benchfleet.domain.rental import RentalCost
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress, eta_of
@@ -58,6 +59,16 @@ def test_a_budget_is_open_nearly_spent_or_spent() -> None:
     ):
         budget = Budget(amount=10, currency="USD", spending=Spending(attempts=attempts))
         assert text(budget=budget)[1:] == [f"  budget   {expected}"]
+
+
+def test_what_rented_machines_cost_stands_beside_what_attempts_used() -> None:
+    cost = RentalCost(currency="USD", cost=0.31, attempts=0.12)
+    assert text(rentals=[cost])[1:] == [
+        "  rentals  Rented machines: 0.310 USD, of which attempts 0.120 USD."
+    ]
+    assert replace(NOTHING, rentals=[cost]).to_dict()["rentals"] == [
+        {"currency": "USD", "cost": 0.31, "attempts": 0.12}
+    ]
 
 
 def test_everything_out_of_order_is_named_with_its_way_out() -> None:
