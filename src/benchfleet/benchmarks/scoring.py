@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from math import fsum
+
+from benchfleet.domain import averages
 
 from .base import Score
 
@@ -32,7 +33,7 @@ def mean(values: Sequence[float]) -> float:
     """The arithmetic mean. Raises ValueError where there is nothing to average."""
     if not values:
         raise ValueError("no answers to score; ask for at least one sample")
-    return fsum(values) / len(values)
+    return averages.mean(values)
 
 
 def mean_by(name: str, parts: Sequence[Hashable], per_sample: Sequence[float]) -> dict[str, float]:

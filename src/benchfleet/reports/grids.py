@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchfleet.domain.averages import mean
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.question_draws import display_name
 
@@ -13,7 +14,7 @@ from . import spending, wording
 from .endings import HEADS
 from .judging import HEADS as JUDGE_HEADS
 from .judging import texts
-from .statistics import Difference, mean
+from .statistics import Difference
 from .suites import SuiteScore
 from .tables import Comparison, Entry
 from .winners import Winner

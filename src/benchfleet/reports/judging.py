@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from benchfleet.domain.averages import mean, standard_error
 from benchfleet.domain.judging import ORDER_BIASED
 
-from .statistics import CONFIDENCE, mean, standard_error
+from .statistics import CONFIDENCE
 from .students_t import t_quantile
 
 HEADS = ("judge", "verdicts", "unscored", "score", "95 %", "order flips")

@@ -16,13 +16,13 @@ from functools import cached_property
 
 from benchfleet.benchmarks.bootstrap import STDERR
 from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.averages import mean, standard_error
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.state import State
 from benchfleet.results.read import SampleScores
 
 from .serving_points import BENCHMARK, point_speed
-from .statistics import mean, standard_error
 
 Scores = Callable[[CellRecord], SampleScores]
 _AXES_CHOOSE = frozenset({"generation", "batch_size"})  # of a workload, what models and configs may

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.averages import mean
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.suite import Suite
 
 from .pooling import Pool, Scores, column_names, pooled
 from .proportions import paired_interval
 from .ranking import corrected
-from .statistics import Difference, mean, paired_difference
+from .statistics import Difference, paired_difference
 from .suites import SuitePools, share_scales, suite_difference
 
 DEFAULT_MIN_EFFECT = 0.01  # smaller drops are no regressions

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from benchfleet.domain.averages import mean as mean
-from benchfleet.domain.averages import standard_error as standard_error
+from benchfleet.domain.averages import mean, standard_error
 
 from .proportions import paired_interval
 from .students_t import incomplete_beta, t_quantile, two_sided_p
@@ -89,9 +88,8 @@ def paired_difference(
     `clusters` names the context of samples that share one; others are a cluster of their own. The
     interval is Student's, with n − 1 degrees of freedom, or clusters − 1. So is p, except in two
     cases. Without shared contexts, scores of 0 and 1 alone take McNemar's exact test and Tango's
-    score interval. Where all
-    differences are equal, s = 0 says nothing of what other samples would show. Then p is the sign
-    test's, 2^(1−n), or 1 where all are 0 (n counts clusters).
+    score interval. Where all differences are equal, s = 0 says nothing of what other samples would
+    show. Then p is the sign test's, 2^(1−n), or 1 where all are 0 (n counts clusters).
     """
     shared = [key for key in ours if key in baseline]
     if not shared:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from benchfleet.git.remote import RefUpdate, Remote
 from benchfleet.results.incoming_check import refusal
 from benchfleet.results.layout import LEFT_OUT, Layout
 from benchfleet.results.stores.git import GitResultWriter, extract, fetch_branches, result_path
+from benchfleet.results.stores.git_merge import Done, merge_branches
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
@@ -191,3 +193,21 @@ def test_branches_that_were_fetched_before_are_not_fetched_again(
         fetch_branches(there, theirs, tips)
         with pytest.raises(GitAway):
             fetch_branches(there, theirs, {"refs/heads/machine/other": "1" * 40})
+
+
+def test_an_older_result_in_main_stays_and_is_named_until_a_branch_has_the_ledgers(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    remote = Remote(objects.git, make_bare(tmp_path / "lab.git").as_uri(), "the lab")
+    outcome = sealed(layout)
+    tree = carried(objects, layout, outcome)
+    commit = objects.commit(tree, (), "finish\n", who="me <me@example.org>", at=1.0)
+    ref = "refs/heads/machine/lab2"
+    remote.push([RefUpdate(ref=ref, old="", new=commit)])
+    done = Done(id=CELL.id, path=PATH, digest=outcome.digest)
+    merged = merge_branches(remote, objects, "my study", [done], at=2.0)
+    assert (len(merged.entries), merged.refused) == (1, {})
+    again = replace(done, digest="0" * 64)
+    merged = merge_branches(remote, objects, "my study", [again], at=3.0)
+    assert (merged.entries, merged.commit) == ([], "")
+    assert "no branch has the one of the ledger" in merged.refused[PATH]

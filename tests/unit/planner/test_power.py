@@ -8,10 +8,10 @@ import pytest
 
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.domain.averages import standard_error
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.planner.power import ASSUMED_DEVIATION, power
 from benchfleet.reports.detectable_effect import samples_to_detect
-from benchfleet.reports.statistics import standard_error
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.read import SampleScores
 from records import record_of

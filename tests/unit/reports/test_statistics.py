@@ -9,15 +9,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from benchfleet.domain.averages import mean, standard_error
 from benchfleet.reports.detectable_effect import detectable, samples_to_detect
 from benchfleet.reports.ranking import corrected
 from benchfleet.reports.statistics import (
     Difference,
     holm,
     mcnemar_p,
-    mean,
     paired_difference,
-    standard_error,
 )
 from benchfleet.reports.students_t import t_quantile, two_sided_p
 

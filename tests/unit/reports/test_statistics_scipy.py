@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import quad
 
+from benchfleet.domain.averages import standard_error
 from benchfleet.reports.detectable_effect import detectable, samples_to_detect
 from benchfleet.reports.statistics import (
     Difference,
     mcnemar_p,
     paired_difference,
-    standard_error,
     weighted_difference,
 )
 from benchfleet.reports.students_t import t_quantile, two_sided_p

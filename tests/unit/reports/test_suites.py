@@ -9,10 +9,10 @@ import math
 import polars
 import pytest
 
+from benchfleet.domain.averages import standard_error
 from benchfleet.domain.suite import Part, Suite
 from benchfleet.reports import html, latex, markdown, verdicts
 from benchfleet.reports.exports import to_csv, to_parquet
-from benchfleet.reports.statistics import standard_error
 from benchfleet.reports.tables import compare
 from benchfleet.results.read import SampleScores
 

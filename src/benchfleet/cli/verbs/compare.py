@@ -82,16 +82,14 @@ def main(arguments: argparse.Namespace) -> int:
         write_output(arguments.output, stream.getvalue().encode("utf-8", "backslashreplace"))
         say(f"changes  {display_path(arguments.output)}")
     refused = bool(rules) and overall(judgements, rules) != "GO"
-    return 1 if refused or (arguments.fail_on_regression and _may_regress(compared)) else 0
-
-
-def _may_regress(compared: Sequence[Change]) -> bool:
-    """Whether there is a regression, or nothing that could show one."""
-    if all(change.difference.p_value is None for change in compared):
-        message = "nothing was compared, so --fail-on-regression fails; see the remarks"
-        say(message, to=sys.stderr)
-        return True
-    return any(change.regression for change in compared)
+    failed = False
+    if arguments.fail_on_regression:
+        failed = any(change.regression for change in compared)
+        if all(change.difference.p_value is None for change in compared):
+            failed = True  # nothing could show a regression
+            message = "nothing was compared, so --fail-on-regression fails; see the remarks"
+            say(message, to=sys.stderr)
+    return 1 if refused or failed else 0
 
 
 def _form(arguments: argparse.Namespace) -> str:

@@ -90,6 +90,10 @@ def _merged(
             merged.entries.append(entry_name(result.id))
             merged_refs.add(ref)
             break
+        else:
+            if in_main:
+                why = "main has an older result, and no branch has the one of the ledger"
+                merged.refused.setdefault(result.path, why)
     entries, swaps = {f"{entry_name(one.id)}.json" for one in done}, list[RefUpdate]()
     tree, merged.struck = _struck(objects, tree, entries)
     if lists := refs.get(LISTS):
