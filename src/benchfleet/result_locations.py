@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +52,13 @@ class ResultLocator:
 
     study: Study
 
-    def missing(self, records: Iterable[CellRecord]) -> list[CellRecord]:
-        """The cells that the ledger has as done and whose results are nowhere."""
+    def missing(
+        self, records: Iterable[CellRecord], *, lost_hosts: Collection[str] = ()
+    ) -> list[CellRecord]:
+        """The cells that the ledger has as done and whose results are nowhere, or only on these
+        hosts."""
         absent = self.absent(records)
-        elsewhere = self.elsewhere(absent)
+        elsewhere = self.elsewhere(absent, lost_hosts=lost_hosts)
         return [record for record in absent if record.fingerprint not in elsewhere]
 
     def deleted(self, records: Iterable[CellRecord]) -> list[CellRecord]:
@@ -87,15 +90,19 @@ class ResultLocator:
         # Asked again: another runner may have published one between the two looks.
         return [r for r in absent if r.fingerprint not in waiting and not self._has_results(r)]
 
-    def elsewhere(self, records: Sequence[CellRecord]) -> dict[str, str]:
+    def elsewhere(
+        self, records: Sequence[CellRecord], *, lost_hosts: Collection[str] = ()
+    ) -> dict[str, str]:
         """Where the results of these cells were seen last, by fingerprint: a store, the ledger's
-        repository, or a host with another folder. Results of this folder are not included."""
+        repository, or a host with another folder, except these. Results of this folder are not
+        included."""
         digests = {str(r.fingerprint): r.outcome.digest for r in records if r.outcome}
         if not digests:
             return {}
         events, began = self._history(set(digests))
         own_folder = self.study.layout.own_id()
-        locations = find_results_elsewhere(events, began, digests, own_folder=own_folder)
+        known_locations = find_results_elsewhere(events, began, digests, own_folder=own_folder)
+        locations = {name: host for name, host in known_locations.items() if host not in lost_hosts}
         others = {r.path: r.fingerprint for r in records if r.fingerprint not in locations}
         return locations | self._in_repository(others, digests)
 

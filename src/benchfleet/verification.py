@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -20,6 +20,8 @@ from benchfleet.wiring import rescore
 
 _PUBLISH_TIMEOUT_S = 1.0  # that a run takes at most from the ledger's commit to the rename
 _TRANSIENT_KINDS = frozenset({"gone", "unpublished", "occupied", "unknown"})  # while a run goes on
+# `merge` fetches the result if another place has it.
+_FETCHED_KINDS = frozenset({"gone", "outdated", "damaged", "misplaced", "foreign"})
 
 Progress = Callable[[int, int], None]  # is called with how many are done, of how many
 
@@ -75,8 +77,13 @@ class Verify:
                 del findings[path]
             findings |= self._look(again, [now[path] for path in moving])
             records = [now[record.path] for record in records]
-        elsewhere = self._elsewhere(records, findings)
-        wrong = [one for path, one in findings.items() if path not in elsewhere]
+        locations = self._elsewhere(records, findings)
+        elsewhere = {path: at for path, at in locations.items() if findings[path].kind == "gone"}
+        wrong = [
+            replace(one, elsewhere=locations.get(path, ""))
+            for path, one in findings.items()
+            if path not in elsewhere
+        ]
         scores, notes = self._score_again(records, wrong, elsewhere) if self.deep else ([], [])
         wrong += scores
         if self.whole:
@@ -105,7 +112,9 @@ class Verify:
     def _elsewhere(
         self, records: Iterable[CellRecord], findings: Mapping[str, Finding]
     ) -> dict[str, str]:
-        missing = [r for r in records if r.path in findings and findings[r.path].kind == "gone"]
+        """Where the results are that are wrong here, by path."""
+        wrong = {path for path, one in findings.items() if one.kind in _FETCHED_KINDS}
+        missing = [r for r in records if r.path in wrong]
         locations = ResultLocator(self.study).elsewhere(missing)
         return {r.path: locations[r.fingerprint] for r in missing if r.fingerprint in locations}
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from benchfleet.campaign.load import load_campaign
+from benchfleet.domain.event import Event
+from benchfleet.study import open_study
 from repositories import git, make_bare
 
 from .conftest import MOCK, User
@@ -142,9 +147,10 @@ def test_a_result_that_another_machine_made_again_takes_the_place_of_the_damaged
 
     as_host("a", "run", *at, "--cpu-slots", "1")
     as_host("a", "merge", *at)
-    damaged = users["a"].results / "m1/dense/mock_benchmark/metrics.json"
-    damaged.write_text("{}")
-    as_host("a", "verify", *at, "--repair", "--yes", code=None)
+    study = open_study(load_campaign(users["a"].folder / "study.yaml"), ledger=at[2])
+    with closing(study.open_ledger()) as ledger:
+        first = next(record for record in ledger.cells() if "m1" in record.path)
+        ledger.record(Event(kind="retry_asked", fingerprint=first.fingerprint))
     as_host("b", "run", *at, "--cpu-slots", "1", code=None)
     made_again = users["b"].results / "m1/dense/mock_benchmark/cell.json"
     assert git(bare, "for-each-ref", "refs/heads/machine").count("\n") == 2
@@ -155,6 +161,18 @@ def test_a_result_that_another_machine_made_again_takes_the_place_of_the_damaged
     assert json.loads(in_main) == json.loads(made_again.read_text())
     summary = git(bare, "show", "main:runs/m1/mock_benchmark_m1_dense_0.json")
     assert json.loads(summary)["hostname"] == "b"
+    outdated = as_host("a", "verify", *at, code=1)
+    assert f"outdated  {first.path}  a whole result of this cell" in outdated
+    assert "`benchfleet merge study.yaml" in outdated
+    as_host("a", "verify", *at, "--repair", "--yes")
+    assert json.loads(as_host("a", "status", *at, "--json"))["success"] == 2
+    os.rename(users["a"].results / ".evidence", users["a"].folder / "evidence")
+    shutil.copytree(
+        next(users["a"].folder.glob(f"evidence/*/{first.path}")), users["a"].results / first.path
+    )
+    as_host("a", "merge", *at)
+    assert (users["a"].results / first.path / "cell.json").read_text() == made_again.read_text()
+    as_host("a", "verify", *at)
 
 
 def test_the_users_checkout_and_index_are_left_as_they_are(user: User, bare: Path) -> None:

@@ -192,8 +192,16 @@ def test_a_host_without_the_file_merges_what_the_place_has(user: User) -> None:
     assert len(user.published()) == 2
     tampered = user.results / ALL[0] / "metrics.json"
     tampered.write_text("{}")
+    os.rename(user.folder / "srv", user.folder / "away")
     again = user.json("merge", *LEDGER, code=1)
     assert again["unsound"] == {ALL[0]: "metrics.json is not as it was sealed"}
+    os.rename(user.folder / "away", user.folder / "srv")
+    again = user.json("merge", *LEDGER)
+    assert (list(again["came"]), list(again["replaced"]), again["unsound"]) == (
+        [ALL[0]], [ALL[0]], {}
+    )  # fmt: skip
+    assert tampered.read_text() != "{}"
+    assert (user.results / again["replaced"][ALL[0]] / "metrics.json").read_text() == "{}"
 
 
 def test_a_result_that_cannot_be_merged_is_reported(user: User) -> None:

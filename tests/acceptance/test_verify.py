@@ -106,6 +106,38 @@ def test_what_another_folder_keeps_is_no_fault_of_this_one(user: User) -> None:
     assert [(one["kind"], one["path"]) for one in found["wrong"]] == [("gone", ONE)]
 
 
+def test_a_damaged_copy_is_fetched_again_from_the_host_that_has_the_result(user: User) -> None:
+    user.write(MOCK)
+    ledger = ("--ledger", "sqlite:shared.db")
+    user.run("run", "study.yaml", *ledger, "--results", "lab2")
+    user.run("merge", "study.yaml", *ledger, "--from", "lab2")
+    (user.results / ONE / "metrics.json").write_text("{}")
+    (wrong,) = user.json("verify", "study.yaml", *ledger, code=1)["wrong"]
+    assert (wrong["kind"], bool(wrong["elsewhere"])) == ("damaged", True)
+    assert "merge study.yaml" in wrong["way_out"]
+    repaired = user.json("verify", "study.yaml", *ledger, "--repair", "--yes")["repaired"]
+    assert [one["act"] for one in repaired] == ["kept as evidence"]
+    assert user.json("status", "study.yaml", *ledger)["success"] == 2
+    user.run("merge", "study.yaml", *ledger, "--from", "lab2")
+    assert "2 results verified, nothing wrong" in user.run("verify", "study.yaml", *ledger).stdout
+
+
+def test_results_of_a_host_whose_disk_is_lost_run_again(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.write(MOCK)
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab2")
+    ledger = ("--ledger", "sqlite:shared.db")
+    user.run("run", "study.yaml", *ledger, "--results", "lab2")
+    retry = ("retry", "study.yaml", *ledger, "--gone", "--yes")
+    assert user.json(*retry)["pending_again"] == []
+    monkeypatch.setenv("BENCHFLEET_HOST", "desk")
+    lost = ("--lost-host", "lab2")
+    assert user.run("retry", "study.yaml", *ledger, *lost, code=2).stderr.count("add --gone")
+    assert user.json(*retry, "--lost-host", "other")["pending_again"] == []
+    assert len(user.json(*retry, *lost)["pending_again"]) == 2
+
+
 SCORER = """
 from pathlib import Path
 from benchfleet.benchmarks.base import Sample, SampleBenchmark, Score

@@ -3,8 +3,9 @@
 What lies where it must not is moved to ``.evidence/<moment>/<path>``, also what was put into the
 folder of a good result, which stays; what an archive left there that was cut short is ended. A
 whole result that lies elsewhere, under ``.attempts``, in ``.evidence`` or at another cell's place,
-is put where it belongs. Cells whose result is nowhere become pending again, with the samples that
-are still as they were sealed. Each step can be the last one: the next repair goes on from there.
+is put where it belongs. What a store or another host has is left to `merge`. Cells whose result is
+nowhere become pending again, with the samples that are still as they were sealed. Each step can be
+the last one: the next repair goes on from there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benchfleet.results import layout as names
 from benchfleet.results.archive import Archive
 from benchfleet.results.import_samples import keep_samples
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import move
+from benchfleet.results.publish import move, set_aside
 from benchfleet.results.read import (
     damage,
     file_damage,
@@ -36,7 +37,9 @@ from benchfleet.results.read import (
 )
 from benchfleet.results.verify import Finding
 
-MOVED = frozenset({"damaged", "misplaced", "foreign", "occupied", "extra"})  # goes to the evidence
+MOVED = frozenset(  # goes to the evidence
+    {"outdated", "damaged", "misplaced", "foreign", "occupied", "extra"}
+)
 REPAIRED = MOVED | {"gone", "unpublished"}
 _LEFT_CAMPAIGN = (
     "its cell is not in the campaign any more: `run` skips it until the campaign has it again"
@@ -79,7 +82,7 @@ def repair(
         if finding.kind not in MOVED:
             continue
         try:
-            evidence = _set_aside(layout, finding.path, moment)
+            evidence = set_aside(layout, finding.path, moment)
         except OSError as error:
             del reasons[finding.fingerprint]
             yield Repaired(path=finding.path, act="left", detail=str(error))
@@ -97,6 +100,8 @@ def repair(
         if os.path.lexists(layout.published(record.path)):
             continue  # another put it there
         home = whole.get(record.outcome.digest if record.outcome else "")
+        if home is None and reasons[record.fingerprint].elsewhere:
+            continue
         done = _restore(layout, record, home, moved.get(record.fingerprint))
         if done.act == "pending again":
             data = {"reason": f"verify: {reasons[record.fingerprint].message}"}
@@ -128,24 +133,11 @@ def _tidy(layout: Layout, finding: Finding, moment: str) -> Iterator[Repaired]:
     try:
         with Archive(layout, now=0.0).lock():  # one at work needs its copies
             for name in unsealed(file_names(folder), sealed(folder)[0]["files"]):
-                if evidence := _set_aside(layout, f"{finding.path}/{name}", moment):
+                if evidence := set_aside(layout, f"{finding.path}/{name}", moment):
                     relative = evidence.relative_to(layout.root).as_posix()
                     yield Repaired(path=finding.path, act="kept as evidence", detail=relative)
     except (OSError, ResultsError) as error:
         yield Repaired(path=finding.path, act="left", detail=str(error))
-
-
-def _set_aside(layout: Layout, path: str, moment: str) -> Path | None:
-    """Move what lies at a path to the evidence; None where another was quicker."""
-    number, target = 0, layout.evidence / moment / path
-    while os.path.lexists(target):
-        number += 1
-        target = layout.evidence / f"{moment}.{number}" / path
-    try:
-        move(layout.root / path, target)
-    except FileNotFoundError:
-        return None
-    return target
 
 
 def _candidate_folders(

@@ -28,6 +28,9 @@ def wrong_content(
     if _not_text(read_plain(folder / names.RAW_RESULTS)):
         yield f"{names.RAW_RESULTS} is not text"
     metrics = content["metrics"]
+    sealed_score, published = metrics.get("overall_score"), _published_score(folder)
+    if not _same(published, sealed_score):
+        yield f"{names.METRICS} has the score {published}, {names.CELL} {sealed_score}"
     lines = [_json(line) for line in read_plain(folder / names.SAMPLES).splitlines()]
     samples = [line for line in lines if isinstance(line, dict) and type(line.get("index")) is int]
     if other := len(lines) - len(samples):
@@ -49,6 +52,11 @@ def wrong_content(
     for name in ledger_metrics.keys() | metrics.keys():
         if not _same(ledger_metrics.get(name), metrics.get(name)):
             yield f"{name} is {metrics.get(name)}, and the ledger has {ledger_metrics.get(name)}"
+
+
+def _published_score(folder: Path) -> Any:
+    content = _json(read_plain(folder / names.METRICS))
+    return content.get("overall_score") if isinstance(content, dict) else None
 
 
 def _not_text(content: bytes) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
 from benchfleet.results.disk import make_folders, sync_folder
+from benchfleet.results.layout import Layout
 
 Moves = Sequence[tuple[Path, Path]]  # sealed folders with their public paths
 PublishAll = Callable[[Moves], Sequence[ResultsError | None]]  # see `publish_all`
@@ -57,7 +58,7 @@ def publish_all(moves: Moves) -> Sequence[ResultsError | None]:
 def _not_published(folder: Path, public: Path, error: OSError) -> ResultsError:
     return ResultsError(
         f"{public} cannot be published ({error.strerror}); the sealed result waits in {folder}."
-        " Move what lies there and run again."
+        " Move what lies there, as `benchfleet verify --repair` does, and run again."
     )
 
 
@@ -72,6 +73,20 @@ def move(folder: Path, to: Path) -> None:
     changed = _moved(folder, to)
     for part in (*changed, to.parent, folder.parent):
         sync_folder(part)
+
+
+def set_aside(layout: Layout, path: str, moment: str) -> Path | None:
+    """Move what lies at a path of the results folder to ``.evidence/<moment>/<path>``, and return
+    its path there; None where another process was quicker. Raises OSError."""
+    number, target = 0, layout.evidence / moment / path
+    while os.path.lexists(target):
+        number += 1
+        target = layout.evidence / f"{moment}.{number}" / path
+    try:
+        move(layout.root / path, target)
+    except FileNotFoundError:
+        return None
+    return target
 
 
 def _moved(folder: Path, public: Path) -> list[Path]:

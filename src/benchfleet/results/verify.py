@@ -22,6 +22,7 @@ from benchfleet.results.read import damage, file_damage, sealed, sealed_attempts
 Kind = Literal[
     "gone",  # the ledger has a result, and its folder is not there
     "unpublished",  # its sealed folder waits for the rename
+    "outdated",  # a whole result of its cell lies there, and the ledger has another one
     "damaged",  # its folder is not as it was sealed
     "misplaced",  # the whole result of another cell lies there
     "foreign",  # what lies there is no result that the ledger knows
@@ -46,6 +47,7 @@ class Finding:
     path: str  # of the folder, below the campaign's
     message: str
     fingerprint: str = ""  # of the cell that the path belongs to; "" if there is none
+    elsewhere: str = ""  # the store or host that has the result of the ledger; "" if none is known
 
     @property
     def spoils(self) -> bool:
@@ -169,7 +171,18 @@ class Verifier:
             return "damaged", f"{names.CELL} cannot be read"
         if fingerprint != record.fingerprint:
             return "foreign", f"the result of another cell ({fingerprint[:8]}) lies here"
+        if not self._quick and self._is_whole(folder):
+            return "outdated", "a whole result of this cell, and not the one that the ledger has"
         return "damaged", f"{names.CELL} is not the one that the ledger took"
+
+    def _is_whole(self, folder: Path) -> bool:
+        """Whether a result is as it was sealed, whatever the ledger has."""
+        try:
+            content, _ = sealed(folder)
+            wrong = [*self._wrong_files(folder, content["files"])]
+            return not wrong and not [*wrong_content(folder, content, content["metrics"])]
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return False
 
     def _owner(self, folder: Path) -> str:
         """The fingerprint that a folder says it has; ``""`` for none."""

@@ -7,14 +7,18 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchfleet.domain.attempt import Outcome
-from benchfleet.maintenance.repair import Repaired
+from benchfleet.domain.event import Event
+from benchfleet.maintenance.repair import Repaired, repair
 from benchfleet.results.publish import publish
 from benchfleet.results.samples import earlier_samples
+from benchfleet.results.stores.folder import FolderStore
+from benchfleet.results.transfer.download import download_results
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import sample_cell
 from study import Study
@@ -130,6 +134,55 @@ def test_a_damaged_result_goes_with_what_was_never_sealed(study: Study) -> None:
     assert study.kinds() == {study.one: "damaged"}
     study.repair()
     assert (study.layout.evidence / "now" / study.one / "notes.txt").read_text() == "mine"
+
+
+def outdate(study: Study) -> Path:
+    """Publish cell 1 a second time, and put the first result back in its place."""
+    first, record = study.folder(study.one), study.record(study.one)
+    os.rename(first, first.with_name("first"))
+    study.ledger.record(Event(kind="retry_asked", fingerprint=record.fingerprint))
+    study.finish(sample_cell(1), before=lambda folder: folder.append("extra/more.bin", b"more"))
+    second = study.layout.root.parent / "second"
+    os.rename(study.folder(study.one), second)
+    os.rename(first.with_name("first"), first)
+    return second
+
+
+def test_an_older_result_of_the_same_cell_is_outdated_and_not_damaged(study: Study) -> None:
+    outdate(study)
+    assert study.kinds() == {study.one: "outdated"}
+    assert study.kinds(quick=True) == {study.one: "damaged"}
+    cut(study.folder(study.one))
+    assert study.kinds() == {study.one: "damaged"}
+
+
+def test_a_result_that_another_place_has_is_not_run_again(study: Study) -> None:
+    outdate(study)
+    findings = [replace(one, elsewhere="lab1") for one in study.look()]
+    done = list(repair(study.ledger, study.layout, findings, moment="now"))
+    assert [(one.path, one.act) for one in done] == [(study.one, "kept as evidence")]
+    assert set(study.states().values()) == {"success"}
+    assert study.kinds() == {study.one: "gone"}
+
+
+def test_an_older_result_runs_again_where_no_place_has_the_one_of_the_ledger(study: Study) -> None:
+    outdate(study)
+    study.repair()
+    assert study.states()[study.one] == "pending"
+    assert study.evidence() == {study.one}
+
+
+def test_a_download_replaces_what_is_not_the_result_of_the_ledger(study: Study) -> None:
+    second = outdate(study)
+    store = study.layout.root.parent / "store"
+    (store / study.one).parent.mkdir(parents=True)
+    os.rename(second, store / study.one)
+    records = [study.record(study.one), study.record(study.two)]
+    downloads = download_results(study.layout, records, [FolderStore(store.as_uri(), "")])
+    assert list(downloads.came) == [study.one]
+    (evidence,) = downloads.replaced.values()
+    assert (study.layout.root / evidence / "cell.json").exists()
+    assert study.look() == []
 
 
 def test_numbers_that_the_samples_do_not_make_are_reported(study: Study) -> None:

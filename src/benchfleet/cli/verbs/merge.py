@@ -66,17 +66,20 @@ def main(arguments: argparse.Namespace) -> int:
         absent = ResultLocator(study).absent(records)
         named = {source: _source_stores(source, study) for source in arguments.sources}
         stores = [*chain.from_iterable(named.values()), *_stores(study, ledger)]
-        with progress_line("results fetched") as progress:
-            got = download_results(study.layout, absent, stores, progress=progress)
-        branch = _branch(study, ledger, records)
         done = [record for record in records if record.state == "success"]
+        local = {r.path: r for r in done}
+        for record in absent:
+            del local[record.path]
+        defects = {path: why for path, r in local.items() if (why := local_defect(study.layout, r))}
+        to_fetch = [*absent, *(local[path] for path in defects)]
+        with progress_line("results fetched") as progress:
+            got = download_results(study.layout, to_fetch, stores, progress=progress)
+        branch = _branch(study, ledger, records)
         empty = [source for source, stores in named.items() if not _has_results(stores, done, got)]
-        local_records = [record for record in done if record not in absent]
-        defects = {r.path: why for r in local_records if (why := local_defect(study.layout, r))}
-        where = ResultLocator(study).elsewhere(got.missing)
-        missing = {
-            record.path: where.get(record.fingerprint) or _host_of(record) for record in got.missing
-        }
+        defects = {r.path: defects[r.path] for r in got.missing if r.path in defects}
+        missing_records = [record for record in got.missing if record.path not in defects]
+        where = ResultLocator(study).elsewhere(missing_records)
+        missing = {r.path: where.get(r.fingerprint) or _host_of(r) for r in missing_records}
     _write(study, got)
     if arguments.json:
         payload = {
@@ -84,6 +87,7 @@ def main(arguments: argparse.Namespace) -> int:
             "results": str(study.layout.root),
             "done": len(done),
             "came": got.came,
+            "replaced": got.replaced,
             "refused": [
                 {"cell": path, "from": store, "why": why} for path, store, why in got.refused
             ],
@@ -192,6 +196,9 @@ def _print_summary(
     lines = [f"{study.campaign.name}: {counted(done, 'result', 'are')} done, {local_count} here"]
     if got.came:
         lines.append(f"{len(got.came)} came from {', '.join(sorted({*got.came.values()}))}")
+    lines += _first_lines(
+        [f"replaced {path}  the other copy is in {at}" for path, at in got.replaced.items()]
+    )
     lines += [f"away     {store}: {why}" for store, why in got.away.items()]
     for source in empty:
         lines.append(f"empty    {source} has no finished result of {study.campaign.name}")
@@ -207,7 +214,8 @@ def _print_summary(
     if missing:
         lines.append("name their location: benchfleet merge … --from rsync://user@host/its/results")
     if defects:
-        lines.append(f"repair them: {next_command.same_choice(arguments, 'verify')} --repair")
+        repair = f"{next_command.same_choice(arguments, 'verify')} --repair"
+        lines.append(f"name a folder that has them with --from, or repair them: {repair}")
     lines += [
         f"results  {display_path(study.layout.root)}",
         f"report   {display_path(study.layout.report)}",

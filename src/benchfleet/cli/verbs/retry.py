@@ -18,6 +18,7 @@ from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.errors import BenchfleetError
 from benchfleet.orders import cells as orders
 from benchfleet.orders.base import Origin, who
 from benchfleet.result_locations import ResultLocator
@@ -40,11 +41,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only done cells with failed samples (limits.sample_errors): ask these samples again",
     )
+    parser.add_argument(
+        "--lost-host",
+        metavar="HOST",
+        action="append",
+        default=[],
+        help="with --gone: also results that only this host has, whose disk is lost; repeatable",
+    )
     parser.add_argument("--yes", action="store_true", help="with --gone: do not ask")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Put failed, partial and cancelled cells back to pending; the next run takes them."""
+    if arguments.lost_host and not arguments.gone:
+        raise BenchfleetError(
+            "--lost-host names a host whose results run again with --gone; add --gone"
+        )
     study, cells = options.opened(arguments)
     again: list[str] = []
     records = missing_ledger.records_of(arguments, study, cells)
@@ -76,7 +88,7 @@ def _candidates(
     arguments: argparse.Namespace, study: Study, records: Sequence[CellRecord]
 ) -> Sequence[CellRecord]:
     if arguments.gone:
-        return ResultLocator(study).missing(records)
+        return ResultLocator(study).missing(records, lost_hosts=arguments.lost_host)
     if arguments.samples:
         return list(sample_retries.with_failed_samples(study.layout, records))
     return [record for record in records if record.state in _states(arguments)]

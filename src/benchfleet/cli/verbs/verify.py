@@ -20,9 +20,11 @@ from benchfleet.study import Study
 from benchfleet.verification import Verification, Verify
 
 _REPAIR = "{repair}"
+_FETCHED = f"`{{merge}}` fetches it from {{elsewhere}}; {_REPAIR} keeps this copy as evidence"
 _WAYS_OUT = {
     "gone": f"`{{merge}}` brings it where another folder has it; {_REPAIR} runs it again",
     "unpublished": f"the next run puts it there, and so does {_REPAIR}",
+    "outdated": f"{_REPAIR} keeps it as evidence and runs the cell again",
     "damaged": f"{_REPAIR} keeps it as evidence and runs the cell again",
     "misplaced": f"{_REPAIR} puts each result where it belongs",
     "foreign": f"{_REPAIR} keeps it as evidence and runs the cell again",
@@ -125,11 +127,13 @@ def _lines(
         else "nothing wrong"
     )
     yield f"{name}: {counted(verification.results, 'result')} {how}, {wrong}"
-    for kind in dict.fromkeys(one.kind for one in verification.wrong):
-        for one in verification.wrong:
-            if one.kind == kind:
-                yield f"  {one.kind}  {one.path}  {one.message}"
-        yield f"    {_way_out(arguments, kind)}"
+    ways_out: dict[str, list[Finding]] = {}
+    for one in verification.wrong:
+        ways_out.setdefault(_way_out(arguments, one), []).append(one)
+    for way_out, findings in ways_out.items():
+        for one in findings:
+            yield f"  {one.kind}  {one.path}  {one.message}"
+        yield f"    {way_out}"
     for note in _notes(arguments, verification):
         yield f"  note: {note}"
     if verification.missing:
@@ -158,11 +162,13 @@ def _notes(arguments: argparse.Namespace, verification: Verification) -> list[st
     return [*elsewhere, *verification.notes]
 
 
-def _way_out(arguments: argparse.Namespace, kind: str) -> str:
+def _way_out(arguments: argparse.Namespace, finding: Finding) -> str:
     repair = next_command.same_choice(arguments, "verify") + " --repair"
     rebuild = next_command.same_choice(arguments, "ledger rebuild")
     merge = next_command.same_choice(arguments, "merge")
-    return _WAYS_OUT[kind].format(repair=f"`{repair}`", rebuild=rebuild, merge=merge)
+    return (_FETCHED if finding.elsewhere else _WAYS_OUT[finding.kind]).format(
+        repair=f"`{repair}`", rebuild=rebuild, merge=merge, elsewhere=finding.elsewhere
+    )
 
 
 def _as_json(
@@ -175,8 +181,7 @@ def _as_json(
         "campaign": study.campaign.name,
         "results": verification.results,
         "wrong": [
-            {**one.to_dict(), "way_out": _way_out(arguments, one.kind)}
-            for one in verification.wrong
+            {**one.to_dict(), "way_out": _way_out(arguments, one)} for one in verification.wrong
         ],
         "repaired": [one.to_dict() for one in done],
         "notes": _notes(arguments, verification),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
 from benchfleet.results.incoming_check import has_arrived, refusal
 from benchfleet.results.layout import CELL, Layout
-from benchfleet.results.publish import move
+from benchfleet.results.publish import move, set_aside
 from benchfleet.results.read import damage, file_names, sealed
 from benchfleet.results.stores.base import ResultStore
 
@@ -26,6 +27,7 @@ class Downloads:
     """The outcome of a download."""
 
     came: dict[str, str] = field(default_factory=dict)  # path → store
+    replaced: dict[str, str] = field(default_factory=dict)  # path → evidence of what lay there
     refused: list[tuple[str, str, str]] = field(default_factory=list)  # path, store, reason
     away: dict[str, str] = field(default_factory=dict)  # unreachable store → reason
     missing: list[CellRecord] = field(default_factory=list)  # not in any store
@@ -39,8 +41,8 @@ def download_results(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Downloads:
     """Fetch each result from the first store that has it, check it against the ledger and its
-    seal, and publish it. Existing results are not touched. `progress` receives, for each store,
-    how many of how many results were checked."""
+    seal, and publish it. What lies there that is not the result of the ledger goes to the evidence;
+    see `local_defect`. `progress` receives, for each store, how many of how many were checked."""
     downloads = Downloads()
     missing = {record.path: record for record in records}
     for store in stores:
@@ -80,6 +82,8 @@ def _download_batch(
                 continue
             _sync(into / record.path)
             public = layout.published(record.path)
+            if _is_folder(public) and local_defect(layout, record):
+                _replace(layout, record.path, downloads)
             if os.path.lexists(public):  # another process published it, or it is not a result
                 downloads.refused.append((record.path, store.display_url, f"{public} is taken"))
                 continue
@@ -89,6 +93,17 @@ def _download_batch(
     finally:
         shutil.rmtree(into, ignore_errors=True)
     return published
+
+
+def _is_folder(public: Path) -> bool:
+    return public.is_dir() and not public.is_symlink()
+
+
+def _replace(layout: Layout, path: str, downloads: Downloads) -> None:
+    """Move what lies at the path to the evidence."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    if (evidence := set_aside(layout, path, moment)) is not None:
+        downloads.replaced[path] = evidence.relative_to(layout.root).as_posix()
 
 
 def _sync(folder: Path) -> None:
