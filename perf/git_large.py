@@ -82,7 +82,7 @@ def _history(cells: list[Cell], claimed: int) -> Iterator[bytes]:
         for file, size in FILES.items():
             yield f"M 100644 inline {path}/{file}\n".encode()
             yield _data(f"{number} {file}\n" * (size // 20))
-        yield f"M 100644 inline {summary_path(cell.id)}\n".encode()
+        yield f"M 100644 inline {summary_path(CAMPAIGN, cell.path(marked=False))}\n".encode()
         yield _data(json.dumps({"run": entry}))
     for fingerprint in list(marks)[len(marks) - claimed :]:
         yield f"reset {refs.claims}{fingerprint}\nfrom :{marks[fingerprint]}\n\n".encode()

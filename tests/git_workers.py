@@ -24,7 +24,7 @@ url, folder, batch, lease, hours, slow, interval = sys.argv[1:]
 outage = 6 * float(os.environ.get("GIT_FAULT_SECONDS", "1"))  # of all faults together
 runner = str(uuid.uuid4())
 
-def files(objects, lease, outcome, id):
+def files(objects, lease, outcome):
     content = objects.blob(outcome.digest.encode())
     return {f"results/{lease.fingerprint}": (content, False)}
 

@@ -121,7 +121,7 @@ def test_a_merge_brings_results_onto_one_branch_whose_lists_runs_keep(
     for branch in ("main", "benchfleet/phases"):  # where `phase generate` puts them
         assert git(bare, "show", f"{branch}:data/phase/one.txt") == "another_m3_dense_0.json\n"
     files = git(bare, "ls-tree", "-r", "--name-only", "main").splitlines()
-    assert {f"runs/{entry.split('_')[2]}/{entry}.json" for entry in names} <= set(files)
+    assert {f"runs/study/{entry.split('_')[2]}/{entry}.json" for entry in names} <= set(files)
     assert "results/study/m2/dense/mock_benchmark/cell.json" in files
     printed = git(bare, "log", "--first-parent", "--format=%s", "main").splitlines()
     struck = "strike 1 done line"  # by each run
@@ -159,7 +159,7 @@ def test_a_result_that_another_machine_made_again_takes_the_place_of_the_damaged
     assert came.read_text() == made_again.read_text()
     in_main = git(bare, "show", "main:results/study/m1/dense/mock_benchmark/cell.json")
     assert json.loads(in_main) == json.loads(made_again.read_text())
-    summary = git(bare, "show", "main:runs/m1/mock_benchmark_m1_dense_0.json")
+    summary = git(bare, "show", "main:runs/study/m1/mock_benchmark_m1_dense_0.json")
     assert json.loads(summary)["hostname"] == "b"
     outdated = as_host("a", "verify", *at, code=1)
     assert f"outdated  {first.path}  a whole result of this cell" in outdated
@@ -173,6 +173,27 @@ def test_a_result_that_another_machine_made_again_takes_the_place_of_the_damaged
     as_host("a", "merge", *at)
     assert (users["a"].results / first.path / "cell.json").read_text() == made_again.read_text()
     as_host("a", "verify", *at)
+
+
+def test_campaigns_and_versions_in_one_repository_have_summaries_of_their_own(
+    user: User, bare: Path
+) -> None:
+    ledger = ("--ledger", "git+file:lab.git", "--cpu-slots", "1", "--only", "models=m1")
+    user.write(MOCK)
+    user.run("run", "study.yaml", *ledger)
+    user.run("merge", "study.yaml", *ledger[:2])
+    user.write(MOCK.replace("[mock_benchmark]", "[{mock_benchmark: {rows: 2}}]"))
+    user.run("run", "study.yaml", *ledger)
+    user.write(MOCK.replace("campaign: study", "campaign: other"), "other.yaml")
+    user.run("run", "other.yaml", *ledger)
+    for name in ("study", "other"):
+        user.run("merge", f"{name}.yaml", *ledger[:2])
+    summaries = [
+        json.loads(git(bare, "show", f"main:{file}"))
+        for file in git(bare, "ls-tree", "-r", "--name-only", "main", "runs").splitlines()
+    ]
+    assert sorted(one["campaign"] for one in summaries) == ["other", "study", "study"]
+    assert len({one["digest"] for one in summaries}) == 3
 
 
 def test_the_users_checkout_and_index_are_left_as_they_are(user: User, bare: Path) -> None:

@@ -170,7 +170,10 @@ def _check(study: User, made: EarlierRepository, url: str, log: Path) -> None:
     ends = [line for line in history if line.startswith("finish ")]
     others = [int(line.split()[-2]) for line in ends if line.endswith(" more")]  # … and 2 more
     assert len(ends) + sum(others) == len(finished)
-    files = {file.name: json.loads(file.read_text()) for file in main.glob("runs/*/*.json")}
+    files = {
+        file.name: json.loads(file.read_text())
+        for file in main.glob("runs/phase_settings/*/*.json")
+    }
     scores = {name: content["success_rate"] for name, content in files.items()}
     new = {entry(name): zlib.crc32(entry(name)[:-5].encode()) % 9 / 8 for name in made.todo}
     assert scores == {entry(name): score for name, score in made.done.items()} | new

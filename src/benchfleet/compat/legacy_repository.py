@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.benchmarks.reported_scores import HEADLINES
+from benchfleet.domain.names import path_part
 from benchfleet.results.disk import read_plain
 
 _ROOTS = ("", "data", "results")
@@ -114,11 +115,12 @@ def read_repository(folder: Path) -> Repository | None:
     )
 
 
-def finished_names(folder: Path) -> set[str]:
-    """The names of the results that the repository has, also those that `merge` brought."""
+def finished_names(folder: Path, campaign: str) -> set[str]:
+    """The names of the results that the repository has, also those of the campaign that `merge`
+    brought."""
     repository = read_repository(folder)
     entries = repository.entries if repository else ()
-    merged = {file.name for file in folder.glob("runs/*/*.json")}
+    merged = {file.name for file in (folder / "runs" / path_part(campaign)).glob("*/*.json")}
     return merged | {entry.name for entry in entries if entry.done}
 
 

@@ -31,7 +31,7 @@ def opened(bare: Path, name: str = "mine", **how: Any) -> GitLedger:
 
 
 def result_of(
-    objects: Objects, lease: Lease, outcome: Outcome, id: str, path: str = ""
+    objects: Objects, lease: Lease, outcome: Outcome, path: str = ""
 ) -> Mapping[str, tuple[str, bool]]:
     """The result of a cell, as a ledger's `files` writes it."""
     return {f"results/{lease.fingerprint}": (objects.blob(b"mine"), False)}

@@ -53,7 +53,7 @@ def sealed(layout: Layout, big: bytes = b"") -> Outcome:
 
 
 def carried(objects: Objects, layout: Layout, outcome: Outcome, large: int = 10_000) -> str:
-    added = GitResultWriter(layout, "my study", large)(objects, LEASE, outcome, CELL.id)
+    added = GitResultWriter(layout, "my study", large)(objects, LEASE, outcome)
     assert added
     return objects.with_all(EMPTY_TREE, added)
 
@@ -68,7 +68,7 @@ def test_a_result_comes_out_of_the_repository_as_it_was_sealed(
     assert extract(objects, tree, place, tmp_path / "out", outcome.digest) == []
     was = {file.name: file.read_bytes() for file in layout.attempt(LEASE).iterdir()}
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == was
-    found = objects.lookup(tree, "runs/tiny/benchmark-0_tiny_dense_2.json")
+    found = objects.lookup(tree, "runs/my study/tiny/benchmark-0_tiny_dense_2.json")
     assert found is not None
     short = json.loads(objects.read(found[0])[1])
     assert short["run"] == {
@@ -146,11 +146,11 @@ def test_an_attempt_that_is_not_what_was_finished_is_not_carried(
 ) -> None:
     carrier = GitResultWriter(layout, "my study", 10_000)
     failed = Outcome(state="failed")
-    assert carrier(objects, LEASE, failed, CELL.id) == {}
+    assert carrier(objects, LEASE, failed) == {}
     sealed(layout)
     other = Outcome(state="success", digest="0" * 64)
     with pytest.raises(GitError, match="the seal differs"):
-        carrier(objects, LEASE, other, CELL.id)
+        carrier(objects, LEASE, other)
 
 
 @contextmanager

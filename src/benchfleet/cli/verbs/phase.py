@@ -86,7 +86,7 @@ def _generate(arguments: argparse.Namespace) -> int:
         cells_by_name = by_result_name(study.cells())
         unknown = _UnknownLines(cells_by_name)
         if not records:
-            names = finished_names(folder) & cells_by_name.keys()
+            names = finished_names(folder, study.campaign.name) & cells_by_name.keys()
             done = {str(cells_by_name[name].fingerprint) for name in names}
             where = f"{study.ledger_text} records no cell of {study.campaign.name}"
             count = f"{counted(len(done), 'result')} in {display_path(folder)} count as done"

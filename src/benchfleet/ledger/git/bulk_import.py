@@ -130,7 +130,7 @@ def _log(
             outcome = Outcome.from_dict(fact.data["outcome"])
             if outcome.state != "success":
                 continue
-            if added := files(store.objects, _lease(fact), outcome, cell.id, cell.path):
+            if added := files(store.objects, _lease(fact), outcome, cell.path):
                 additions |= added
                 finished.append(fact)
         if finished:

@@ -36,7 +36,7 @@ class Files(Protocol):
     `path`."""
 
     def __call__(
-        self, objects: Objects, lease: Lease, outcome: Outcome, id: str, path: str = ""
+        self, objects: Objects, lease: Lease, outcome: Outcome, path: str = ""
     ) -> Mapping[str, tuple[str, bool]]: ...
 
 
@@ -166,8 +166,7 @@ class _Builder:
         additions: dict[str, tuple[str, bool]] = {}
         facts = []
         for lease, outcome in self._transaction.finished:
-            name = ids.get(lease.fingerprint, "")
-            if self._files and (added := self._files(store.objects, lease, outcome, name)):
+            if self._files and (added := self._files(store.objects, lease, outcome)):
                 additions |= added
                 fact = Fact(kind="finished", fingerprint=lease.fingerprint, data={}, at=0.0)
                 facts.append(fact)

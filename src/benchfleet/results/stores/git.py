@@ -3,7 +3,7 @@
 ::
 
     results/<campaign>/<model>/<config>/<benchmark>[_<subset>][/r<repeat>]/   as in the results tree
-    runs/<model>/<benchmark>_<model>_<config>_<repeat>.json                  summary of the result
+    runs/<campaign>/<model>/<benchmark>_<model>_<config>_<repeat>.json       summary of the result
 
 A file above the repository's size limit stays on its host. ``left_out.json`` beside the others has
 its name, size, digest and host, and the campaign's store if there is one: that has whole results.
@@ -36,10 +36,10 @@ def result_path(campaign: str, path: str) -> str:
     return f"results/{path_part(campaign)}/{path}"
 
 
-def summary_path(id: str) -> str:
-    """The file of a result's summary. Each model has a folder, since every commit rewrites the
-    whole tree object of a folder that it changes."""
-    return f"runs/{id.partition('/')[0]}/{entry_name(id)}.json"
+def summary_path(campaign: str, path: str) -> str:
+    """The file of a result's summary, from the result's path. Each model has a folder, since every
+    commit rewrites the whole tree object of a folder that it changes."""
+    return f"runs/{path_part(campaign)}/{path.partition('/')[0]}/{entry_name(path)}.json"
 
 
 class GitStore(ResultStore):
@@ -130,7 +130,7 @@ class GitResultWriter:
         self._store = {"place": store_url} if store_url else {}
 
     def __call__(
-        self, objects: Objects, lease: Lease, outcome: Outcome, id: str, path: str = ""
+        self, objects: Objects, lease: Lease, outcome: Outcome, path: str = ""
     ) -> Mapping[str, tuple[str, bool]]:
         """The files of the attempt, or of the result published at `path`: objects by their path in
         the repository, True for a folder; empty if nothing was sealed. Raises GitError if a file
@@ -151,7 +151,10 @@ class GitResultWriter:
         run = json.dumps(summary(content, outcome, self._campaign), indent=2, sort_keys=True)
         return {
             result_path(self._campaign, content["path"]): (result_tree, True),
-            summary_path(id or content["id"]): (objects.blob(f"{run}\n".encode()), False),
+            summary_path(self._campaign, content["path"]): (
+                objects.blob(f"{run}\n".encode()),
+                False,
+            ),
         }
 
     def _folder(self, lease: Lease, digest: str, path: str) -> Path:

@@ -82,7 +82,7 @@ def _merged(
             if not digest or (in_main and digest != result.digest):
                 continue  # an older result stays until a branch has the one of the ledger
             try:
-                tree = _with(objects, tree, branch, tree_path, result)
+                tree = _with(objects, tree, branch, campaign, result)
             except (ResultsError, GitError) as error:
                 merged.refused[result.path] = str(error)
                 continue
@@ -118,15 +118,15 @@ def _message(campaign: str, merged: Merged) -> str:
     return f"{head}\n\n{body}".rstrip() + "\n"
 
 
-def _with(objects: Objects, tree: str, branch: str, tree_path: str, result: Done) -> str:
+def _with(objects: Objects, tree: str, branch: str, campaign: str, result: Done) -> str:
     """The tree with a result of a branch added, once it is checked against its seal."""
+    tree_path, run = result_path(campaign, result.path), summary_path(campaign, result.path)
     with TemporaryDirectory(prefix="benchfleet-") as folder:
         extract(objects, branch, tree_path, Path(folder) / "checked", result.digest)
     entry = objects.lookup(branch, tree_path)
     if entry is None:
         raise ResultsError(f"{tree_path} is missing")
     tree = objects.with_folder(tree, tree_path, entry[0])
-    run = summary_path(result.id)
     summary = objects.lookup(branch, run)
     return objects.with_file(tree, run, summary[0]) if summary and not summary[1] else tree
 
