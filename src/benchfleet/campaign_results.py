@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,14 +19,9 @@ from benchfleet.reports.pooling import Scores
 from benchfleet.reports.side_by_side import Side
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.layout import SAMPLES, check_path
-from benchfleet.results.read import (
-    SampleScores,
-    has_seal,
-    is_published,
-    published_metrics,
-    sample_scores,
-)
+from benchfleet.results.read import is_published, published_metrics
 from benchfleet.results.samples import read_samples
+from benchfleet.results.score_reader import Result, ScoreReader
 from benchfleet.study import Study
 
 
@@ -41,7 +36,7 @@ def comparison_of(
     comparison = compare(
         records,
         [cell for cell in cells if not is_judgement(cell)],
-        sample_scores_of(study),
+        sample_scores_of(study, records),
         baseline,
         study.bills(records),
         lambda record: _serving_metrics(study, record),
@@ -92,17 +87,17 @@ def _serving_metrics(study: Study, record: CellRecord) -> Mapping[str, Any]:
     return serving if isinstance(serving, Mapping) else {}
 
 
-def sample_scores_of(study: Study) -> Scores:
-    """What reads the samples' scores of a record from the campaign's results folder."""
-    return lambda record: _sample_scores(study, record)
+def sample_scores_of(study: Study, records: Iterable[CellRecord]) -> Scores:
+    """What reads the samples' scores of these records from the campaign's results folder; none
+    where another thing lies at a result's path."""
+    results = (_result(record) for record in records if record.state == "success")
+    reader = ScoreReader(study.layout.root, [*results])
+    return lambda record: reader(_result(record))
 
 
-def _sample_scores(study: Study, record: CellRecord) -> SampleScores:
-    """The samples' scores of a published result; none where another thing lies at its path."""
-    digest = record.outcome.digest if record.outcome else ""
+def _result(record: CellRecord) -> Result:
     check_path(record.path)
-    folder = f"{study.layout.root}/{record.path}"  # as text: a Path for each takes longer
-    return sample_scores(folder) if has_seal(folder, digest) else SampleScores()
+    return record.path, record.outcome.digest if record.outcome else ""
 
 
 def side_of(
@@ -131,7 +126,7 @@ def side_of(
         name=name,
         cells=chosen,
         records=records,
-        scores=sample_scores_of(study),
+        scores=sample_scores_of(study, records),
         fixed=frozenset(axis for axis, _, names in parts if "," not in names and "*" not in names),
         suites=study.campaign.suites,
     )
