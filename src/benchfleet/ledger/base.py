@@ -21,7 +21,8 @@ token of its claim. `renew` and `finish` change a cell only while the two are eq
   caller that does not know whether a commit succeeded can call again.
 * Everything else raises `ClaimLost`. The caller then stops and publishes nothing.
 
-So a cell never has two unexpired leases, and never two results.
+So a cell never has two unexpired leases, and never two results. The length of a lease is the
+setting of the handle that claimed or renewed it, also for others that reap.
 
 Paths. Enrolment allocates the results path of a cell for good. It is `cell.path(marked=False)`,
 unless that equals, contains or lies inside the path of another fingerprint. Then it is
@@ -187,6 +188,7 @@ class Ledger(ABC):
 
         The ledger itself records ``claimed``, ``finished``, ``released`` and ``reaped``. Their data
         has attempt, token and runner; ``finished`` also the whole outcome, ``released`` the reason.
+        ``claimed`` may have the length of its ``lease`` in seconds, for ledgers of many clocks.
         Each enrolment with an effect records one ``enrolled``: the number of ``new`` cells, and of
         known cells whose terms ``changed``.
         """

@@ -19,6 +19,7 @@ from benchfleet.errors import (
     LedgerUnreachable,
 )
 from benchfleet.git.objects import Objects
+from benchfleet.ledger.git import compaction, log
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
@@ -34,7 +35,7 @@ def test_a_worker_whose_lease_was_taken_publishes_nothing(bare: Path) -> None:
 
     clock = FakeClock()
     with (
-        closing(opened(bare, "zombie", files=files, clock=clock)) as zombie,
+        closing(opened(bare, "zombie", files=files, clock=clock, lease=60.0)) as zombie,
         closing(opened(bare, "other", clock=clock, lease=60.0)) as other,
     ):
         zombie.enroll(CELLS[:1])
@@ -66,6 +67,69 @@ def test_a_heartbeat_that_others_see_begins_the_lease_again(bare: Path) -> None:
         assert one.renew(leases) == leases[:2]
         clock.advance(59.0)
         assert list(two.reap()) == []
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["logs", "snapshot"])
+def test_others_measure_a_lease_by_the_setting_of_its_holder(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, compacted: bool
+) -> None:
+    clock = FakeClock()
+    with closing(opened(bare, "patient", clock=clock, lease=600.0)) as patient:
+        patient.enroll(CELLS[:2])
+        renewed, left = (claim.lease for claim in claim_any(patient, ME, 2))
+        if compacted:
+            monkeypatch.setattr(compaction, "MIN_EVENTS", 1)
+            patient.compact()
+            assert git(bare, "for-each-ref", "refs/benchfleet/study/state") != ""
+        with closing(opened(bare, "hasty", clock=clock, lease=60.0)) as hasty:
+            clock.advance(590.0)
+            assert list(hasty.reap()) == []
+            assert list(patient.renew([renewed])) == [renewed]
+            assert list(hasty.reap()) == []
+            clock.advance(10.0)
+            assert list(hasty.reap()) == [left.fingerprint]
+            clock.advance(580.0)
+            assert list(hasty.reap()) == []
+            clock.advance(10.0)
+            assert list(hasty.reap()) == [renewed.fingerprint]
+
+
+def test_after_a_reboot_a_lease_begins_again_with_its_own_length(bare: Path) -> None:
+    clock = FakeClock()
+    with closing(opened(bare, "patient", clock=clock, lease=600.0)) as patient:
+        patient.enroll(CELLS[:1])
+        (held,) = claim_any(patient, ME)
+        with closing(opened(bare, "hasty", clock=clock, lease=60.0)) as hasty:
+            (hasty.store.folder / "boot").write_text("another start of the machine")
+        with closing(opened(bare, "hasty", clock=clock, lease=60.0)) as hasty:
+            clock.advance(599.0)
+            assert list(hasty.reap()) == []
+            clock.advance(1.0)
+            assert list(hasty.reap()) == [held.lease.fingerprint]
+
+
+@pytest.mark.parametrize("lease", [None, "long", -5.0, float("inf"), True], ids=str)
+def test_a_claim_without_a_valid_lease_is_measured_by_the_observer_s_own(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, lease: object
+) -> None:
+    """An older benchfleet records none."""
+    clock = FakeClock()
+    changed = {} if lease is None else {"lease": lease}
+    monkeypatch.setattr(log, "lease_data", lambda seconds: changed)
+    with (
+        closing(opened(bare, "older", clock=clock, lease=600.0)) as older,
+        closing(opened(bare, "newer", clock=clock, lease=60.0)) as newer,
+    ):
+        older.enroll(CELLS[:1])
+        (held,) = claim_any(older, ME)
+        newer.pull()
+        clock.advance(40.0)
+        assert list(older.renew([held.lease])) == [held.lease]
+        newer.pull()
+        clock.advance(59.0)
+        assert list(newer.reap()) == []
+        clock.advance(1.0)
+        assert list(newer.reap()) == [held.lease.fingerprint]
 
 
 def test_an_outcome_that_could_not_be_pushed_waits_in_the_outbox_for_the_next_opening(

@@ -16,6 +16,7 @@ from benchfleet.git.objects import EMPTY_TREE, Commit, Objects
 FORMAT = 2  # 1 recorded each cell's lane and priority, too
 _GZIP = b"\x1f\x8b"  # how a file begins that is compressed
 CELLS_PER_FILE = 10_000  # cells in one file of an enrolment
+MAX_LEASE_S = 86400.0  # seconds; a longer lease in a claim or a heartbeat is ignored
 _ACTED = {
     "claimed": "claim",
     "finished": "finish",
@@ -112,6 +113,20 @@ def facts_of(commit: Commit) -> list[Fact]:
         ]
     except (ValueError, LookupError, TypeError) as error:
         raise LedgerDamaged(f"the commit {commit.oid} tells nothing readable: {error}") from error
+
+
+def lease_data(seconds: float) -> dict[str, float]:
+    """What a claim and a heartbeat say of their leases: how long others let them last."""
+    return {"lease": seconds}
+
+
+def lease_seconds(data: Mapping[str, Any], default: float) -> float:
+    """The lease of a claim or a heartbeat, in seconds. `default` without a valid one: an older
+    benchfleet wrote it, or something else did."""
+    seconds = data.get("lease")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        return default
+    return float(seconds) if 0.0 < seconds <= MAX_LEASE_S else default
 
 
 def compressed(lines: Iterable[str]) -> bytes:

@@ -12,6 +12,7 @@ from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Clock
+from benchfleet.ledger.git import log
 from benchfleet.ledger.git.mirror import Writer
 from benchfleet.ledger.named_queries import Execute
 from benchfleet.ledger.sqlite.base import SqliteBase
@@ -106,6 +107,8 @@ class MirrorTransaction(MirrorView):
         *,
         at: float | None = None,
     ) -> int:
+        if kind == "claimed":
+            data = {**data, **log.lease_data(self._lease)}
         return super()._append(execute, kind, fingerprint, data, at=self._wall())
 
     def _counts(self) -> tuple[int, int]:

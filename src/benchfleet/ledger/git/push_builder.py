@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.remote import RefUpdate
+from benchfleet.ledger.git import log
 from benchfleet.ledger.git.log import (
     Changed,
     Enrolment,
@@ -208,6 +209,7 @@ class _Builder:
             bases[fingerprint] = base
             updates.append(RefUpdate(ref=ref, old=object, new=""))
         beat = {"benchfleet": 1, "beat": os.urandom(8).hex(), "by": store.number, "holds": bases}
+        beat |= log.lease_data(store.lease)
         now = store.wall()
         reports = [
             [one.runner, (replace(one, clock=now) if one.clock else one).to_json()]

@@ -20,6 +20,14 @@ select id from cell where fingerprint = :fingerprint;
 -- name: extend
 update cell set expires = :expires where fingerprint = :fingerprint and state = 'running';
 
+-- name: running_claims
+-- The running cells, each with the data of its last claim.
+select fingerprint,
+       (select event.data from event
+        where event.fingerprint = cell.fingerprint and event.kind = 'claimed'
+        order by event.seq desc limit 1)
+from cell where state = 'running';
+
 -- name: log_tips
 select ref, tip, moved from log;
 
@@ -68,20 +76,16 @@ select fingerprint, turn, base from claim where fingerprint not in (select finge
 -- name: restore_cell
 update cell
 set state = :state, ready = :ready, attempt = :attempt, tries = :tries, token = :token,
-    ended_token = :ended_token, runner = :runner, expires = :expires, outcome = :outcome
+    ended_token = :ended_token, runner = :runner, outcome = :outcome
 where ordinal = :ordinal and fingerprint = :fingerprint;
 
 -- name: restore_event
 insert into event (seq, at, kind, fingerprint, data) values (:seq, :at, :kind, :fingerprint, :data);
 
--- name: shift_leases
--- After the clock restarted: leases begin again, and back-offs keep what remained of them when the
--- remote was last read.
-update cell
-set expires = case when expires is not null then :now + :lease end,
-    ready = case when ready is not null
-            then :now + max(0, ready - (select coalesce(max(moved), 0) from log)) end
-where expires is not null or ready is not null;
+-- name: shift_back_offs
+-- After the clock restarted: back-offs keep what remained of them when the remote was last read.
+update cell set ready = :now + max(0, ready - (select coalesce(max(moved), 0) from log))
+where ready is not null;
 
 -- name: shift_log_times
 update log set moved = :now + moved - (select max(moved) from log);

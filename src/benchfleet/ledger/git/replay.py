@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchfleet.ledger.git.log import Enrolment, Fact
+from benchfleet.ledger.git.log import Enrolment, Fact, lease_seconds
 from benchfleet.ledger.git.mirror import Writer
 from benchfleet.ledger.named_queries import Execute
 
-Act = Callable[[Execute, int, Fact, float, float], object]  # ordinal, fact, now and lease
+Act = Callable[[Execute, int, Fact, float, float], object]  # ordinal, fact, now, own lease
 
 
 def claim_state(execute: Execute, fingerprint: str) -> tuple[int, str, str]:
@@ -79,8 +79,9 @@ def can_apply(execute: Execute, facts: Sequence[Fact]) -> bool:
 def apply(
     execute: Execute, facts: Sequence[Fact], commit: str, *, now: float, lease: float
 ) -> None:
-    """Apply the facts of a commit. The second fact with one turn is void: a remote that died while
-    it changed refs may have given a cell to two, of which one can finish it."""
+    """Apply the facts of a commit; `lease` is the length of those whose claim names none. The
+    second fact with one turn is void: a remote that died while it changed refs may have given a
+    cell to two, of which one can finish it."""
     for fact in facts:
         if fact.turn:
             if fact.turn <= claim_state(execute, fact.fingerprint)[0]:
@@ -98,6 +99,13 @@ def apply(
         append(execute, fact)
 
 
+def restart_leases(execute: Execute, *, now: float, lease: float) -> None:
+    """Let the lease of each running cell begin now, with the length that its claim names."""
+    for fingerprint, claim in execute("running_claims").fetchall():
+        seconds = lease_seconds(json.loads(claim), lease) if claim else lease
+        execute("extend", fingerprint=fingerprint, expires=now + seconds)
+
+
 def append(execute: Execute, fact: Fact) -> None:
     """Add a fact to the events of the mirror."""
     execute(
@@ -110,7 +118,7 @@ def _claimed(execute: Execute, ordinal: int, fact: Fact, now: float, lease: floa
     data = fact.data
     execute(
         "claim_cell", ordinal=ordinal, attempt=int(data["attempt"]), token=int(data["token"]),
-        runner=str(data["runner"]), expires=now + lease,
+        runner=str(data["runner"]), expires=now + lease_seconds(data, lease),
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ from benchfleet.errors import LedgerDamaged
 from benchfleet.git.objects import Commit, Objects
 from benchfleet.ledger.git.address import Refs
 from benchfleet.ledger.git.log import compressed, lines_of, payload
-from benchfleet.ledger.git.mirror import ExecuteMany
+from benchfleet.ledger.git.mirror import Writer
+from benchfleet.ledger.git.replay import restart_leases
 from benchfleet.ledger.named_queries import Execute
 
 MIN_EVENTS = 2000  # a shorter history is read as quickly
@@ -59,9 +60,10 @@ def write_snapshot(objects: Objects, execute: Execute, *, now: float) -> str:
 
 
 def read_snapshot(
-    objects: Objects, execute_many: ExecuteMany, snapshot: str, *, now: float, lease: float
+    objects: Objects, writer: Writer, snapshot: str, *, now: float, lease: float
 ) -> None:
-    """Enter what a snapshot has into the mirror. Raises LedgerDamaged."""
+    """Enter what a snapshot has into the mirror; leases begin now. Raises LedgerDamaged."""
+    execute_many = writer.execute_many
     try:
         files = sorted(objects.entries(objects.commit_of(snapshot).tree), reverse=True)
         for name, (blob, _) in files:  # the events first: cells name the one of their outcome
@@ -71,11 +73,12 @@ def read_snapshot(
             elif name.startswith("subjects-"):
                 execute_many("set_claim_ref", map(_subject_row, lines))
             elif name.startswith("cells-"):
-                rows = [_cell_row(json.loads(line), now, lease) for line in lines]
+                rows = [_cell_row(json.loads(line), now) for line in lines]
                 execute_many("restore_cell", rows)
                 execute_many(
                     "set_claim_ref", ({**row, "object": ""} for row in rows)
                 )  # refs are seen next
+        restart_leases(writer.execute, now=now, lease=lease)
     except (ValueError, LookupError, TypeError) as error:
         raise LedgerDamaged(f"the snapshot {snapshot} cannot be read: {error}") from error
 
@@ -102,11 +105,11 @@ def _subject_row(line: str) -> dict[str, Any]:
     return {"fingerprint": subject, "turn": turn, "base": base, "object": ""}
 
 
-def _cell_row(row: list[Any], now: float, lease: float) -> dict[str, Any]:
+def _cell_row(row: list[Any], now: float) -> dict[str, Any]:
     values = dict(zip(_STANDING, row, strict=True))
     if values["ready"] is not None:
         values["ready"] += now
-    return {**values, "expires": now + lease if values["state"] == "running" else None}
+    return values
 
 
 def _event_row(line: str) -> dict[str, Any]:

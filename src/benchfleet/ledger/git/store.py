@@ -20,6 +20,7 @@ from benchfleet.ledger.call_timeout import CallTimeout
 from benchfleet.ledger.git.address import Refs, address_of, mirror_folder, ref_part
 from benchfleet.ledger.git.discovery import away
 from benchfleet.ledger.git.mirror import Mirror
+from benchfleet.ledger.git.replay import restart_leases
 from benchfleet.ledger.git.repo_lock import RepoLock
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -63,7 +64,8 @@ class Store:
             self.mirror = Mirror(self.folder / "mirror.db", campaign)
             if rebooted:
                 with self.mirror.writing() as writer:
-                    writer.execute("shift_leases", now=clock(), lease=lease)
+                    restart_leases(writer.execute, now=clock(), lease=lease)
+                    writer.execute("shift_back_offs", now=clock())
                     writer.execute("shift_log_times", now=clock())
                 (self.folder / "boot").write_text(_boot())
             self.number = self._installation()

@@ -21,7 +21,7 @@ from benchfleet.git.objects import EMPTY_TREE, Commit, write_pin
 from benchfleet.git.process import is_interrupted
 from benchfleet.git.remote import RefUpdate
 from benchfleet.ledger.git.address import ref_part
-from benchfleet.ledger.git.log import enrolment_of, facts_of, message, payload
+from benchfleet.ledger.git.log import enrolment_of, facts_of, lease_seconds, message, payload
 from benchfleet.ledger.git.mirror import UNSURE, Writer
 from benchfleet.ledger.git.partial_push import Mismatches, complete_claims, complete_results
 from benchfleet.ledger.git.replay import add_enrolment, apply, can_apply, claim_state
@@ -169,9 +169,7 @@ class Sync:
                 for commit in store.objects.since(tips.get(enrolled, ""), ""):
                     add_enrolment(writer, enrolment_of(store.objects, commit), event=False)
                 now = store.clock()
-                read_snapshot(
-                    store.objects, writer.execute_many, snapshot, now=now, lease=store.lease
-                )
+                read_snapshot(store.objects, writer, snapshot, now=now, lease=store.lease)
                 for ref, tip in tips.items():
                     writer.execute("set_log_tip", ref=ref, tip=tip, moved=now - store.lease)
 
@@ -258,7 +256,7 @@ class Sync:
         """Enter where the refs of cells point: to the last commit about the cell, or to a heartbeat
         after it. Those that point elsewhere are returned."""
         mismatched: dict[str, str] = {}
-        beats: dict[str, Mapping[str, str]] = {}
+        beats: dict[str, Mapping[str, Any]] = {}
         before = self._store.mirror.claims(execute)
         for fingerprint, oid in claims.items():
             turn, base, object = before.get(fingerprint) or claim_state(execute, fingerprint)
@@ -267,13 +265,13 @@ class Sync:
             if oid != base:
                 if oid not in beats:
                     kind, content = self._store.objects.read(oid)
-                    beat = json.loads(content) if kind == "blob" else {"holds": {}}
-                    beats[oid] = beat["holds"]
-                    self._take_progress(execute, beat, now)
-                if not base or beats[oid].get(fingerprint) != base:
+                    beats[oid] = json.loads(content) if kind == "blob" else {"holds": {}}
+                    self._take_progress(execute, beats[oid], now)
+                if not base or beats[oid]["holds"].get(fingerprint) != base:
                     mismatched[fingerprint], oid = oid, UNSURE
                 else:
-                    execute("extend", fingerprint=fingerprint, expires=now + self._store.lease)
+                    seconds = lease_seconds(beats[oid], self._store.lease)
+                    execute("extend", fingerprint=fingerprint, expires=now + seconds)
             execute("set_claim_ref", fingerprint=fingerprint, turn=turn, base=base, object=oid)
         for fingerprint in before:
             if fingerprint not in claims:  # removed by a compaction

@@ -36,6 +36,17 @@ class Holding(LedgerFixture):
         assert list(self.ledger.renew([claim.lease])) == [claim.lease]
         assert list(self.ledger.reap()) == []
 
+    def test_a_lease_lasts_as_long_as_its_holder_claimed_it_for(self) -> None:
+        claim = self.running_cell()
+        with closing(self.open_again(self.clock, LEASE / 10)) as others:
+            self.clock.advance(LEASE / 2)
+            assert list(others.reap()) == []
+            assert list(self.ledger.renew([claim.lease])) == [claim.lease]
+            self.clock.advance(LEASE / 2)
+            assert list(others.reap()) == []
+        self.clock.advance(LEASE / 2)
+        assert list(self.ledger.reap()) == [claim.lease.fingerprint]
+
     def test_only_the_leases_still_held_are_renewed(self) -> None:
         self.enroll(*(sample_cell(n) for n in range(4)))
         valid, ended, released, cancelled = (claim.lease for claim in self.claims(4))
