@@ -15,7 +15,16 @@ from benchfleet.domain.event import Event
 from benchfleet.study import open_study
 from repositories import git, make_bare
 
-from .conftest import MOCK, User
+from .conftest import MOCK, User, end_of, samples_kept, until
+
+HELD = """\
+campaign: study
+defaults: {adapter: mock}
+matrix:
+  models: [{name: m1, model: x}]
+  configs: {dense: null}
+  benchmarks: [{_hostile: {act: wait, shared: HOLD, samples: 3, at: 1}}]
+"""
 
 
 @pytest.fixture
@@ -59,6 +68,39 @@ def test_every_verb_works_through_it(user: User, bare: Path) -> None:
     assert (output["success"], output["total"]) == (2, 2)
     merged = user.json("merge", "study.yaml", "--ledger", other, "--results", "elsewhere")
     assert (len(merged["came"]), len(merged["branch"]["entries"])) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        ("release", "--host", "lab2"),
+        ("reap", "--now", "--host", "lab2"),
+        ("reassign", "--failed-machine", "lab2"),
+    ],
+    ids=lambda order: order[0],
+)
+def test_a_cell_that_is_taken_from_a_live_machine_stops_before_its_next_heartbeat(
+    user: User, bare: Path, monkeypatch: pytest.MonkeyPatch, order: tuple[str, ...]
+) -> None:
+    """The next heartbeat is six minutes away; `until` waits for one."""
+    hold = user.write("", "hold")
+    user.write(HELD.replace("HOLD", str(hold)))
+    at = ("study.yaml", "--ledger", "git+file:lab.git")
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab2")
+    worker = user.start("work", *at, "--cpu-slots", "1")
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab1")
+
+    def attempts() -> list[str]:
+        return sorted(one.name[0] for one in (user.results / ".attempts").glob("*/*-*"))
+
+    until(lambda: samples_kept(user) == 1)
+    verb, *chosen = order
+    user.run(verb, *at, "--results", "elsewhere", *chosen, "--yes")
+    until(lambda: attempts()[-1] == "2")  # it may claim the cell again
+    hold.unlink()
+    output = end_of(worker)
+    assert "m1/dense/_hostile  released, or held elsewhere now" in output
+    assert user.json("status", *at)["success"] == 1
 
 
 def test_another_host_finds_everything_done(user: User, bare: Path) -> None:

@@ -59,7 +59,7 @@ def test_two_runs_at_one_attempt_write_into_folders_of_their_own(
             run.kill()
             run.communicate()
     assert [run.returncode for run in runs] == [0, 0], output
-    assert "another runner holds it now" in output[0]
+    assert "released, or held elsewhere now" in output[0]
     assert "failed" not in output[1]
     at = order[1:4]
     assert user.json("status", *at)["success"] == 1

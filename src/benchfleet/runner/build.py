@@ -88,6 +88,7 @@ class RunnerComponents:
             batch_job=request.options.batch_job,
         )
         self.feed.subscribe(self.cells.cancellation.follow)
+        self.feed.subscribe(context.heartbeat.follow)
         self.autoscaler = Autoscaler(
             inbox=context.inbox,
             state=self.state,

@@ -173,6 +173,23 @@ def test_a_cell_that_was_cancelled_after_it_was_claimed_ahead_does_not_begin() -
     assert ledger.claim(RunnerId("me"), [ahead]) == []
 
 
+def test_a_cell_that_was_released_after_it_was_claimed_ahead_does_not_begin() -> None:
+    clock, first, ledger = alone()
+    first.enroll([sample_cell(number) for number in range(2)])
+    claim_any(ledger, RunnerId("me"))
+    push(clock, ledger)
+    (claim,) = claim_any(ledger, RunnerId("me"))
+    push(clock, ledger)
+    (ahead,) = (one for one in first.cells() if one.fingerprint != claim.cell.fingerprint)
+    first.release([ahead.lease], "by a person")
+    (theirs,) = first.claim(RunnerId("them"), [ahead.fingerprint])
+    assert ledger.claim(RunnerId("me"), [ahead.fingerprint]) == []
+    first.release([theirs.lease], "by a person")
+    push(clock, ledger)
+    (again,) = ledger.claim(RunnerId("me"), [ahead.fingerprint])
+    assert again.lease.token > theirs.lease.token
+
+
 def test_who_lost_a_lease_hears_of_it_after_the_push() -> None:
     clock, first, ledger = alone()
     first.enroll([sample_cell(0)])

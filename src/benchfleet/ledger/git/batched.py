@@ -93,14 +93,18 @@ class BatchedLedger(CopyableLedger):
         unsent = self.inside.outbox.fingerprints()
         candidates = [name for name in candidates if name not in unsent]
         with self._lock:
-            ahead = [name for name in candidates if name in self._ahead]
-        cancelled = {
-            record.fingerprint
-            for record in self.inside.cells(states=["cancelled"], fingerprints=ahead)
+            leases = [self._ahead[name].lease for name in candidates if name in self._ahead]
+        ahead = [lease.fingerprint for lease in leases]
+        valid = {
+            (record.fingerprint, record.token)
+            for record in self.inside.cells(states=["running"], fingerprints=ahead)
         }
         with self._lock:
-            for name in cancelled:
-                self._ahead.pop(name, None)
+            for lease in leases:  # released, reaped or cancelled, and not claimed again meanwhile
+                claim = self._ahead.get(lease.fingerprint)
+                lost = (lease.fingerprint, lease.token) not in valid
+                if lost and claim and claim.lease == lease:
+                    del self._ahead[lease.fingerprint]
             names = [name for name in candidates if name in self._ahead][:limit]
             if not names and (away := self._queue.away):
                 raise away

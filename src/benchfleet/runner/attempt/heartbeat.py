@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from benchfleet.domain.attempt import Lease
+from benchfleet.domain.event import Event
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import LedgerError, LedgerUnreachable
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger, since_boot
@@ -15,11 +16,11 @@ from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger, since_boot
 class LeaseHeartbeat:
     """Renews what is held, every fifth of a lease, from a thread of its own.
 
-    `lost` is called, from that thread, for each lease that the ledger no longer honours, and
-    `broken` with an error that nobody foresaw, which ends the renewing. While the ledger cannot
-    be reached the leases are asked for again: they hold until they run out, and a finish is good
-    even after that while nobody else claimed the cell. `clock` goes on in sleep. `ending`, on which
-    it waits between two renewals, and `thread` can be a simulation's own.
+    `lost` is called for each lease that the ledger no longer honours, from that thread or that of
+    `follow`, and `broken` with an error that nobody foresaw, which ends the renewing. While the
+    ledger cannot be reached the leases are asked for again: they hold until they run out, and a
+    finish is good even after that while nobody else claimed the cell. `clock` goes on in sleep.
+    `ending`, on which it waits between two renewals, and `thread` can be a simulation's own.
     """
 
     def __init__(
@@ -97,6 +98,17 @@ class LeaseHeartbeat:
                 del self._leases[lease.fingerprint]
             self._lost(lease)
 
+    def follow(self, events: Sequence[Event]) -> None:
+        """Report the leases that events of the ledger ended: another runner or a person took them.
+        Otherwise only the next renewal would notice."""
+        for event in events:
+            with self._lock:
+                lease = self._leases.get(event.fingerprint)
+                if lease is None or not _ends(event, lease):
+                    continue
+                del self._leases[lease.fingerprint]
+            self._lost(lease)
+
     def _report(self) -> None:
         """Report the progress; what fails here never keeps a lease from its renewal."""
         if self.progress is not None and self._leases:
@@ -113,3 +125,10 @@ class LeaseHeartbeat:
             except Exception as error:  # noqa: BLE001 - the runner must hear of it
                 self._broken(error)
                 return
+
+
+def _ends(event: Event, lease: Lease) -> bool:
+    """Whether the lease is lost by this event of its cell."""
+    if event.kind in ("released", "reaped"):
+        return bool(event.data["token"] == lease.token)
+    return event.kind == "claimed" and event.data["token"] > lease.token

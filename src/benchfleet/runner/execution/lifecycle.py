@@ -285,7 +285,7 @@ class AttemptLifecycle:
         if attempt.cancelled_at is not None or self.cancellation.has(fingerprint):
             self._state.notify("cell_cancelled", cell=cell, message="cancelled", samples=samples)
         else:
-            self._state.notify("claim_lost", cell=cell, message="another runner holds it now")
+            self._state.notify("claim_lost", cell=cell, message="released, or held elsewhere now")
 
     def _count(self, claim: Claim, state: State) -> None:
         """Count the cell so, unless this runner claimed it again meanwhile."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from benchfleet.domain.attempt import Lease, RunnerId
+from benchfleet.domain.event import Event
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import LedgerError
 from benchfleet.ledger.memory import MemoryLedger
@@ -38,6 +39,34 @@ def test_held_leases_do_not_expire_and_lost_ones_are_reported_once() -> None:
     heartbeat.renew()
     assert lost == [claims[0].lease]
     assert [lease.fingerprint for lease in heartbeat.leases()] == [claims[1].lease.fingerprint]
+
+
+def test_leases_that_events_end_are_lost_before_the_next_renewal() -> None:
+    ledger = MemoryLedger(clock=(clock := FakeClock()), lease=60)
+    ledger.enroll([sample_cell(n) for n in range(5)])
+    released, reaped, claimed, kept, again = (
+        claim.lease for claim in claim_any(ledger, RunnerId("us"), 5)
+    )
+    lost: list[Lease] = []
+    heartbeat = LeaseHeartbeat(ledger, lost.append, unforeseen)
+    for lease in (released, reaped, claimed, kept):
+        heartbeat.hold(lease)
+    ledger.release([released, again], "taken away behind our back")
+    (newer,) = ledger.claim(RunnerId("us"), [again.fingerprint])
+    heartbeat.hold(newer.lease)  # the event of the earlier lease is read later
+    clock.advance(59)
+    ledger.renew([claimed, kept, newer.lease])
+    clock.advance(1)
+    assert list(ledger.reap()) == [reaped.fingerprint]
+    for kind in ("cancel_asked", "retry_asked"):
+        ledger.record(Event(kind=kind, fingerprint=claimed.fingerprint))
+    ledger.claim(RunnerId("them"), [claimed.fingerprint])
+    heartbeat.follow(ledger.events())
+    heartbeat.follow(ledger.events())
+    assert sorted(lost, key=lambda one: one.fingerprint) == sorted(
+        [released, reaped, claimed], key=lambda one: one.fingerprint
+    )
+    assert heartbeat.leases() == [kept, newer.lease]
 
 
 def test_a_dropped_lease_is_renewed_no_more() -> None:
