@@ -163,7 +163,7 @@ class GitDenied(GitError):
 
 
 class PushRejected(GitDenied):
-    """The remote repository rejects a push, for example by a hook."""
+    """The remote repository rejects a push, for example by a hook; it may take a later one."""
 
 
 class ClaimLost(BenchfleetError):

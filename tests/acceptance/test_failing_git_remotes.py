@@ -133,3 +133,17 @@ def test_a_run_whose_first_push_is_refused_waits(user: User, bare: Path, gate: P
     refusal.unlink()
     end_of(run)
     assert len(user.published()) == 1
+
+
+@pytest.mark.parametrize("says", ["no pushes now", "protected branch"])
+def test_a_run_whose_first_push_is_refused_for_good_soon_says_why(
+    user: User, bare: Path, gate: Path, says: str
+) -> None:
+    hook(bare, f"echo {says} >&2; exit 1")
+    run = user.start("run", *AT, "--cpu-slots", "1")
+    _, error = run.communicate(timeout=60)
+    assert run.returncode == NO_LEDGER
+    assert (
+        "git+file:lab.git rejects the push: [remote rejected] (pre-receive hook declined)" in error
+    )
+    assert says in error

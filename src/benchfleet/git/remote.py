@@ -20,6 +20,12 @@ DENIED_MESSAGES = (
     *("could not read password", "returned error: 403", "returned error: 401", "not authorized"),
     *("host key verification failed", "dubious ownership", "insufficient permission"),
 )
+# What servers say of a push that they will reject again: rules, rights, archived repositories.
+FORBIDDEN_MESSAGES = (
+    *DENIED_MESSAGES,
+    *("protected branch", "protected ref", "not allowed to", "rule violations", "hidden ref"),
+    *("read-only", "read only"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +87,8 @@ class Remote:
         """Change all these refs or none; False where one of them, or one of those that are to be
         as `expected` says, is another now.
 
-        Raises GitAway where it is not known how it ended, GitDenied where the remote's rules
-        refuse it.
+        Raises GitAway where it is not known how it ended, PushRejected where the remote rejects it,
+        and another GitDenied where it says that it always will.
         """
         leases = {**{update.ref: update.old for update in updates}, **expected}
         targets = {**{update.ref: update.new for update in updates}, **expected}
@@ -106,7 +112,9 @@ class Remote:
             raise GitAway(f"{self._label} cannot store the push: {summarize_stderr(ended.err)}")
         # If one ref is refused, all are; the others only report "atomic push failure".
         why = next((why for why in others if "atomic push failure" not in why), others[0])
-        raise PushRejected(f"{self._label} rejects the push: {why}; {summarize_stderr(ended.err)}")
+        text = f"{self._label} rejects the push: {why}; {summarize_stderr(ended.err)}"
+        forbidden = any(word in f"{why} {ended.err}".lower() for word in FORBIDDEN_MESSAGES)
+        raise (GitDenied if forbidden else PushRejected)(text)
 
     def _failed(self, err: str) -> GitError:
         text = summarize_stderr(err).replace(self._url, self._label)

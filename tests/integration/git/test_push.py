@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchfleet.errors import GitAway, GitDenied, GitError
+from benchfleet.errors import GitAway, GitDenied, GitError, PushRejected
 from benchfleet.git.objects import EMPTY_TREE, Objects
 from benchfleet.git.process import Git, init_bare_repository
 from benchfleet.git.remote import RefUpdate, Remote
@@ -98,6 +99,24 @@ def test_a_hook_that_refuses_is_reported_in_its_words(
     with pytest.raises(GitDenied, match=rf"the lab rejects the push: .*{says}"):
         remote.push([RefUpdate(ref=A, old="", new=new), RefUpdate(ref=B, old="", new=new)])
     assert remote.refs("refs/*") == {}
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "GH006: Protected branch update failed for refs/heads/main.",
+        "GitLab: You are not allowed to push code to protected branches on this project.",
+        "ERROR: This repository was archived so it is read-only.",
+    ],
+)
+def test_a_rule_that_will_refuse_again_is_not_a_mere_rejection(
+    opened: Opened, bare: Path, says: str
+) -> None:
+    hook(bare, "pre-receive", f"echo '{says}' >&2; exit 1")
+    objects, remote = opened()
+    with pytest.raises(GitDenied, match=re.escape(says)) as raised:
+        remote.push([RefUpdate(ref=A, old="", new=commit(objects, "x"))])
+    assert not isinstance(raised.value, PushRejected)
 
 
 def test_a_repository_that_cannot_take_the_objects_is_away(opened: Opened, bare: Path) -> None:

@@ -31,6 +31,7 @@ from benchfleet.ledger.named_queries import Execute
 
 MAX_COMMITS_SEARCHED = 200  # commits of a log in which one is searched
 _CREATE_PAUSE_S = 1.0  # between two pushes that create the ledger
+_CREATE_TIMEOUT_S = 15.0  # for a remote that rejects the first push; nothing would be lost
 Tips = Mapping[str, tuple[str, float]]  # by ref, its commit and when that was first seen
 
 
@@ -61,9 +62,9 @@ class Sync:
             self._take_in(refs)
 
     def _create(self, timeout: float) -> None:
-        """Create the ledger, unless another installation does. Raises GitError, PushRejected after
-        `timeout` seconds."""
-        store, until = self._store, time.monotonic() + timeout
+        """Create the ledger, unless another installation does. Raises GitError; PushRejected after
+        `timeout` seconds, or soon, since a person waits for the reason."""
+        store, until = self._store, time.monotonic() + min(timeout, _CREATE_TIMEOUT_S)
         text = message(f"begin the ledger of {store.campaign}", campaign=store.campaign)
         commit = store.commit(EMPTY_TREE, (), text)
         while True:
