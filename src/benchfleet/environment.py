@@ -127,7 +127,10 @@ def host_name(folder: Path | None = None, environ: Mapping[str, str] | None = No
         name_text, by = socket.gethostname(), "the system"
     name = re.sub(r"\.{2,}", ".", re.sub(r"[^\w.-]+", "_", name_text)).strip(".-_")
     if not name or len(name) > _MAX_NAME_CHARACTERS or name.endswith(".lock"):
-        raise ValueError(f"invalid host name {name_text[:80]!r} from {by}: use letters and digits")
+        raise ValueError(
+            f"invalid host name {name_text[:80]!r} from {by}: use letters and digits, at most "
+            f"{_MAX_NAME_CHARACTERS} characters"
+        )
     return name
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from benchfleet import registry
 from benchfleet.campaign.base import Campaign
 from benchfleet.environment import host_name, own_cache
-from benchfleet.errors import LedgerAbsent, LedgerDamaged, LedgerError
+from benchfleet.errors import BenchfleetError, LedgerAbsent, LedgerDamaged, LedgerError
 from benchfleet.ledger.addresses import display_url, split_url
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
@@ -86,7 +86,8 @@ class LedgerLocation:
         return cast(Ledger, ledger)
 
     def _carried(self) -> dict[str, Any]:
-        """The options of a ledger that stores results."""
+        """The options of a ledger that stores results. Raises BenchfleetError for an invalid
+        host name."""
         from benchfleet.ledger.git.address import address_of
         from benchfleet.ledger.sqlite.file import mount_table, network_file_system
         from benchfleet.results.stores.git import GitResultWriter, GitStore
@@ -101,7 +102,10 @@ class LedgerLocation:
         store_url = display_url(self.campaign.store_url)
         result_writer = GitResultWriter(self.layout, self.campaign.name, large, store_url)
         store = partial(GitStore, self.campaign.name)
-        host = host_name(self.campaign.folder)
+        try:
+            host = host_name(self.campaign.folder)
+        except ValueError as error:
+            raise BenchfleetError(str(error)) from error
         return {"folder": folder, "files": result_writer, "open_store": store, "host": host}
 
     def set_aside_damaged(self) -> Path | None:

@@ -103,6 +103,18 @@ def test_a_cell_that_is_taken_from_a_live_machine_stops_before_its_next_heartbea
     assert user.json("status", *at)["success"] == 1
 
 
+@pytest.mark.parametrize("name", ["h" * 300, "..."], ids=["long", "dots"])
+def test_an_invalid_host_name_is_refused_in_one_sentence(
+    user: User, bare: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    user.write(MOCK)
+    monkeypatch.setenv("BENCHFLEET_HOST", name)
+    for verb in ("run", "status"):
+        error = user.run(verb, "study.yaml", "--ledger", "git+file:lab.git", code=2).stderr
+        (line,) = error.splitlines()
+        assert f"invalid host name '{name[:80]}' from BENCHFLEET_HOST: use letters" in line
+
+
 def test_another_host_finds_everything_done(user: User, bare: Path) -> None:
     user.write(MOCK)
     at = ("study.yaml", "--ledger", f"git+file://{bare}")
