@@ -17,7 +17,13 @@ from benchfleet.git.process import Git, init_bare_repository
 from benchfleet.git.remote import RefUpdate, Remote
 from benchfleet.results.incoming_check import refusal
 from benchfleet.results.layout import LEFT_OUT, Layout
-from benchfleet.results.stores.git import GitResultWriter, extract, fetch_branches, result_path
+from benchfleet.results.stores.git import (
+    GitResultWriter,
+    GitStore,
+    extract,
+    fetch_branches,
+    result_path,
+)
 from benchfleet.results.stores.git_merge import Done, merge_branches
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing import sample_cell
@@ -139,6 +145,28 @@ def test_what_is_not_as_it_was_sealed_is_refused(
     with pytest.raises(ResultsError, match="is not in the repository"):
         extract(objects, tree, f"{place}/more", tmp_path / "three", outcome.digest)
     assert not (tmp_path / "two").exists()
+
+
+def test_a_fetched_result_that_was_tampered_with_is_refused_with_the_real_reason(
+    objects: Objects, layout: Layout, tmp_path: Path
+) -> None:
+    outcome = sealed(layout, big=b"x" * 2000)
+    tree, place = carried(objects, layout, outcome), result_path("my study", PATH)
+    seal = (layout.attempt(LEASE) / "cell.json").read_bytes()
+    files = json.loads(seal)["files"]
+    assert "metrics.json" in files
+    reasons = {name: f"{name} is not as it was sealed" for name in files}
+    reasons["cell.json"] = "its cell.json is not the one that the ledger has"
+    for number, (name, why) in enumerate(reasons.items()):
+        forged = seal.replace(b"1.5", b"1.4") if name == "cell.json" else b"forged"
+        new = objects.with_file(tree, f"{place}/{name}", objects.blob(forged))
+        tip = objects.commit(new, (), "forge it\n", who="me <me@example.org>", at=1.0)
+        bare = make_bare(tmp_path / f"{number}" / "lab.git")
+        with pushed(objects, bare, tip) as (theirs, there):
+            store, into = GitStore("my study", there, theirs, "the lab"), tmp_path / f"into{number}"
+            store.expect({PATH: outcome.digest})
+            store.fetch([PATH], into)
+        assert refusal(into, PATH, CELL.fingerprint, outcome.digest) == why
 
 
 def test_an_attempt_that_is_not_what_was_finished_is_not_carried(

@@ -72,7 +72,7 @@ class GitStore(ResultStore):
                     if extract(self._objects, tree, tree_path, into / path, digest):
                         left_out = _file(self._objects, tree, f"{tree_path}/{LEFT_OUT}", "")
                         (into / path / LEFT_OUT).write_bytes(left_out)
-                except ResultsError:  # the seal alone lets the caller report what is wrong
+                except ResultsError:  # the caller reports what is wrong, by the seal
                     (into / path).mkdir(parents=True, exist_ok=True)
                     seal = _file(self._objects, tree, f"{tree_path}/{names.CELL}", "")
                     (into / path / names.CELL).write_bytes(seal)
@@ -217,7 +217,7 @@ def extract(objects: Objects, tree: str, tree_path: str, folder: Path, digest: s
     """Write a result of a tree into the new `folder`; returns the files that stayed on their host.
 
     Each file is checked against the seal, and the seal against `digest`. Raises ResultsError for a
-    file that differs or lies outside of its folder.
+    file that differs, which is written too, or lies outside of its folder.
     """
     entry = objects.lookup(tree, tree_path)
     if entry is None or not entry[1]:
@@ -240,10 +240,10 @@ def extract(objects: Objects, tree: str, tree_path: str, folder: Path, digest: s
             absent.append(name)
             continue
         content = _file(objects, entry[0], name, tree_path)
-        if hashlib.sha256(content).hexdigest() != expected_digest:
-            raise ResultsError(f"{tree_path}/{name} differs from its seal")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
+        if hashlib.sha256(content).hexdigest() != expected_digest:
+            raise ResultsError(f"{tree_path}/{name} differs from its seal")
     (folder / names.CELL).write_bytes(seal)
     return absent
 
