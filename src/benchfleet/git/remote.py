@@ -24,7 +24,7 @@ DENIED_MESSAGES = (
 FORBIDDEN_MESSAGES = (
     *DENIED_MESSAGES,
     *("protected branch", "protected ref", "not allowed to", "rule violations", "hidden ref"),
-    *("read-only", "read only"),
+    "archived",  # a server in maintenance is read-only for a while
 )
 
 
