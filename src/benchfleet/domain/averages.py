@@ -7,6 +7,8 @@ from collections.abc import Hashable, Sequence
 
 BOOTSTRAP_STDERR = "bootstrap_stderr"  # of a score that is no mean, in its summary
 
+_RELATIVE_NOISE = 1e-12  # of the largest value: differences below it are noise of the arithmetic
+
 
 def mean(values: Sequence[float]) -> float:
     """The mean. Raises ValueError where there is nothing to take it of."""
@@ -18,6 +20,12 @@ def mean(values: Sequence[float]) -> float:
         return math.fsum(values) / len(values)
     except OverflowError:  # of the sum; the mean of floats is one
         return math.fsum(value / len(values) for value in values)
+
+
+def are_equal(values: Sequence[float]) -> bool:
+    """Whether values differ by no more than the noise of the arithmetic."""
+    largest = max(map(abs, values), default=0.0)
+    return not values or max(values) - min(values) <= _RELATIVE_NOISE * largest
 
 
 def standard_error(

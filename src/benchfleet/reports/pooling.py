@@ -16,7 +16,7 @@ from functools import cached_property
 
 from benchfleet.benchmarks.bootstrap import STDERR
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.averages import mean, standard_error
+from benchfleet.domain.averages import are_equal, mean, standard_error
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.state import State
@@ -40,6 +40,7 @@ class Pool:
     scored: list[tuple[int, float, SampleScores]] = field(default_factory=list)
     loads_server: bool = False  # its score is a speed, and not one of answers
     slowed: bool = False  # its config computes dense attention beside the sparse one
+    by_sample: bool = True  # its values are samples, and not headlines
 
     def add(self, cell: Cell, record: CellRecord | None, scores: Scores) -> None:
         """Count a repeat in, with its score where it has one."""
@@ -79,13 +80,16 @@ class Pool:
     @cached_property
     def stderr(self) -> float | None:
         """The standard error of the values' mean, clustered where samples share a context. Of a
-        single headline it is that of the bootstrap, where its benchmark made one."""
+        single headline it is that of the bootstrap, where its benchmark made one. Equal headlines
+        say nothing of their samples, so theirs is unknown."""
         if len(self.values) == 1 and len(self.outcomes) == 1:
             error = self.outcomes[0].reported.get(STDERR)
             return None if error is None else float(error)
         contexts: list[Hashable] | None = None
         if self.contexts:
             contexts = [self.contexts.get(key, key) for key in self.values]
+        if not self.by_sample and are_equal([*self.values.values()]):
+            return None
         return standard_error([*self.values.values()], contexts)
 
     @property
@@ -131,6 +135,7 @@ class Pool:
         A sample that several repeats asked again, under one id, is one value, their mean: asking
         the same thing ten times does not make ten independent answers.
         """
+        self.by_sample = by_sample
         if not by_sample:
             self.values = {repeat: headline for repeat, headline, _ in self.scored}
             return

@@ -52,7 +52,7 @@ def against_baseline(rows: Sequence[Row], baseline: str) -> dict[PlannedKey, Dif
         for config, pool in pools.items():
             if config != baseline and baseline in pools:
                 key = (row.model, row.benchmark, config)
-                differences[key] = _difference(pool, pools[baseline])
+                differences[key] = pool_difference(pool, pools[baseline])
     return dict(zip(differences, corrected([*differences.values()]), strict=True))
 
 
@@ -146,7 +146,7 @@ class _Pairs:
             chosen = [(scope, pair) for scope in scopes for pair in self._of_leader(scope)]
             chosen = [*{(f.benchmark, *sorted(pair)): (f, pair) for f, pair in chosen}.values()]
         chosen = [(field, pair) for field, pair in chosen if not self._is_planned(*pair)]
-        differences = [_difference(field.pools[a], field.pools[b]) for field, (a, b) in chosen]
+        differences = [pool_difference(field.pools[a], field.pools[b]) for field, (a, b) in chosen]
         adjusted = corrected(differences, family=sum(count for _, count in sizes))
         keys = [(field.benchmark, *pair) for field, pair in chosen]
         self._others = dict(zip(keys, adjusted, strict=True))
@@ -162,7 +162,7 @@ class _Pairs:
         if (key := (benchmark, second, first)) in self._others:
             return self._others[key].reversed()
         pools = self._pools[benchmark]
-        return _difference(pools[first], pools[second])
+        return pool_difference(pools[first], pools[second])
 
     def all(self) -> Iterator[Pair]:
         """Those to the baseline, then the others."""
@@ -204,8 +204,14 @@ def _winner(field: _Field, baseline: str, pairs: _Pairs, names: Mapping[Contende
     )
 
 
-def _difference(ours: Pool, theirs: Pool) -> Difference:
-    return paired_difference(ours.values, theirs.values, {**theirs.contexts, **ours.contexts})
+def pool_difference(ours: Pool, theirs: Pool) -> Difference:
+    """Ours less theirs, paired by sample or by repeat. Headlines that all differ by the same say
+    nothing of their samples, so that the error is unknown."""
+    contexts = {**theirs.contexts, **ours.contexts}
+    difference = paired_difference(ours.values, theirs.values, contexts)
+    if difference.stderr == 0 and not (ours.by_sample and theirs.by_sample):
+        return Difference(n=difference.n, difference=difference.difference)
+    return difference
 
 
 def corrected(differences: Sequence[Difference], *, family: int | None = None) -> list[Difference]:

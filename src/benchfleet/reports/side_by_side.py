@@ -14,8 +14,8 @@ from benchfleet.domain.suite import Suite
 
 from .pooling import Pool, Scores, column_names, pooled
 from .proportions import paired_interval
-from .ranking import corrected
-from .statistics import Difference, paired_difference
+from .ranking import corrected, pool_difference
+from .statistics import Difference
 from .suites import SuitePools, share_scales, suite_difference
 
 DEFAULT_MIN_EFFECT = 0.01  # smaller drops are no regressions
@@ -159,8 +159,7 @@ def _change(
     gained: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     if not remark and first and second:
-        contexts = {**first.contexts, **second.contexts}
-        difference = paired_difference(values[1], values[0], contexts)
+        difference = pool_difference(second, first)
         remark = "" if difference.n else "no samples are shared"
         both = [key for key in values[0] if key in values[1] and isinstance(key, str)]
         gained = tuple(key for key in both if (values[0][key], values[1][key]) == (0, 1))
@@ -218,12 +217,7 @@ def _suite_change(
     first, second = tables
     if not remark and first and second:
         parts = {
-            name: paired_difference(
-                second.pools[name].values,
-                pool.values,
-                {**pool.contexts, **second.pools[name].contexts},
-            )
-            for name, pool in first.pools.items()
+            name: pool_difference(second.pools[name], pool) for name, pool in first.pools.items()
         }
         difference = suite_difference(first.suite, parts)
         remark = "" if difference.n else "no samples are shared"

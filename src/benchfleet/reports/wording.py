@@ -17,6 +17,7 @@ MARKS = (
     "difference (p < 0.05 after Holm's correction)"
 )
 UNMEASURED = "–"
+UNKNOWN_ERROR = "± ?: only one value, or repeats with equal scores whose samples are not here."
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that may mislead
 MAX_LISTED_NAMES = 5  # names in a list before the rest is counted
 _LEAST_P = 0.001  # smaller p-values are shown as below it
@@ -133,7 +134,7 @@ def p_text(difference: Difference) -> str:
 
 
 def with_error(value: float, stderr: float | None, digits: int) -> str:
-    """``0.995 ± 0.004``, or ``0.995 ± ?`` of a single value."""
+    """``0.995 ± 0.004``, or ``0.995 ± ?`` where the error is unknown."""
     error = "?" if stderr is None else f"{stderr:.{digits}f}"
     return f"{number(value, digits)} ± {error}"
 
@@ -151,7 +152,7 @@ def legend(comparison: Comparison, escape: Escape) -> str:
         score(entry, 3).endswith("?") or difference(entry, 3).endswith("?")
         for entry in comparison.entries
     ):
-        text += " ± ?: only one value."
+        text += f" {UNKNOWN_ERROR}"
     costs = []
     if any(entry.density is not None for entry in comparison.entries):
         costs.append("attention density (1 reads every key)")
@@ -170,8 +171,7 @@ METHOD = (
     "second one all other pairs of a benchmark. Each keeps the family-wise error rate at 5 % or "
     "less. Detectable from d: a t-test finds a true difference of d in at least 80 % of "
     "repetitions, after correction. "
-    "± 0 means that all samples have the same score, not that the score is exact. "
-    "± ? means that there is only one value."
+    "± 0 means that all samples have the same score, not that the score is exact. " + UNKNOWN_ERROR
 )
 
 

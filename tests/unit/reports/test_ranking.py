@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from .conftest import Study
 
 HIGH = [1.0] * 38 + [0.0] * 2
@@ -92,3 +94,21 @@ def test_equal_configs_seldom_differ_significantly():
         to_leader += winner.config != "dense" and bool(set(winner.better_than) - {"dense"})
     assert to_baseline <= 16
     assert to_leader <= 16
+
+
+@pytest.mark.parametrize("repeats", [2, 10])
+def test_equal_headlines_without_their_samples_have_no_known_error(study, repeats):
+    for repeat in range(repeats):
+        study.done("dense", [], headline=0.5, repeat=repeat)
+        study.done("window", [], headline=0.4, repeat=repeat)
+    comparison = study.compared()
+    assert [entry.stderr for entry in comparison.entries] == [None, None]
+    difference = comparison.entries[1].difference
+    assert difference.difference == pytest.approx(-0.1)
+    assert (difference.stderr, difference.p_value, difference.interval) == (None, None, None)
+
+
+def test_unequal_headlines_without_their_samples_are_values(study):
+    for repeat, headline in enumerate((0.4, 0.6)):
+        study.done("dense", [], headline=headline, repeat=repeat)
+    assert study.compared().entries[0].stderr == pytest.approx(0.1)

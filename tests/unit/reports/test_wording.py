@@ -242,4 +242,4 @@ def test_an_untested_difference_has_no_mark(study):
     comparison = study.compared()
     (entry,) = (entry for entry in comparison.entries if entry.config == "window")
     assert wording.difference(entry, 3) == "−1.000 ± ?"
-    assert "± ?: only one value." in wording.legend(comparison, str)
+    assert "± ?: only one value" in wording.legend(comparison, str)
