@@ -13,7 +13,7 @@ from typing import Any
 from benchfleet.domain.averages import mean, standard_error
 from benchfleet.domain.judging import ORDER_BIASED
 
-from .statistics import CONFIDENCE
+from .estimates import CONFIDENCE
 from .students_t import t_quantile
 
 HEADS = ("judge", "verdicts", "unscored", "score", "95 %", "order flips")

@@ -15,11 +15,15 @@ def paired_interval(
 ) -> tuple[float, float]:
     """The interval of the share of gains less that of losses among n pairs (Tango 1998, Statistics
     in Medicine 17, 891-908). It keeps its level with few flips, and with none."""
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    return score_interval(gains, losses, n, NormalDist().inv_cdf((1 + confidence) / 2))
+
+
+def score_interval(gains: float, losses: float, n: float, z: float) -> tuple[float, float]:
+    """The same at a normal quantile; counts need not be whole numbers."""
     return -_upper(losses, gains, n, z), _upper(gains, losses, n, z)
 
 
-def _upper(gains: int, losses: int, n: int, z: float) -> float:
+def _upper(gains: float, losses: float, n: float, z: float) -> float:
     low, high = (gains - losses) / n, 1.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -30,7 +34,7 @@ def _upper(gains: int, losses: int, n: int, z: float) -> float:
     return high
 
 
-def _score(difference: float, gains: int, losses: int, n: int) -> float:
+def _score(difference: float, gains: float, losses: float, n: float) -> float:
     """The score statistic of a true difference, with the likeliest share of losses under it."""
     linear = (2 * n - gains + losses) * difference - gains - losses
     root = math.sqrt(max(0.0, linear**2 + 8 * n * losses * difference * (1 - difference)))

@@ -14,10 +14,12 @@ from typing import Any, Literal, cast, get_args
 
 from benchfleet.errors import CampaignError, Mistake
 
+from .estimates import Z
 from .side_by_side import Change
 
 Level = Literal["critical", "supporting", "advisory"]
 Verdict = Literal["GO", "NO-GO", "INCONCLUSIVE"]
+_MAX_GROWTH = 1e6  # more samples than this many times those that are here are never to be had
 _KEYS = ("benchmark", "level", "max_drop", "max_relative_drop")
 
 
@@ -115,34 +117,41 @@ def _judgement(change: Change, rule: Rule) -> Judgement:
             change=change, rule=rule, verdict="INCONCLUSIVE", margin=margin, more_samples=None
         )
     margin, middle = rule.margin(before), difference.difference
-    low, high = difference.interval or (middle, middle)
-    low, high = low - change.unseen, high + change.unseen
-    verdict: Verdict = "INCONCLUSIVE"
-    if low > -margin:
-        verdict = "GO"
-    elif high < -margin:
-        verdict = "NO-GO"
-    more = None
-    if verdict == "INCONCLUSIVE":
-        reach = middle - low if middle > -margin else high - middle
-        more = _more_samples(change, reach, abs(middle + margin))
+    verdict = _verdict(difference.interval or (middle, middle), change.unseen, margin)
+    more = _more_samples(change, margin) if verdict == "INCONCLUSIVE" else None
     return Judgement(change=change, rule=rule, verdict=verdict, margin=margin, more_samples=more)
 
 
-def _more_samples(change: Change, reach: float, distance: float) -> int | None:
-    """About how many more samples make the interval reach less far than `distance`.
+def _verdict(interval: tuple[float, float], unseen: float, margin: float) -> Verdict:
+    if interval[0] - unseen > -margin:
+        return "GO"
+    return "NO-GO" if interval[1] + unseen < -margin else "INCONCLUSIVE"
 
-    It shrinks by √n; where all samples agree, as a share that none of n samples showed. Samples of
-    all parts and contexts grow alike.
-    """
-    if not 0 < distance < reach < math.inf:
+
+def _more_samples(change: Change, margin: float) -> int | None:
+    """About how many more samples would decide if they show what these do, in all parts and
+    contexts alike; None if that many are not to be had."""
+    difference, unseen = change.difference, change.unseen
+    n, estimate = difference.n, difference.estimate
+    if estimate is None or math.isinf(unseen):
         return None
-    growth = (reach / distance) ** 2
-    if not change.difference.stderr:
-        if reach >= 1:
+
+    def decides(count: int) -> bool:
+        growth = count / n
+        # What no sample showed shrinks from z²/(n + z²) to z²/(count + z²).
+        still_unseen = unseen / (unseen + growth * (1 - unseen)) if unseen else 0.0
+        interval = estimate.grown(growth).interval(Z)
+        return _verdict(interval, still_unseen, margin) != "INCONCLUSIVE"
+
+    low, high = n, 2 * n  # the first is too few
+    while not decides(high):
+        low, high = high, 2 * high
+        if high > _MAX_GROWTH * n:
             return None
-        growth = reach / (1 - reach) * (1 - distance) / distance
-    return max(1, math.ceil(change.difference.n * growth - 1e-9) - change.difference.n)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if decides(middle) else (middle, high)
+    return high - n
 
 
 def _rule(entry: object, key: str, mistakes: list[Mistake]) -> Rule | None:

@@ -177,9 +177,7 @@ def _change(
         lost=lost,
         remark=remark,
         samples=(len(values[0]), len(values[1])),
-        unseen=0.0
-        if difference.interval
-        else _unseen(difference, [pool for pool in (first, second) if pool]),
+        unseen=_unseen(difference, [pool for pool in (first, second) if pool]),
     )
 
 
@@ -260,8 +258,8 @@ def _suite_remark(sides: Sequence[_SuiteSide | None], names: tuple[str, str]) ->
 def _unseen(difference: Difference, pools: Sequence[Pool]) -> float:
     """Where all n samples differ by the same amount, a share of up to z²/(n + z²) of others may
     still differ (Tango's interval without flips), each by at most 1. Scores beyond 0 to 1 have no
-    such limit. 0 where samples vary, because the interval covers them."""
-    if difference.stderr != 0 or not difference.n:
+    such limit. 0 where an interval covers them."""
+    if difference.interval or difference.stderr != 0 or not difference.n:
         return 0.0
     if any(not 0 <= value <= 1 for pool in pools for value in pool.values.values()):
         return math.inf

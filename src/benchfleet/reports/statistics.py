@@ -16,16 +16,25 @@ from typing import Any, Literal, TypeVar
 
 from benchfleet.domain.averages import mean, standard_error
 
+from .estimates import (
+    CONFIDENCE,
+    Estimate,
+    ScoreEstimate,
+    StudentEstimate,
+    Z,
+    p_value,
+    satterthwaite,
+    weighted_estimate,
+)
 from .proportions import paired_interval
 from .students_t import incomplete_beta, t_quantile, two_sided_p
 
-CONFIDENCE = 0.95
 SIGNIFICANCE = 1 - CONFIDENCE
 
 _RELATIVE_NOISE = 1e-12  # of the largest score: differences below it are noise of the arithmetic
 
 _Key = TypeVar("_Key", bound=Hashable)
-Test = Literal["t", "mcnemar", "sign", ""]
+Test = Literal["t", "mcnemar", "score", "sign", ""]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +46,12 @@ class Difference:
     stderr: float | None = None  # None where n is below 2
     interval: tuple[float, float] | None = None  # 95 %, two-sided; None where s is unknown or 0
     p_value: float | None = None  # two-sided; None where n is below 2
-    test: Test = ""  # what gave the p-value: Student's t, McNemar's, or the sign test
+    test: Test = ""  # what gave the p-value: Student's t, McNemar's, MOVER's interval, or signs
     clusters: int | None = None  # contexts that samples share; None where each has its own
     adjusted_p: float | None = None  # after Holm's correction, where one was made
     family: int = 1  # comparisons that this correction covers
     satterthwaite: float | None = None  # degrees of freedom of a weighted difference
+    estimate: Estimate | None = None  # gives its interval at any size; None where s is unknown
     sure: bool = field(init=False)  # p, adjusted where it was, is below 5 %
 
     def __post_init__(self) -> None:
@@ -70,11 +80,13 @@ class Difference:
         """The baseline's less ours."""
         difference = None if self.difference is None else -self.difference
         interval = (-self.interval[1], -self.interval[0]) if self.interval else None
-        return replace(self, difference=difference, interval=interval)
+        estimate = self.estimate.reversed() if self.estimate else None
+        return replace(self, difference=difference, interval=interval, estimate=estimate)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        del values["estimate"]
         return {**values, "interval": list(self.interval) if self.interval else None}
 
 
@@ -109,25 +121,31 @@ def paired_difference(
     largest = max(max(mine), -min(mine), max(theirs), -min(theirs))
     noise = _RELATIVE_NOISE * largest
     if stderr <= noise or max(differences) - min(differences) <= noise:
-        equal = abs(middle) <= noise
+        middle, stderr = 0.0 if abs(middle) <= noise else middle, 0.0
+    estimate: Estimate = StudentEstimate(middle=middle, stderr=stderr, freedom=independent - 1)
+    if binary:
+        estimate = ScoreEstimate(gains=gains, losses=losses, n=n)
+    if not stderr:
         return Difference(
             n=n,
-            difference=0.0 if equal else middle,
+            difference=middle,
             stderr=0.0,
             interval=score_interval,
-            p_value=1.0 if equal else 2.0 ** (1 - independent),
+            estimate=estimate,
+            p_value=2.0 ** (1 - independent) if middle else 1.0,
             test="sign",
             clusters=count,
         )
     reach = t_quantile(CONFIDENCE, independent - 1) * stderr
     t = middle / stderr
-    p_value = mcnemar_p(gains, losses) if binary else two_sided_p(t, independent - 1)
+    p = mcnemar_p(gains, losses) if binary else two_sided_p(t, independent - 1)
     return Difference(
         n=n,
         difference=middle,
         stderr=stderr,
         interval=score_interval or (middle - reach, middle + reach),
-        p_value=p_value,
+        estimate=estimate,
+        p_value=p,
         test="mcnemar" if binary else "t",
         clusters=count,
     )
@@ -136,33 +154,41 @@ def paired_difference(
 def weighted_difference(parts: Sequence[tuple[float, Difference]]) -> Difference:
     """The weighted mean of differences over independent samples, with its propagated error.
 
-    The variance is Σ w² s², with Satterthwaite's degrees of freedom (Biometrics Bulletin 1946, 2,
-    110-114). Where no part varies, p is the sign test's over all samples. A part without a
-    difference, or without an error, leaves the whole without.
+    The variance is Σ w² s². The interval is Student's, or MOVER's where a part has a score
+    interval. p is where the interval ends at 0. Where no part varies, it is at least the sign
+    test's over all samples. A part without a difference, or without an error, leaves the whole
+    without.
     """
+    if len(parts) == 1 and parts[0][0] == 1:
+        return parts[0][1]
     count = sum(one.n for _, one in parts)
     means = [(w, d.difference) for w, d in parts if d.difference is not None]
     if len(means) < len(parts) or not parts:
         return Difference(n=0, difference=None)
     middle = math.fsum(weight * difference for weight, difference in means)
     errors = [(w * d.stderr, d.freedom) for w, d in parts if d.stderr is not None]
-    if len(errors) < len(parts):
+    estimates = [(w, d.estimate) for w, d in parts if d.estimate is not None]
+    if len(estimates) < len(parts) or len(errors) < len(parts):
         return Difference(n=count, difference=middle)
     stderr = math.hypot(*(error for error, _ in errors))
-    if stderr == 0:
-        p_value = _sign_p([(d, f + 1) for (_, d), (_, f) in zip(means, errors, strict=True)])
-        return Difference(n=count, difference=middle, stderr=0.0, p_value=p_value, test="sign")
-    shares = [((error / stderr) ** 2, freedom) for error, freedom in errors if error]
-    freedom = 1 / math.fsum(share**2 / f for share, f in shares)
-    reach = t_quantile(CONFIDENCE, freedom) * stderr
+    estimate = weighted_estimate(estimates)
+    is_student = isinstance(estimate, StudentEstimate)
+    interval = None if is_student and not stderr else estimate.interval(Z)
+    p = 0.0 if interval is None else p_value(estimate)
+    test: Test = "t" if is_student else "score"
+    if not stderr:
+        signs = _sign_p([(d, f + 1) for (_, d), (_, f) in zip(means, errors, strict=True)])
+        if signs >= p:
+            p, test = signs, "sign"
     return Difference(
         n=count,
         difference=middle,
         stderr=stderr,
-        interval=(middle - reach, middle + reach),
-        p_value=two_sided_p(middle / stderr, freedom),
-        test="t",
-        satterthwaite=freedom,
+        interval=interval,
+        estimate=estimate,
+        p_value=p,
+        test=test,
+        satterthwaite=satterthwaite(errors) if stderr else None,
     )
 
 

@@ -177,7 +177,9 @@ METHOD = (
 
 SUITES = (
     "A suite has a score where all its parts have one. Its standard error is propagated from its "
-    "benchmarks, whose samples are treated as independent."
+    "benchmarks, whose samples are treated as independent. With scores of 0 and 1, the "
+    "interval of a difference combines those of the benchmarks (MOVER), and p is where that "
+    "interval ends at 0."
 )
 
 
