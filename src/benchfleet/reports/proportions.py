@@ -1,25 +1,30 @@
-"""Tango's score interval of the difference of two paired proportions."""
+"""Tango's score interval of the difference of two paired proportions, and pairs in clusters."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from functools import cache
 from statistics import NormalDist
+
+from benchfleet.domain.averages import mean
 
 _BISECTIONS = 40
 
 
 @cache
 def paired_interval(
-    gains: int, losses: int, n: int, confidence: float = 0.95
+    gains: float, losses: float, n: float, confidence: float = 0.95
 ) -> tuple[float, float]:
     """The interval of the share of gains less that of losses among n pairs (Tango 1998, Statistics
-    in Medicine 17, 891-908). It keeps its level with few flips, and with none."""
+    in Medicine 17, 891-908). It keeps its level with few flips, and with none. Counts need not be
+    whole numbers, as those over a design effect are not."""
     return score_interval(gains, losses, n, NormalDist().inv_cdf((1 + confidence) / 2))
 
 
 def score_interval(gains: float, losses: float, n: float, z: float) -> tuple[float, float]:
-    """The same at a normal quantile; counts need not be whole numbers."""
+    """The same at a normal quantile."""
     return -_upper(losses, gains, n, z), _upper(gains, losses, n, z)
 
 
@@ -44,3 +49,24 @@ def _score(difference: float, gains: float, losses: float, n: float) -> float:
     if variance <= 0:
         return -math.inf if distance < 0 else 0.0
     return distance / math.sqrt(variance)
+
+
+def design_effect(differences: Sequence[float], clusters: Sequence[Hashable]) -> float:
+    """By how much clusters inflate the variance of the mean of differences of 0, 1 and −1: that of
+    cluster sums over that of independent pairs (Rao & Scott 1992, Biometrics 48, 577-585).
+
+    Few flips say little of how they cluster, so both variances count one more cluster of the
+    typical size, whose pairs all flip together. Counts over the result are as good as independent.
+    It is between 1 and the typical size, Σm²/Σm of the clusters' sizes m, and 1 for clusters of
+    one. Raises ZeroDivisionError below two clusters.
+    """
+    middle = mean(differences)
+    sums: dict[Hashable, float] = {}
+    for cluster, difference in zip(clusters, differences, strict=True):
+        sums[cluster] = sums.get(cluster, 0.0) + difference - middle
+    n, count = len(differences), len(sums)
+    size = sum(members**2 for members in Counter(clusters).values()) / n
+    together = math.fsum(value**2 for value in sums.values()) + size**2
+    alone = math.fsum((difference - middle) ** 2 for difference in differences) + size
+    effect = together / alone * (count / (count - 1)) / (n / (n - 1))
+    return min(size, max(1.0, effect))

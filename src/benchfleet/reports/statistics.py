@@ -26,8 +26,8 @@ from .estimates import (
     satterthwaite,
     weighted_estimate,
 )
-from .proportions import paired_interval
-from .students_t import incomplete_beta, t_quantile, two_sided_p
+from .proportions import design_effect, paired_interval
+from .students_t import incomplete_beta
 
 SIGNIFICANCE = 1 - CONFIDENCE
 
@@ -99,9 +99,10 @@ def paired_difference(
 
     `clusters` names the context of samples that share one; others are a cluster of their own. The
     interval is Student's, with n − 1 degrees of freedom, or clusters − 1. So is p, except in two
-    cases. Without shared contexts, scores of 0 and 1 alone take McNemar's exact test and Tango's
-    score interval. Where all differences are equal, s = 0 says nothing of what other samples would
-    show. Then p is the sign test's, 2^(1−n), or 1 where all are 0 (n counts clusters).
+    cases. Scores of 0 and 1 alone take McNemar's exact test and Tango's score interval; shared
+    contexts divide their counts by the design effect. Where all differences are equal, s = 0 says
+    nothing of what other samples would show. Then p is the sign test's, 2^(1−n), or 1 where all
+    are 0 (n counts clusters).
     """
     shared = [key for key in ours if key in baseline]
     if not shared:
@@ -115,40 +116,41 @@ def paired_difference(
     count = None if groups is None else independent
     if stderr is None:
         return Difference(n=n, difference=middle, clusters=count)
-    binary = groups is None and {*mine, *theirs} <= {0, 1}
-    gains, losses = (differences.count(1), differences.count(-1)) if binary else (0, 0)
-    score_interval = paired_interval(gains, losses, n) if binary else None
+    flips = _flips(differences, groups) if {*mine, *theirs} <= {0, 1} else None
+    score_interval = paired_interval(flips.gains, flips.losses, flips.n) if flips else None
     largest = max(max(mine), -min(mine), max(theirs), -min(theirs))
     noise = _RELATIVE_NOISE * largest
     if stderr <= noise or max(differences) - min(differences) <= noise:
         middle, stderr = 0.0 if abs(middle) <= noise else middle, 0.0
-    estimate: Estimate = StudentEstimate(middle=middle, stderr=stderr, freedom=independent - 1)
-    if binary:
-        estimate = ScoreEstimate(gains=gains, losses=losses, n=n)
+    student = StudentEstimate(middle=middle, stderr=stderr, freedom=independent - 1)
     if not stderr:
         return Difference(
             n=n,
             difference=middle,
             stderr=0.0,
             interval=score_interval,
-            estimate=estimate,
+            estimate=flips or student,
             p_value=2.0 ** (1 - independent) if middle else 1.0,
             test="sign",
             clusters=count,
         )
-    reach = t_quantile(CONFIDENCE, independent - 1) * stderr
-    t = middle / stderr
-    p = mcnemar_p(gains, losses) if binary else two_sided_p(t, independent - 1)
     return Difference(
         n=n,
         difference=middle,
         stderr=stderr,
-        interval=score_interval or (middle - reach, middle + reach),
-        estimate=estimate,
-        p_value=p,
-        test="mcnemar" if binary else "t",
+        interval=score_interval or student.interval(Z),
+        estimate=flips or student,
+        p_value=mcnemar_p(flips.gains, flips.losses) if flips else p_value(student),
+        test="mcnemar" if flips else "t",
         clusters=count,
     )
+
+
+def _flips(differences: Sequence[float], groups: Sequence[Hashable] | None) -> ScoreEstimate:
+    """Differences of 0, 1 and −1, as counts of independent pairs."""
+    effect = 1.0 if groups is None else design_effect(differences, groups)
+    gains, losses = differences.count(1) / effect, differences.count(-1) / effect
+    return ScoreEstimate(gains=gains, losses=losses, n=len(differences) / effect)
 
 
 def weighted_difference(parts: Sequence[tuple[float, Difference]]) -> Difference:
@@ -207,9 +209,10 @@ def _groups(keys: Sequence[_Key], clusters: Mapping[_Key, Hashable]) -> list[Has
 
 
 @cache
-def mcnemar_p(gains: int, losses: int) -> float:
+def mcnemar_p(gains: float, losses: float) -> float:
     """McNemar's exact two-sided p of paired answers that are right or wrong (Psychometrika 1947,
-    12, 153-157): `gains` are right on our side alone, `losses` on the other alone."""
+    12, 153-157): `gains` are right on our side alone, `losses` on the other alone. Counts over a
+    design effect are between whole numbers, and so is p."""
     if gains == losses:
         return 1.0
     return min(1.0, 2 * incomplete_beta(max(gains, losses), min(gains, losses) + 1, 0.5, 0.5))
