@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 AUTO_SPLIT = 0  # of `Cell.split`: as many parts as pay
 SPLIT = "split"  # the kind of the event
-_PART_ID = re.compile(r"\+part\d+of\d+(/r\d+)?$")
+_PART_ID = re.compile(r"\+part\d+of\d+(@[0-9a-f]{8})?(/r\d+)?$")
 FOLLOWED = ("claimed", SPLIT, "finished", "cancel_asked")  # the kinds that `Splits` reads
 
 
@@ -74,7 +74,8 @@ def whole_of(cell: Cell) -> Cell:
 
 
 def is_part_id(id: str) -> bool:
-    """Whether that is the id of a part, such as ``tiny/dense/recall+part2of4``."""
+    """Whether that is the id of a part, such as ``tiny/dense/recall+part2of4``, or its path. Parts
+    of a later split have marked paths, such as ``tiny/dense/recall+part2of4@0123abcd``."""
     return _PART_ID.search(id) is not None
 
 

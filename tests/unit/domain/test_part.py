@@ -64,7 +64,9 @@ def test_a_part_is_a_cell_of_its_own_that_a_ledger_keeps() -> None:
     first, second = Split.evenly(str(whole.fingerprint), 3, 7, 2).cells(whole)
     assert first.id == "tiny/dense/benchmark-0+limit100+part1of2/r1"
     assert is_part_id(first.id)
+    assert is_part_id(first.path(marked=True))
     assert not is_part_id(whole.id)
+    assert not is_part_id(whole.path(marked=True))
     assert len({whole.fingerprint, first.fingerprint, second.fingerprint}) == 3
     assert whole_of(first).fingerprint == whole.fingerprint
     assert first.data_seed == whole.data_seed
