@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchfleet.domain.plain_text import markdown_text
 from benchfleet.exporters.base import ExportedResult, Exporter
 from benchfleet.exporters.hub_repository import HubRepository
 from benchfleet.exporters.parquet_groups import (
@@ -125,10 +126,10 @@ def _card(rows: Sequence[Mapping[str, Any]]) -> str:
         ],
     )
     campaigns = sorted({row["campaign"] for row in rows})
-    parts = [f"# Results of {', '.join(campaigns)}", "Exported by benchfleet."]
+    parts = [f"# Results of {markdown_text(', '.join(campaigns))}", "Exported by benchfleet."]
     for model in sorted({row["model"] for row in rows}):
         scores = [Score.of(row) for row in rows if row["model"] == model]
-        parts += [f"## {model}", score_table(scores)]
+        parts += [f"## {markdown_text(model)}", score_table(scores)]
     text = "\n\n".join(parts)
     return str(DatasetCard(f"---\n{data.to_yaml()}\n---\n\n{text}\n"))
 

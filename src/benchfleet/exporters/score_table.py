@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchfleet.domain.plain_text import markdown_text
+
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
@@ -36,10 +38,10 @@ def score_table(scores: Iterable[Score]) -> str:
     for score in scores:
         groups.setdefault((score.benchmark, score.config), []).append(score)
     configs = list(dict.fromkeys(config for _, config in groups))
-    lines = [_row(["benchmark", *configs]), _row(["---"] * (1 + len(configs)))]
+    lines = [_row(["benchmark", *map(markdown_text, configs)]), _row(["---"] * (1 + len(configs)))]
     for benchmark in dict.fromkeys(benchmark for benchmark, _ in groups):
         cells = [_text(groups.get((benchmark, config), [])) for config in configs]
-        lines.append(_row([benchmark, *cells]))
+        lines.append(_row([markdown_text(benchmark), *cells]))
     return "\n".join(lines)
 
 
@@ -54,5 +56,4 @@ def _text(scores: list[Score]) -> str:
 
 
 def _row(cells: list[str]) -> str:
-    escaped = (" ".join(cell.replace("|", "\\|").split()) for cell in cells)
-    return f"| {' | '.join(escaped)} |"
+    return f"| {' | '.join(cells)} |"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from benchfleet.domain.plain_text import markdown_text
 from benchfleet.reports.manifest import Row
 
 _BAR_WIDTH = 40  # characters of the longest bar
@@ -35,7 +36,7 @@ class Speed:
 
 def benchmark_report(rows: Sequence[Row], *, title: str, currency: str = "USD") -> str:
     """The report as Markdown."""
-    lines = [f"# Benchmark report: {title}", "", *_summary(rows, currency)]
+    lines = [f"# Benchmark report: {markdown_text(title)}", "", *_summary(rows, currency)]
     lines += ["", "## What ran", "", *_counts(rows)]
     lines += ["", "## What failed", "", *_failures(rows)]
     speeds = _speeds(rows)
@@ -138,7 +139,7 @@ def _number(value: float | None) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/').replace(chr(10), ' ') for cell in cells)} |"
+    return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
 def _chart(speeds: Sequence[Speed], name: str) -> Iterator[str]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
+from benchfleet.domain.plain_text import one_line
 from benchfleet.domain.state import STATES
 from benchfleet.errors import MissingExtra
 
-from . import wording
 from .spending import Spent
 from .statistics import Difference
 from .suites import SuiteScore
@@ -163,5 +163,5 @@ def _spent(spent: Spent) -> dict[str, Any]:
 
 def _named(text: str) -> str:
     """A name in one line; an apostrophe keeps a spreadsheet from computing it."""
-    line = wording.one_line(text)
+    line = one_line(text)
     return f"'{line}" if line.startswith(_FORMULA) else line

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import benchfleet
+from benchfleet.domain.plain_text import one_line
 from benchfleet.errors import MissingExtra
 
 from . import judging, serving_charts, spending, verdicts, wording
@@ -64,7 +65,7 @@ def render(comparison: Comparison, *, title: str, spans: Sequence[Span] = ()) ->
             title=title,
             comparison=comparison,
             wording=wording,
-            line=wording.one_line,
+            line=one_line,
             most_cells=_MAX_CELLS,
             style=_trusted(_resource("page.css")),
             script=_trusted(script),
@@ -127,12 +128,12 @@ def _trusted(text: str) -> Any:
 
 def _name(text: str) -> Any:
     """A name of unknown origin, or several that are joined, which turn nothing beside them."""
-    return _trusted(f"<bdi>{isolated(escape(wording.one_line(text)), '<bdi>', '</bdi>')}</bdi>")
+    return _trusted(f"<bdi>{isolated(escape(one_line(text)), '<bdi>', '</bdi>')}</bdi>")
 
 
 def _sentence(text: str) -> Any:
     """A sentence of ours with names of unknown origin."""
-    return _trusted(isolated_words(escape(wording.one_line(text)), "<bdi>", "</bdi>"))
+    return _trusted(isolated_words(escape(one_line(text)), "<bdi>", "</bdi>"))
 
 
 def _digest(script: str) -> str:

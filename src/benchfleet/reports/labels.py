@@ -9,7 +9,7 @@ from functools import cache
 from itertools import takewhile
 from typing import TypeVar
 
-from .wording import one_line
+from benchfleet.domain.plain_text import one_line
 
 Key = TypeVar("Key")
 MAX_LABEL_PX = 220  # pixels of a name in a chart; the pointer shows the whole

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from benchfleet.domain.plain_text import one_line
+
 from . import wording
 from .statistics import Difference
 from .suites import SuiteScore
@@ -38,7 +40,7 @@ def render(comparison: Comparison, *, title: str) -> str:
 
 def escaped(text: str) -> str:
     """Text of unknown origin as LaTeX that shows it."""
-    return "".join(_SPECIAL.get(char, char) for char in wording.one_line(text))
+    return "".join(_SPECIAL.get(char, char) for char in one_line(text))
 
 
 def _table(comparison: Comparison, model: str, title: str) -> str:

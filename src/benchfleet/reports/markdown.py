@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 
 from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.plain_text import markdown_text as escaped
+from benchfleet.domain.plain_text import one_line
 
 from . import spending, verdicts, wording
 from .endings import LEGEND as ENDED
@@ -19,8 +20,6 @@ from .wording import OVERVIEW
 
 _MAX_MESSAGE_CHARS = 500
 _MAX_CELLS = 20
-# a _ within a word means nothing
-_SPECIAL = re.compile(r"([\\`*\[\]|~#!$])|(?<![^\W_])_|_(?![^\W_])")
 
 
 def render(comparison: Comparison, *, title: str) -> str:
@@ -37,15 +36,9 @@ def _serving(points: Sequence[ServingPoint]) -> str:
     return "\n".join(f"| {row} |" for row in rows)
 
 
-def escaped(text: str) -> str:
-    """Text of unknown origin as Markdown that shows it and means nothing else."""
-    line = html.escape(wording.one_line(text), quote=False)
-    return _SPECIAL.sub(lambda match: f"\\{match.group()}", line).replace("://", ":&#47;/")
-
-
 def code(text: str) -> str:
     """Text of unknown origin as a code span, fenced by more backticks than it holds."""
-    line = wording.one_line(text, _MAX_MESSAGE_CHARS)
+    line = one_line(text, _MAX_MESSAGE_CHARS)
     ticks = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
     return f"{ticks} {line} {ticks}" if "`" in line else f"{ticks}{line or ' '}{ticks}"
 

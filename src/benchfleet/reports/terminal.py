@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchfleet.domain.humanize import counted
+from benchfleet.domain.plain_text import one_line
 
 from . import spending, verdicts, wording
 from .endings import LEGEND as ENDED
@@ -48,12 +49,12 @@ class ComparisonView:
         from rich.text import Text
 
         comparison = self.comparison
-        yield Text(wording.one_line(self.title), style="bold").append(
+        yield Text(one_line(self.title), style="bold").append(
             f"   {wording.counts(comparison)}", style="not bold"
         )
         for warning in comparison.warnings:
-            yield Text(f"warning: {wording.one_line(warning)}", style="yellow")
-        first, more = verdicts.first_and_more(comparison, wording.one_line)
+            yield Text(f"warning: {one_line(warning)}", style="yellow")
+        first, more = verdicts.first_and_more(comparison, one_line)
         yield from _beginning(comparison, [*first, verdicts.pointer(more)] if more else first)
         if comparison.entries:
             yield Text()
@@ -75,12 +76,12 @@ class ComparisonView:
         if comparison.serving:
             yield _serving(comparison.serving)
         if comparison.winners:
-            yield Text(wording.legend(comparison, wording.one_line), style="dim")
+            yield Text(wording.legend(comparison, one_line), style="dim")
         if more:
             yield from _section(verdicts.MORE, ((2, sentence) for sentence in more))
         if comparison.failures:
             yield from _section("Failures", _failures(comparison, self.results))
-        time = wording.time_spent(comparison, wording.one_line)
+        time = wording.time_spent(comparison, one_line)
         if time:
             yield from _section("Where the time went", [(2, time)])
         bill = spending.total(comparison.spent)
@@ -88,7 +89,7 @@ class ComparisonView:
             lines = spending.sentences(bill, comparison.rentals)
             yield from _section("What it took", ((2, line) for line in lines))
         if comparison.notes:
-            notes = map(wording.one_line, comparison.notes)
+            notes = map(one_line, comparison.notes)
             yield from _section("Notes", ((2, note) for note in notes))
 
 
@@ -105,7 +106,7 @@ def _beginning(comparison: Comparison, sentences: Sequence[str]) -> Iterator[Ren
         yield Text()
         yield _grid(grid, "Overview")
         yield Text(wording.OVERVIEW, style="dim")
-        yield Text(verdicts.leads(comparison, wording.one_line))
+        yield Text(verdicts.leads(comparison, one_line))
 
 
 def _judges(comparison: Comparison) -> Iterator[RenderableType]:
@@ -114,7 +115,7 @@ def _judges(comparison: Comparison) -> Iterator[RenderableType]:
     if grid := judges(comparison):
         yield _grid(grid, "Judges")
         for sentence in judge_sentences(comparison.judged):
-            yield Text(wording.one_line(sentence))
+            yield Text(one_line(sentence))
         yield Text(JUDGES, style="dim")
 
 
@@ -128,7 +129,7 @@ def _serving(points: Sequence[ServingPoint]) -> Table:
     for head in ("model / config", *HEADS):
         table.add_column(Text(head), overflow="fold")
     for point in points:
-        cells = map(wording.one_line, (point.series, *point.cells()))
+        cells = map(one_line, (point.series, *point.cells()))
         table.add_row(*(Text(cell) for cell in cells))
     return table
 
@@ -147,7 +148,7 @@ def _grid(grid: Grid, title: str) -> Table:
         table.add_column(Text(name), justify=justify, overflow="fold")  # type: ignore[arg-type]
     for group in grid.groups:
         for config, cells in group.rows.items():
-            labels = map(wording.one_line, (group.model, config))
+            labels = map(one_line, (group.model, config))
             texts = (Text(cell.text, style=_STYLES.get(cell.text[-1:], "")) for cell in cells)
             table.add_row(*map(Text, labels), *texts)
     return table
@@ -172,12 +173,12 @@ def _tables(comparison: Comparison, model: str, width: int) -> Iterator[Table]:
         column = _column(comparison, model, name)
         if column:
             columns[name] = column
-    names, whole = [wording.one_line(config) for config in comparison.configs], width >= WHOLE_WIDTH
+    names, whole = [one_line(config) for config in comparison.configs], width >= WHOLE_WIDTH
     available = width - min(_MAX_NAME_WIDTH, max(map(cell_len, [*names, "baseline"])))
     room, block = available, list[str]()
     for name, column in columns.items():
         lines = [line for lines in column.values() for line in lines]
-        heading = min(_MAX_NAME_WIDTH, cell_len(wording.one_line(name)))
+        heading = min(_MAX_NAME_WIDTH, cell_len(one_line(name)))
         column_width = _COLUMN_PADDING + max(heading, *map(cell_len, lines), 0)
         if block and column_width > room:
             yield _table(comparison, model, {one: columns[one] for one in block}, whole=whole)
@@ -222,7 +223,7 @@ def _table(
 
     table = Table(
         box=box.SIMPLE_HEAD,
-        title=Text(wording.one_line(model)),
+        title=Text(one_line(model)),
         title_justify="left",
         title_style="bold",
         leading=1,
@@ -231,11 +232,11 @@ def _table(
     width = None if whole else _MAX_NAME_WIDTH
     table.add_column(Text("config"), max_width=width, overflow="fold")
     for name in columns:
-        table.add_column(Text(wording.one_line(name)), overflow="fold")
+        table.add_column(Text(one_line(name)), overflow="fold")
     for config in comparison.configs:
         cells = [column.get(config, ()) for column in columns.values()]
         if any(cells):
-            label = Text(wording.one_line(config), style="bold")
+            label = Text(one_line(config), style="bold")
             if config == comparison.baseline:
                 label.append("\nbaseline", style="not bold dim")
             table.add_row(label, *map(_cell, cells))
@@ -264,9 +265,9 @@ def _section(heading: str, lines: Iterable[tuple[int, str]]) -> Iterator[Rendera
 
 def _failures(comparison: Comparison, results: Path) -> Iterator[tuple[int, str]]:
     for group in comparison.failures:
-        what = f"{wording.one_line(group.stage)}: {wording.one_line(group.kind)}"
-        message = wording.one_line(group.message, _MAX_MESSAGE_CHARS)
-        named = ", ".join(wording.one_line(cell) for cell in group.cells[:_MAX_CELLS])
+        what = f"{one_line(group.stage)}: {one_line(group.kind)}"
+        message = one_line(group.message, _MAX_MESSAGE_CHARS)
+        named = ", ".join(one_line(cell) for cell in group.cells[:_MAX_CELLS])
         more = len(group.cells) - _MAX_CELLS
         yield 2, f"{what} ({counted(len(group.cells), 'cell')}): {message}"
         yield 4, group.way_out

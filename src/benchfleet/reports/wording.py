@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Sequence
 
 from benchfleet.domain.humanize import counted, duration
@@ -18,28 +17,11 @@ MARKS = (
 )
 UNMEASURED = "–"
 UNKNOWN_ERROR = "± ?: only one value, or repeats with equal scores whose samples are not here."
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # Unicode categories that may mislead
 MAX_LISTED_NAMES = 5  # names in a list before the rest is counted
 _LEAST_P = 0.001  # smaller p-values are shown as below it
 _STAGES = {"pull": "pulling", "load": "loading", "benchmark": "computing"}
 
 Escape = Callable[[str], str]
-
-
-def one_line(text: str, most: int | None = None) -> str:
-    """Text of unknown origin in one line of at most `most` characters, fit to be shown.
-
-    Control characters, bidirectional marks, lone surrogates and their like become escapes.
-    """
-    line = " ".join(text.split())
-    if most is not None and len(line) > most:
-        line = line[: most - 1].rstrip() + "…"
-    return "".join(
-        char.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(char) in _INVISIBLE
-        else char
-        for char in line
-    )
 
 
 def listed(names: Sequence[str]) -> str:

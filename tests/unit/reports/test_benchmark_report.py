@@ -53,7 +53,7 @@ def test_tokens_with_a_price_cost_the_same_without_a_price_of_the_machine() -> N
 
 def test_failures_are_named_with_stage_and_reason_once() -> None:
     text = benchmark_report(ROWS, title="study")
-    assert "| ssh_wait | ssh_failed | 1 | RTX 4090 vast | no / answer from it |" in text
+    assert r"| ssh_wait | ssh_failed | 1 | RTX 4090 vast | no \| answer from it |" in text
     assert "| load | oom | 1 | RTX 4090 vast | too large |" in text
     assert "They cost 0.2000 USD; 0.0200 of it (10%)" in text
 

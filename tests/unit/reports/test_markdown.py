@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from benchfleet.reports import markdown, wording
+from benchfleet.domain.plain_text import markdown_text, one_line
+from benchfleet.reports import markdown
 
 HOSTILE = "a|b`c` <b>*x*</b> [y](http://z) __d__ # e \\ ~~f~~ & ![g](h) \x9b31m"
 
@@ -114,8 +115,8 @@ def test_a_dollar_begins_no_formula(study):
 
 @given(st.text(min_size=1, alphabet=st.characters(codec="utf-8")))
 def test_escaped_text_reads_as_it_was(text):
-    shown = wording.one_line(text)
-    tokens = parsed(f"is {markdown.escaped(text)} it")
+    shown = one_line(text)
+    tokens = parsed(f"is {markdown_text(text)} it")
     (inline,) = [token for token in tokens if token.type == "inline"]
     assert "".join(child.content for child in inline.children) == f"is {shown} it"
     assert {child.type for child in inline.children} <= {"text", "text_special"}
@@ -127,7 +128,7 @@ def test_code_reads_as_it_was(text):
         token for token in parsed(f"is {markdown.code(text)} it") if token.type == "inline"
     ]
     (span,) = [child.content for child in inline.children if child.type == "code_inline"]
-    assert span.strip() == wording.one_line(text)
+    assert span.strip() == one_line(text)
 
 
 def test_notes_are_in_the_report(study):

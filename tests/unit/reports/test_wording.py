@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchfleet.domain.plain_text import one_line
 from benchfleet.reports import verdicts, wording
 
 
@@ -21,7 +22,7 @@ def sentences(study):
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))
 def test_one_line_holds_nothing_that_a_terminal_obeys(text):
-    shown = wording.one_line(text)
+    shown = one_line(text)
     shown.encode("utf-8")
     assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in shown)
 
@@ -34,11 +35,11 @@ def test_many_that_do_not_differ_are_the_others(study):
 
 
 def test_one_line_shows_what_it_takes_out():
-    assert wording.one_line("a\x1b[31mb\nc\u202ed") == "a\\x1b[31mb c\\u202ed"
+    assert one_line("a\x1b[31mb\nc\u202ed") == "a\\x1b[31mb c\\u202ed"
 
 
 def test_one_line_is_cut_with_a_mark():
-    assert wording.one_line("word " * 9, 12) == "word word w…"
+    assert one_line("word " * 9, 12) == "word word w…"
 
 
 @pytest.mark.parametrize(

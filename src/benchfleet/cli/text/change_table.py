@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchfleet.domain.humanize import counted
+from benchfleet.domain.plain_text import markdown_text, one_line
 from benchfleet.hints import hint
-from benchfleet.reports import markdown
 from benchfleet.reports.release_policy import Judgement, Rule, overall
 from benchfleet.reports.side_by_side import Change
-from benchfleet.reports.wording import HIGHER, LOWER, NOT_SURE, number, one_line, p_text, with_error
+from benchfleet.reports.wording import HIGHER, LOWER, NOT_SURE, number, p_text, with_error
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,18 +81,18 @@ def markdown_table(
     rows = [[n, *_cells(change)] for n, change in zip(short_names(changes), changes, strict=True)]
     rule = ["---", *["---:"] * (len(head) - 1)]
     table = [head, rule, *rows]
-    escaped = [[cell if row is rule else markdown.escaped(cell) for cell in row] for row in table]
+    escaped = [[cell if row is rule else markdown_text(cell) for cell in row] for row in table]
     short = dict(zip(map(id, changes), short_names(changes), strict=True))
     blocks = [
         *([f"**{overall(judgements, rules)}**"] if rules else []),
         "\n".join(f"| {' | '.join(row)} |" for row in escaped),
-        markdown.escaped(_regressions(changes)),
+        markdown_text(_regressions(changes)),
         "\n".join(
-            f"- {markdown.escaped(line)}"
+            f"- {markdown_text(line)}"
             for line in (*_flip_lines(changes, short), *_shared_lines(changes, short))
         ),
         "\n".join(
-            f"- {markdown.escaped(line)}"
+            f"- {markdown_text(line)}"
             for line in _reasons(judgements, rules, [change.benchmark for change in changes])
         ),
         f"{HIGHER} significantly higher, {LOWER} significantly lower, {NOT_SURE} no significant "

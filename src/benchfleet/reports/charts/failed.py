@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from benchfleet.domain.plain_text import one_line
 from benchfleet.reports.tables import Comparison
-from benchfleet.reports.wording import one_line
 
 from .base import DATA, LOWER, ROW_PX, Chart, finished
 

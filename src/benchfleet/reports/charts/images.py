@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from benchfleet.reports.wording import one_line
+from benchfleet.domain.plain_text import one_line
 
 from .base import DATA, Chart
 
