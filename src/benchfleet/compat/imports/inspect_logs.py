@@ -6,13 +6,17 @@ import contextlib
 import json
 import math
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchfleet.domain.question_draws import draw_id
+
 from .result import ForeignResult, UnreadableResult, sample
 
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # how Inspect writes right, wrong, partly, none
+_OWN_HEADLINE = "score"  # of logs that `benchfleet export` writes
 
 
 def inspect_files(folder: Path) -> list[Path]:
@@ -37,32 +41,30 @@ def read_inspect(file: Path) -> Iterator[ForeignResult]:
         raise UnreadableResult(f"{file} ended as {log.get('status')!r}; run it again")
     if failed := sum(bool(one.get("error")) for one in samples):
         raise UnreadableResult(f"{failed} of {len(samples)} samples of {file} failed")
-    if (about.get("config") or {}).get("epochs") not in (None, 1):
-        raise UnreadableResult(f"{file} has several epochs; import one of one epoch")
+    answers, questions = _epochs(file, samples), len({str(one.get("id")) for one in samples})
     metrics, scorers = _metrics((log.get("results") or {}).get("scores") or [])
     dataset = about.get("dataset") or {}
     total = dataset.get("samples")
     limited = (about.get("config") or {}).get("limit") is not None
     stats = log.get("stats") or {}
+    per_sample = {name: _values(samples, scorers[name]) for name in metrics}
+    own = "benchfleet" in (about.get("packages") or {})  # `benchfleet export` wrote it
+    headline = _OWN_HEADLINE if own and _OWN_HEADLINE in metrics else None
+    if headline:
+        per_sample["overall_score"] = per_sample.pop(headline)
     yield ForeignResult(
         file=file,
         harness=f"inspect_ai {(about.get('packages') or {}).get('inspect_ai', '')}".strip(),
         model=model.partition("/")[2] or model,
         benchmark=task.rpartition("/")[2],
+        config=str((about.get("metadata") or {}).get("config", "")) if own else "",
+        overall=metrics.pop(headline) if headline else None,
         metrics=metrics,
-        samples=[
-            sample(
-                index,
-                one.get("id"),
-                _text(one.get("input")),
-                _text(one.get("target")),
-                _completion(one.get("output") or {}),
-            )
-            for index, one in enumerate(samples)
-        ],
-        per_sample={name: _values(samples, scorers[name]) for name in metrics},
-        answered=len(samples),
-        limit=len(samples) if limited and len(samples) != total else None,
+        samples=[_record(index, one, answers) for index, one in enumerate(samples)],
+        per_sample=per_sample,
+        answered=questions,
+        limit=questions if limited and questions != total else None,
+        samples_per_question=answers,
         settings={
             "task": task,
             "model": model,
@@ -70,6 +72,29 @@ def read_inspect(file: Path) -> Iterator[ForeignResult]:
             "started_at": stats.get("started_at"),
         },
     )
+
+
+def _epochs(file: Path, samples: list[dict[str, Any]]) -> int:
+    """How often each sample was answered; sorts answers to one beside each other. Raises
+    UnreadableResult where some were answered more often than others."""
+    order = {id: n for n, id in enumerate(dict.fromkeys(str(one.get("id")) for one in samples))}
+    samples.sort(key=lambda one: (order[str(one.get("id"))], int(one.get("epoch", 1))))
+    counts = {*Counter(str(one.get("id")) for one in samples).values()}
+    if len(counts) > 1:
+        raise UnreadableResult(f"{file} has samples that lack some of its {max(counts)} epochs")
+    return max(counts, default=1)
+
+
+def _record(index: int, one: Mapping[str, Any], answers: int) -> dict[str, Any]:
+    question, draw = str(one.get("id")), index % answers
+    record = sample(
+        index,
+        draw_id(question, draw),
+        _text(one.get("input")),
+        _text(one.get("target")),
+        _completion(one.get("output") or {}),
+    )
+    return {**record, "question": question, "draw": draw} if answers > 1 else record
 
 
 def _is_log(file: Path) -> bool:
@@ -93,7 +118,7 @@ def _zipped(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         log = json.loads(archive.read("header.json"))
         parts = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
         samples = [json.loads(archive.read(name)) for name in parts]
-    samples.sort(key=lambda one: (int(one.get("epoch", 1)), _order(one.get("id"))))
+    samples.sort(key=lambda one: _order(one.get("id")))
     return log, samples
 
 

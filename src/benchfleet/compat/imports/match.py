@@ -10,6 +10,7 @@ from typing import Any
 from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.benchmarks.serving.settings import Settings
 from benchfleet.domain.cell import Cell, Workload
+from benchfleet.domain.humanize import counted
 
 from .result import ForeignResult
 
@@ -60,6 +61,11 @@ def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Ce
     )
     if shots is not None and expected is not None and shots != expected:
         return None, f"it has {shots} few-shot examples, and the cell has num_fewshot {expected}"
+    answers = of_task[0].workload.samples_per_question
+    of_task = [c for c in of_task if c.workload.samples_per_question == result.samples_per_question]
+    if not of_task:
+        count = f"it has {counted(result.samples_per_question, 'answer')} to each question"
+        return None, f"{count}, and the cell has samples_per_question {answers}"
     for cell in of_task:
         limit = cell.workload.limit
         if limit == result.limit or (result.limit is None and limit == result.answered):
@@ -92,6 +98,8 @@ def _is_task(workload: Workload, result: ForeignResult) -> bool:
         return result.harness.startswith("inspect_ai") and task == result.benchmark
     named = workload.benchmark == result.benchmark and workload.subset == result.subset
     called = workload.called == result.benchmark and workload.subset == result.subset
+    if result.subset is None and result.benchmark in (workload.full_name, workload.label):
+        return True
     return named or called or (result.subset is None and _task(workload) == result.benchmark)
 
 

@@ -28,8 +28,11 @@ class ForeignResult:
     metrics: Mapping[str, float] = field(default_factory=dict)
     higher_is_better: Mapping[str, bool] = field(default_factory=dict)
     samples: Sequence[Mapping[str, Any]] = ()  # as records of `samples.jsonl`
-    per_sample: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by metric
+    per_sample: Mapping[str, Sequence[float]] = field(
+        default_factory=dict
+    )  # by metric; ``overall_score`` with `overall`
     answered: int | None = None  # documents
+    samples_per_question: int = 1  # answers to each of them
     limit: int | None = None  # None: all
     seconds: float | None = None
     load: Mapping[str, Any] = field(default_factory=dict)  # of a load test: concurrency, or rate

@@ -29,7 +29,8 @@ def seal(folder: AttemptFolder, claim: Claim, cell: Cell, result: ForeignResult)
 def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
     """Its score on the cell's scale. Raises UnreadableResult where it has none."""
     factor = float(getattr(benchmark_class(cell.workload.benchmark), "scale", 1.0))
-    headline, overall, per_sample = "overall_score", result.overall, list[float]()
+    headline, overall = "overall_score", result.overall
+    per_sample = [*result.per_sample.get(headline, ())]
     metrics = dict(result.metrics)
     if overall is None:
         metric = cell.workload.params.get("metric")
