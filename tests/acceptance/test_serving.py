@@ -88,7 +88,7 @@ def test_speed_and_cost_of_a_load_point_are_the_same_in_report_and_manifest(user
     assert point["cost_per_million"] == {"tokens": pytest.approx(paid), "currency": "USD"}
     assert row["cost_per_million_tokens"] == pytest.approx(paid)
     text = (user.results / "BENCHMARK_REPORT.md").read_text()
-    assert f"| endpoint | local | m | 1 | {speed:.1f} |  | {paid:.3f} |" in text
+    assert f"| endpoint | local | m | 1 | {speed:.1f} |  | {paid:.3f} USD |" in text
 
 
 ON_A_GPU = """\

@@ -25,27 +25,31 @@ Key = tuple[str, str, str]  # GPU, provider, model
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """The speed of one model on one GPU of one provider: medians of its successful attempts."""
+    """The speed of one model on one GPU of one provider: medians of its successful attempts that
+    were paid in one currency."""
 
     key: Key
+    currency: str  # "" where no price is known
     attempts: int
     tokens_per_second: float
     price: float | None  # an hour
     measured_cost: float | None  # of a million output tokens
 
 
-def benchmark_report(rows: Sequence[Row], *, title: str, currency: str = "USD") -> str:
-    """The report as Markdown."""
-    lines = [f"# Benchmark report: {markdown_text(title)}", "", *_summary(rows, currency)]
+def benchmark_report(rows: Sequence[Row], *, title: str) -> str:
+    """The report as Markdown; each row has the ``currency`` of its cost too."""
+    lines = [f"# Benchmark report: {markdown_text(title)}", "", *_summary(rows)]
     lines += ["", "## What ran", "", *_counts(rows)]
     lines += ["", "## What failed", "", *_failures(rows)]
     speeds = _speeds(rows)
-    lines += ["", "## Speed and cost", "", *_speed_table(speeds, currency)]
+    lines += ["", "## Speed and cost", "", *_speed_table(speeds)]
     if speeds:
         lines += ["", "Tokens a second (median):", "", *_chart(speeds, "tokens_per_second")]
-    if any(one.measured_cost for one in speeds):
-        lines += ["", f"{currency} for a million output tokens (median):", ""]
-        lines += _chart(speeds, "measured_cost")
+    for currency in dict.fromkeys(one.currency for one in speeds if one.measured_cost):
+        own = [one for one in speeds if one.currency == currency]
+        unit = markdown_text(currency or "Cost")
+        lines += ["", f"{unit} for a million output tokens (median):", ""]
+        lines += _chart(own, "measured_cost")
     return "\n".join(lines) + "\n"
 
 
@@ -53,17 +57,32 @@ def _key(row: Row) -> Key:
     return str(row["gpu_type"] or "?"), str(row["provider"] or "local"), str(row["model"] or "–")
 
 
-def _summary(rows: Sequence[Row], currency: str) -> Iterator[str]:
+def _costs(rows: Iterable[Row]) -> dict[str, float]:
+    """What rows cost together, by currency."""
+    costs: dict[str, float] = {}
+    for row in rows:
+        if row["total_cost"]:
+            currency = row["currency"] or ""
+            costs[currency] = costs.get(currency, 0.0) + row["total_cost"]
+    return costs
+
+
+def _money(amount: str, currency: str) -> str:
+    """``0.3600 EUR``; without a currency the amount alone."""
+    return f"{amount} {currency}".rstrip()
+
+
+def _summary(rows: Sequence[Row]) -> Iterator[str]:
     states = Counter(row["status"] for row in rows)
     parts = [f"{count} {state}" for state, count in states.most_common()]
     yield f"{len(rows)} attempts and rentals: {', '.join(parts) or 'none'}."
-    cost = sum(row["total_cost"] or 0.0 for row in rows)
-    wasted = sum(row["total_cost"] or 0.0 for row in rows if row["status"] != "success")
-    if cost:
+    wasted = _costs(row for row in rows if row["status"] != "success")
+    for currency, cost in _costs(rows).items():
+        paid, lost = markdown_text(_money(f"{cost:.4f}", currency)), wasted.get(currency, 0.0)
         yield ""
         yield (
-            f"They cost {cost:.4f} {currency}; {wasted:.4f} of it ({wasted / cost:.0%}) went to "
-            "attempts and rentals without success."
+            f"They cost {paid}; {lost:.4f} of it ({lost / cost:.0%}) went to attempts and rentals "
+            "without success."
         )
 
 
@@ -76,9 +95,8 @@ def _counts(rows: Sequence[Row]) -> Iterator[str]:
     for key, own in sorted(groups.items()):
         success = sum(row["status"] == "success" for row in own)
         failed = sum(bool(row["failure_reason"]) or row["status"] in _FAILED for row in own)
-        cost = sum(row["total_cost"] or 0.0 for row in own)
-        cells = [*key, str(len(own)), str(success), str(failed), f"{cost:.4f}" if cost else ""]
-        yield _line(cells)
+        costs = [_money(f"{cost:.4f}", currency) for currency, cost in _costs(own).items()]
+        yield _line([*key, str(len(own)), str(success), str(failed), ", ".join(costs)])
 
 
 def _failures(rows: Sequence[Row]) -> Iterator[str]:
@@ -99,15 +117,16 @@ def _failures(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _speeds(rows: Sequence[Row]) -> list[Speed]:
-    groups: dict[Key, list[Row]] = {}
+    groups: dict[tuple[Key, str], list[Row]] = {}
     for row in rows:
         if row["status"] == "success" and row["tokens_per_second"]:
-            groups.setdefault(_key(row), []).append(row)
+            groups.setdefault((_key(row), row["currency"] or ""), []).append(row)
     speeds = []
-    for key, own in sorted(groups.items()):
+    for (key, currency), own in sorted(groups.items()):
         speeds.append(
             Speed(
                 key=key,
+                currency=currency,
                 attempts=len(own),
                 tokens_per_second=median(row["tokens_per_second"] for row in own),
                 price=_median(own, "price_per_hour"),
@@ -123,19 +142,20 @@ def _median(rows: Sequence[Row], column: str) -> float | None:
     return median(values) if values else None
 
 
-def _speed_table(speeds: Sequence[Speed], currency: str) -> Iterator[str]:
+def _speed_table(speeds: Sequence[Speed]) -> Iterator[str]:
     if not speeds:
         yield "No attempt measured a speed."
         return
-    yield f"| GPU | provider | model | attempts | tokens/s | {currency}/h | {currency}/Mtok |"
+    yield "| GPU | provider | model | attempts | tokens/s | price/h | cost/Mtok |"
     yield "|---|---|---|---|---|---|---|"
     for one in speeds:
-        numbers = [_number(one.price), _number(one.measured_cost)]
-        yield _line([*one.key, str(one.attempts), f"{one.tokens_per_second:.1f}", *numbers])
+        costs = [_price(value, one.currency) for value in (one.price, one.measured_cost)]
+        cells = [*one.key, str(one.attempts), f"{one.tokens_per_second:.1f}", *costs]
+        yield _line(cells)
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def _price(value: float | None, currency: str) -> str:
+    return "" if value is None else _money(f"{value:.3f}", currency)
 
 
 def _line(cells: Iterable[str]) -> str:

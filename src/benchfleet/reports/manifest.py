@@ -35,9 +35,14 @@ Row = dict[str, Any]
 
 
 def manifest(
-    events: Iterable[Event], records: Iterable[CellRecord], rentals: RentalHistory
+    events: Iterable[Event],
+    records: Iterable[CellRecord],
+    rentals: RentalHistory,
+    *,
+    columns: Sequence[str] = COLUMNS,
 ) -> list[Row]:
-    """The rows in the order in which their attempts began.
+    """The rows in the order in which their attempts began. Their ``currency`` is no column of the
+    table, and may be asked for too.
 
     `events` are those of `EVENTS`, oldest first; `records` have their cells.
     """
@@ -72,7 +77,7 @@ def manifest(
     every.sort(key=lambda row: row["started_at"] or row["created_at"])
     for row in every:
         row.update({name: _iso(row[name]) for name in _TIMES})
-    return [{name: row.get(name) for name in COLUMNS} for row in every]
+    return [{name: row.get(name) for name in columns} for row in every]
 
 
 def _iso(seconds: float | None) -> str | None:
@@ -126,7 +131,7 @@ def _add_use(row: Row, host: str, usage: Usage | None) -> None:
     if usage is None:
         return
     if usage.cost is not None:
-        row["total_cost"] = usage.cost
+        row["total_cost"], row["currency"] = usage.cost, usage.currency
     row["price_per_hour"] = usage.price_per_hour
     row["cost_per_million_tokens"] = _cost_per_million(usage, row.get("tokens_per_second"))
 
@@ -156,6 +161,7 @@ def _rented(rental: Rental) -> Row:
         "ssh_port": rental.port,
         "offer_id": rental.offer,
         "price_per_hour": rental.hourly / _MILLION,
+        "currency": rental.currency,
         "notes": "exact" if rental.exact and rental.state == "ended" else "estimated",
     }
 

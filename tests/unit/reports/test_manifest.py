@@ -129,3 +129,17 @@ def test_a_million_tokens_cost_the_slot_at_its_speed_and_the_tokens() -> None:
     for row, (_, price, cost) in zip(rows(ledger), cases, strict=True):
         assert row["price_per_hour"] == (price and pytest.approx(price))
         assert row["cost_per_million_tokens"] == (cost and pytest.approx(cost))
+
+
+def test_a_row_can_name_the_currency_of_its_cost() -> None:
+    ledger = MemoryLedger(clock=FakeClock())
+    ledger.enroll([sample_cell(0)])
+    (claim,) = claim_any(ledger, RunnerId("me"))
+    usage = Usage.at(Rate(gpus=1.0, cost=2.0, currency="EUR"), 1800.0)
+    ledger.finish(claim.lease, Outcome(state="success", digest="d", host="here", usage=usage))
+    rent(ledger, "cccccccc", 5_000)
+    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    columns = ("total_cost", "currency")
+    events, records = ledger.events(kinds=EVENTS), ledger.cells(with_cell=True)
+    paid = [tuple(one.values()) for one in manifest(events, records, rentals, columns=columns)]
+    assert sorted(paid) == [(0.005, "USD"), (1.0, "EUR")]

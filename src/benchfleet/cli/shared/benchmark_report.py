@@ -8,14 +8,15 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.rental import KINDS, SUBJECT, RentalHistory
 from benchfleet.ledger.base import Ledger
 from benchfleet.reports.benchmark_report import benchmark_report
-from benchfleet.reports.manifest import EVENTS, Row, manifest
+from benchfleet.reports.manifest import COLUMNS, EVENTS, Row, manifest
 from benchfleet.study import Study
 
 
-def read_manifest(ledger: Ledger) -> list[Row]:
+def read_manifest(ledger: Ledger, columns: Sequence[str] = COLUMNS) -> list[Row]:
     """The rows of the manifest."""
     rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
-    return manifest(ledger.events(kinds=EVENTS), ledger.cells(with_cell=True), rentals)
+    records = ledger.cells(with_cell=True)
+    return manifest(ledger.events(kinds=EVENTS), records, rentals, columns=columns)
 
 
 def write_benchmark_report(study: Study, cells: Sequence[Cell]) -> None:
@@ -28,6 +29,7 @@ def write_benchmark_report(study: Study, cells: Sequence[Cell]) -> None:
     if not measures and not study.query(has_rentals, default=False):
         return
     nothing: list[Row] = []
-    rows = study.query(read_manifest, default=nothing)
+    columns = (*COLUMNS, "currency")
+    rows = study.query(lambda ledger: read_manifest(ledger, columns), default=nothing)
     text = benchmark_report(rows, title=study.campaign.name)
     study.layout.benchmark_report.write_text(text, encoding="utf-8")
