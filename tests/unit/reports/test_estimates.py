@@ -109,7 +109,7 @@ def test_other_scores_keep_students_interval_beside_flips():
 
 @pytest.mark.parametrize(("n", "parts"), [(50, 3), (100, 2), (100, 5)])
 def test_a_drop_of_the_margin_in_a_suite_is_rarely_called_smaller(n, parts):
-    """Losses alone, in 2 % of the pairs: Student's interval excluded them in 6 to 35 %."""
+    """Losses alone, in 2 % of the pairs: Student's interval excluded them in 8 % with two parts."""
     rng = random.Random(f"{n} {parts}")
     wrong = 0
     for _ in range(400):
