@@ -213,7 +213,7 @@ def test_a_suspended_runner_goes_on_with_its_own_cells(user: User) -> None:
     time.sleep(2.5)  # so long that the runner notices that it was away
     runner.resume()
     out = end_of(process)
-    assert "another runner holds it" not in out
+    assert "held elsewhere now" not in out
     assert "ran out" not in out
 
 

@@ -248,7 +248,7 @@ def test_a_pilot_of_a_lost_node_that_thaws_publishes_nothing(
         for process in reversed(family):
             process.send_signal(signal.SIGCONT)
         until(lambda: not old.is_running() or old.status() == psutil.STATUS_ZOMBIE
-              or "another runner holds it" in log_of(user), BOUND_S)  # fmt: skip
+              or "held elsewhere now" in log_of(user), BOUND_S)  # fmt: skip
         assert user.published() == sealed
         (record,) = records(user)
         assert record.state == "success"

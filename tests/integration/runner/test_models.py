@@ -50,6 +50,7 @@ def test_a_fleet_loads_each_model_at_most_once_in_a_slot(stage: Stage, slots: in
 
 
 def test_nothing_is_loaded_for_a_tail_that_the_slot_that_has_it_ends_sooner(stage: Stage) -> None:
+    stage.renew_every = 20.0  # cells last longer than a lease
     wanted = [sample_cell(n, model="a") for n in range(2)]
     wanted += [sample_cell(n, model="b") for n in range(5)]
     stage.engine.script = lasting({}, load=100.0)
@@ -144,6 +145,7 @@ def test_a_slot_without_a_gpu_does_not_keep_its_model_from_cells_that_need_one(
 def test_an_idle_slot_gives_way_to_cells_whose_model_only_slots_without_a_gpu_have(
     stage: Stage,
 ) -> None:
+    stage.renew_every = 20.0  # cells last longer than a lease
     both, small, one = (
         sample_cell(n, model="m", gpus=count, priority=9 - n) for n, count in enumerate((2, 0, 1))
     )

@@ -50,6 +50,7 @@ def test_a_host_that_would_be_idle_takes_what_it_ends_sooner(stage: Stage) -> No
 def test_a_host_leaves_alone_what_the_one_of_the_plan_ends_before_it_has_loaded(
     stage: Stage,
 ) -> None:
+    stage.renew_every = 20.0  # cells last longer than a lease
     of_two(stage)
     stage.engine.script = takes(stage, {"lab1": 10, "lab2": 10}, load=60)
     mine, theirs = cells(4, model="one"), [sample_cell(9, model="other")]
@@ -73,6 +74,7 @@ def test_a_host_takes_what_waits_behind_a_long_cell_of_another(stage: Stage) -> 
 def test_a_host_that_is_much_slower_does_not_take_the_last_cells_from_a_fast_one(
     stage: Stage,
 ) -> None:
+    stage.renew_every = 20.0  # cells last longer than a lease
     stage.engine.far = ("lab1", "lab2")
     stage.inbox.post(host_ready("lab1", 1, gpus=1, model="fast"))
     stage.inbox.post(host_ready("lab2", 1, gpus=1, model="slow"))
