@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Protocol
 
-from .proportions import score_interval
+from .proportions import score_interval, upper_end
+from .roots import crossing
 from .students_t import t_quantile, two_sided_p
 
 CONFIDENCE = 0.95
 Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 _MAX_Z = 7.0  # of a p-value, which is then below 3e-12
-_BISECTIONS = 20
+_TOLERANCE = 1e-7  # of z
 
 Interval = tuple[float, float]
 
@@ -31,6 +32,9 @@ class Estimate(Protocol):
 
     def interval(self, z: float) -> Interval:
         """Its two-sided interval."""
+
+    def lower_end(self, z: float) -> float:
+        """The lower end of that interval."""
 
     def grown(self, growth: float) -> Estimate:
         """The same difference, from `growth` times the samples."""
@@ -48,10 +52,13 @@ class StudentEstimate:
     freedom: float
 
     def interval(self, z: float) -> Interval:
+        low = self.lower_end(z)
+        return low, 2 * self.middle - low
+
+    def lower_end(self, z: float) -> float:
         if not self.stderr:
-            return self.middle, self.middle
-        reach = t_quantile(1 - p_of(z), self.freedom) * self.stderr
-        return self.middle - reach, self.middle + reach
+            return self.middle
+        return self.middle - t_quantile(1 - p_of(z), self.freedom) * self.stderr
 
     def grown(self, growth: float) -> StudentEstimate:
         return replace(self, stderr=self.stderr / math.sqrt(growth))
@@ -75,6 +82,9 @@ class ScoreEstimate:
     def interval(self, z: float) -> Interval:
         return score_interval(self.gains, self.losses, self.n, z)
 
+    def lower_end(self, z: float) -> float:
+        return -upper_end(self.losses, self.gains, self.n, z)
+
     def grown(self, growth: float) -> ScoreEstimate:
         return ScoreEstimate(
             gains=self.gains * growth, losses=self.losses * growth, n=self.n * growth
@@ -96,13 +106,14 @@ class WeightedEstimate:
         return math.fsum(weight * part.middle for weight, part in self.parts)
 
     def interval(self, z: float) -> Interval:
-        below, above = [], []
+        return self.lower_end(z), -self.reversed().lower_end(z)
+
+    def lower_end(self, z: float) -> float:
+        reaches = []
         for weight, part in self.parts:
-            low, high = part.interval(z)
-            reaches = weight * (part.middle - low), weight * (high - part.middle)
-            below.append(reaches[weight < 0])
-            above.append(reaches[weight >= 0])
-        return self.middle - math.hypot(*below), self.middle + math.hypot(*above)
+            part = part if weight > 0 else part.reversed()
+            reaches.append(weight * (part.middle - part.lower_end(z)))
+        return self.middle - math.hypot(*reaches)
 
     def grown(self, growth: float) -> WeightedEstimate:
         return WeightedEstimate(tuple((w, part.grown(growth)) for w, part in self.parts))
@@ -158,14 +169,9 @@ def p_value(estimate: Estimate) -> float:
     if not estimate.middle:
         return 1.0
     side = estimate if estimate.middle > 0 else estimate.reversed()
-    low, high = (Z, _MAX_Z) if side.interval(Z)[0] > 0 else (0.0, Z)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if side.interval(middle)[0] > 0:
-            low = middle
-        else:
-            high = middle
-    return p_of(low)
+    reach = (side.middle - side.lower_end(Z)) / Z  # of each unit of z, about
+    step = 1.1 * side.middle / reach if reach else _MAX_Z
+    return p_of(crossing(side.lower_end, (0.0, side.middle), step, _MAX_Z, tolerance=_TOLERANCE))
 
 
 def p_of(z: float) -> float:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from statistics import NormalDist
 
 from benchfleet.domain.averages import mean
 
-_BISECTIONS = 40
+from .roots import crossing
+
+_TOLERANCE = 1e-13
 
 
 @cache
@@ -25,18 +27,20 @@ def paired_interval(
 
 def score_interval(gains: float, losses: float, n: float, z: float) -> tuple[float, float]:
     """The same at a normal quantile."""
-    return -_upper(losses, gains, n, z), _upper(gains, losses, n, z)
+    return -upper_end(losses, gains, n, z), upper_end(gains, losses, n, z)
 
 
-def _upper(gains: float, losses: float, n: float, z: float) -> float:
-    low, high = (gains - losses) / n, 1.0
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if _score(middle, gains, losses, n) > -z:
-            low = middle
-        else:
-            high = middle
-    return high
+@lru_cache(maxsize=10_000)  # each interval of a suite asks for those of its parts at 95 %
+def upper_end(gains: float, losses: float, n: float, z: float) -> float:
+    """The upper end of that interval."""
+    step = z * z / (n + z * z) + z * math.sqrt(gains + losses) / n
+    return crossing(
+        lambda difference: _score(difference, gains, losses, n) + z,
+        ((gains - losses) / n, z),
+        step,
+        1.0,
+        tolerance=_TOLERANCE,
+    )
 
 
 def _score(difference: float, gains: float, losses: float, n: float) -> float:

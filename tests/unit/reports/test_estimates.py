@@ -29,6 +29,9 @@ class Wilson:
     def middle(self) -> float:
         return self.successes / self.n
 
+    def lower_end(self, z: float) -> float:
+        return self.interval(z)[0]
+
     def interval(self, z: float) -> Interval:
         share, square = self.middle, z * z / self.n
         reach = z * math.sqrt(share * (1 - share) / self.n + square / (4 * self.n))
