@@ -18,7 +18,7 @@ from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import FINAL_STATES
-from benchfleet.errors import BenchfleetError
+from benchfleet.errors import wrong_option
 from benchfleet.orders import cells as orders
 from benchfleet.orders.base import Origin, who
 from benchfleet.result_locations import ResultLocator
@@ -54,9 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Put failed, partial and cancelled cells back to pending; the next run takes them."""
     if arguments.lost_host and not arguments.gone:
-        raise BenchfleetError(
-            "--lost-host names a host whose results run again with --gone; add --gone"
-        )
+        raise wrong_option("--lost-host", "names a host for --gone; add --gone")
     study, cells = options.opened(arguments)
     again: list[str] = []
     records = missing_ledger.records_of(arguments, study, cells)
@@ -88,7 +86,15 @@ def _candidates(
     arguments: argparse.Namespace, study: Study, records: Sequence[CellRecord]
 ) -> Sequence[CellRecord]:
     if arguments.gone:
-        return ResultLocator(study).missing(records, lost_hosts=arguments.lost_host)
+        locator = ResultLocator(study)
+        hosts = (
+            {*locator.elsewhere(locator.absent(records)).values()} if arguments.lost_host else ()
+        )
+        for host in arguments.lost_host:
+            if host not in hosts:
+                where = f"they are at {', '.join(sorted(hosts))}" if hosts else "none is missing"
+                raise wrong_option("--lost-host", f"no missing result is at {host}; {where}")
+        return locator.missing(records, lost_hosts=arguments.lost_host)
     if arguments.samples:
         return list(sample_retries.with_failed_samples(study.layout, records))
     return [record for record in records if record.state in _states(arguments)]
