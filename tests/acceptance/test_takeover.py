@@ -125,7 +125,7 @@ def test_a_merge_hides_nothing_from_another_import(user: User, made: EarlierRepo
     after = user.json("phase", "import", "repo", "--dry-run")
     for what in ("results", "to do", "could not be read", "claimed and never finished"):
         assert after[what] == before[what]
-    summaries = [*Path(made.folder, "runs").glob("*/*.json")]
+    summaries = [*Path(made.folder, "runs/phase_settings").glob("*/*.json")]
     assert len(summaries) == len(made.done)
     assert all('"success_rate":' in summary.read_text() for summary in summaries)
     folder = user.folder / "benchmark_results/phase_settings/phi-local/base_line/level_0-easy/r1"
