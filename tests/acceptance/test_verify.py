@@ -114,7 +114,7 @@ def test_a_damaged_copy_is_fetched_again_from_the_host_that_has_the_result(user:
     (user.results / ONE / "metrics.json").write_text("{}")
     (wrong,) = user.json("verify", "study.yaml", *ledger, code=1)["wrong"]
     assert (wrong["kind"], bool(wrong["elsewhere"])) == ("damaged", True)
-    assert "merge study.yaml" in wrong["way_out"]
+    assert "merge study.yaml --ledger sqlite:shared.db --from …` fetches it" in wrong["way_out"]
     repaired = user.json("verify", "study.yaml", *ledger, "--repair", "--yes")["repaired"]
     assert [one["act"] for one in repaired] == ["kept as evidence"]
     assert user.json("status", "study.yaml", *ledger)["success"] == 2

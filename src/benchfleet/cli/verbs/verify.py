@@ -166,6 +166,8 @@ def _way_out(arguments: argparse.Namespace, finding: Finding) -> str:
     repair = next_command.same_choice(arguments, "verify") + " --repair"
     rebuild = next_command.same_choice(arguments, "ledger rebuild")
     merge = next_command.same_choice(arguments, "merge")
+    if finding.elsewhere and "+" not in finding.elsewhere and "://" not in finding.elsewhere:
+        merge += " --from …"  # a host's folder is not known here
     return (_FETCHED if finding.elsewhere else _WAYS_OUT[finding.kind]).format(
         repair=f"`{repair}`", rebuild=rebuild, merge=merge, elsewhere=finding.elsewhere
     )
