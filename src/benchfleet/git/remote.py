@@ -24,7 +24,7 @@ DENIED_MESSAGES = (
 FORBIDDEN_MESSAGES = (
     *DENIED_MESSAGES,
     *("protected branch", "protected ref", "not allowed to", "rule violations", "hidden ref"),
-    "archived",  # a server in maintenance is read-only for a while
+    *("read-only", "read only"),
 )
 
 

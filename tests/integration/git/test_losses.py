@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from benchfleet.domain.event import Event
-from benchfleet.errors import LedgerAway, LedgerUnreachable
+from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.git import compaction, transactions
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
@@ -100,16 +98,3 @@ def test_a_merge_leaves_refs_that_cannot_be_removed_to_the_next_one(bare: Path) 
         assert care.run(older=-60.0) == 0
         lock.unlink()
         assert care.run(older=-60.0) == 1
-
-
-def test_a_push_that_a_rule_forbids_is_not_waited_for(bare: Path) -> None:
-    with closing(opened(bare, timeout=60.0)) as ledger:
-        ledger.enroll([sample_cell()])
-        hook = bare / "hooks" / "pre-receive"
-        hook.parent.mkdir(exist_ok=True)
-        hook.write_text("#!/bin/sh\necho protected branch >&2; exit 1\n")
-        hook.chmod(0o755)
-        began = time.monotonic()
-        with pytest.raises(LedgerAway, match=r"rejects the push.*protected branch"):
-            ledger.record(Event(kind="noted"))
-        assert time.monotonic() - began < 30.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from benchfleet.domain.attempt import Claim, Lease
-from benchfleet.errors import GitAway, GitDenied, GitError, PushRejected
+from benchfleet.errors import GitAway, GitDenied, GitError
 from benchfleet.git.objects import write_pin
 from benchfleet.git.process import is_interrupted
 from benchfleet.ledger.git.address import ref_part
@@ -64,12 +64,9 @@ class Transactions:
         return answer
 
     def _may_pass(self, error: GitError, until: float, pause: float) -> bool:
-        """Wait a little for a remote that is away or rejects a push; False when there is no time
-        left for that, or if the remote denies it for a reason that lasts. A call without a limit
-        waits for its end too."""
+        """Wait a little for a remote that is away; False when there is no time left for that."""
         late = is_interrupted() or time.monotonic() + pause > until
-        passing = GitAway, (PushRejected if until < math.inf else GitDenied)
-        if late or not isinstance(error, passing):
+        if late or not isinstance(error, (GitAway, GitDenied)):
             return False
         return not self._store.closing.wait(pause)
 
@@ -160,9 +157,9 @@ class Transactions:
             raise StaleMirror
         self._unconfirmed.clear()
 
-    def _refused(self) -> PushRejected:
+    def _refused(self) -> GitDenied:
         label, why = self._store.label, self._store.remote.refused
-        return PushRejected(f"{label} refuses what was just seen there, again and again: {why}")
+        return GitDenied(f"{label} refuses what was just seen there, again and again: {why}")
 
     def _release_unconfirmed(self, transaction: MirrorTransaction) -> None:
         """Give back the claims that reached the remote but its answer was lost."""
