@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from .conftest import User, end_of, until, wait_for_line
+from benchfleet.campaign.load import load_campaign
+from benchfleet.study import open_study
+
+from .conftest import User, end_of, until
 
 STUDY = """\
 campaign: study
@@ -70,10 +74,13 @@ def test_the_newest_checkpoint_runs_first(user: User) -> None:
     for step in (2000, 10000, 9000):
         checkpoint(user, step)
     run = user.start("run", "study.yaml", "--cpu-slots", "1", "--watch", "--idle-exit", "1")
-    wait_for_line(run, "✓ run7-10000")
-    wait_for_line(run, "✓ run7-9000")
-    wait_for_line(run, "✓ run7-2000")
     end_of(run)
+    ledger = open_study(load_campaign(user.folder / "study.yaml")).open_existing_ledger()
+    assert ledger is not None
+    with closing(ledger):
+        claimed = [event.fingerprint for event in ledger.events(kinds=["claimed"])]
+        models = {record.fingerprint: record.id.partition("/")[0] for record in ledger.cells()}
+    assert [models[one] for one in claimed] == ["run7-10000", "run7-9000", "run7-2000"]
 
 
 def test_options_that_do_not_go_together_are_refused(user: User) -> None:
