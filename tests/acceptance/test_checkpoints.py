@@ -79,7 +79,7 @@ def test_the_newest_checkpoint_runs_first(user: User) -> None:
     assert ledger is not None
     with closing(ledger):
         claimed = [event.fingerprint for event in ledger.events(kinds=["claimed"])]
-        models = {record.fingerprint: record.id.partition("/")[0] for record in ledger.cells()}
+        models = {str(record.fingerprint): record.id.partition("/")[0] for record in ledger.cells()}
     assert [models[one] for one in claimed] == ["run7-10000", "run7-9000", "run7-2000"]
 
 
