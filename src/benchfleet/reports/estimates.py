@@ -12,7 +12,7 @@ from statistics import NormalDist
 from typing import Protocol
 
 from .proportions import score_interval, upper_end
-from .roots import crossing
+from .roots import find_root
 from .students_t import t_quantile, two_sided_p
 
 CONFIDENCE = 0.95
@@ -171,7 +171,7 @@ def p_value(estimate: Estimate) -> float:
     side = estimate if estimate.middle > 0 else estimate.reversed()
     reach = (side.middle - side.lower_end(Z)) / Z  # of each unit of z, about
     step = 1.1 * side.middle / reach if reach else _MAX_Z
-    return p_of(crossing(side.lower_end, (0.0, side.middle), step, _MAX_Z, tolerance=_TOLERANCE))
+    return p_of(find_root(side.lower_end, (0.0, side.middle), step, _MAX_Z, tolerance=_TOLERANCE))
 
 
 def p_of(z: float) -> float:

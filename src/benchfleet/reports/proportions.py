@@ -10,7 +10,7 @@ from statistics import NormalDist
 
 from benchfleet.domain.averages import mean
 
-from .roots import crossing
+from .roots import find_root
 
 _TOLERANCE = 1e-13
 
@@ -34,7 +34,7 @@ def score_interval(gains: float, losses: float, n: float, z: float) -> tuple[flo
 def upper_end(gains: float, losses: float, n: float, z: float) -> float:
     """The upper end of that interval."""
     step = z * z / (n + z * z) + z * math.sqrt(gains + losses) / n
-    return crossing(
+    return find_root(
         lambda difference: _score(difference, gains, losses, n) + z,
         ((gains - losses) / n, z),
         step,

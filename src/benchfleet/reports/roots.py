@@ -1,4 +1,4 @@
-"""Where a decreasing function crosses zero, without scipy."""
+"""Roots of decreasing functions, without scipy: a report needs nothing but benchfleet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 _MAX_STEPS = 100  # below 10 are usual
 
 
-def crossing(
+def find_root(
     function: Callable[[float], float],
     start: tuple[float, float],
     step: float,
@@ -16,11 +16,11 @@ def crossing(
     *,
     tolerance: float,
 ) -> float:
-    """Where `function` crosses zero up to `limit`; `limit` where it does not. `start` is a point
-    below, with its positive value.
+    """The root of `function` between `start` and `limit`, or `limit` if there is none.
 
-    `step` is a first guess of the distance. The Illinois variant of regula falsi (Dowell & Jarratt
-    1971, BIT 11, 168-174), with bisection where the function is infinite. `tolerance` is absolute.
+    `start` is a point with its positive value; `step` is a guess of how far the root is from it;
+    `tolerance` is absolute. By the Illinois variant of regula falsi (Dowell & Jarratt 1971, BIT 11,
+    168-174), with bisection where the function is infinite.
     """
     low, at_low = start
     while True:

@@ -1,4 +1,4 @@
-"""Zero crossings beside scipy's."""
+"""Roots beside those of scipy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import brentq
 
 from benchfleet.reports.proportions import _score, upper_end
-from benchfleet.reports.roots import crossing
+from benchfleet.reports.roots import find_root
 
 FUNCTIONS: list[Callable[[float], float]] = [
     lambda x: 1 - x,
@@ -21,20 +21,20 @@ FUNCTIONS: list[Callable[[float], float]] = [
 
 @pytest.mark.parametrize("step", [0.01, 0.5, 8.0, 100.0])
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_the_crossing_is_that_of_scipy(function: Callable[[float], float], step: float) -> None:
+def test_the_root_is_that_of_scipy(function: Callable[[float], float], step: float) -> None:
     seen = []
 
     def counted(x: float) -> float:
         seen.append(x)
         return function(x)
 
-    found = crossing(counted, (0.0, function(0.0)), step, 10.0, tolerance=1e-13)
+    found = find_root(counted, (0.0, function(0.0)), step, 10.0, tolerance=1e-13)
     assert found == pytest.approx(brentq(function, 0.0, 8.99, xtol=1e-14), abs=1e-12)
     assert len(seen) < 40  # bisection alone takes 47
 
 
-def test_a_function_that_stays_positive_has_its_crossing_at_the_limit() -> None:
-    assert crossing(lambda x: 1.0, (0.0, 1.0), 0.1, 7.0, tolerance=1e-9) == 7.0
+def test_the_limit_stands_for_the_root_of_a_function_that_stays_positive() -> None:
+    assert find_root(lambda x: 1.0, (0.0, 1.0), 0.1, 7.0, tolerance=1e-9) == 7.0
 
 
 @pytest.mark.parametrize("z", [0.01, 1.96, 6.9])

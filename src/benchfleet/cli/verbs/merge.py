@@ -67,11 +67,10 @@ def main(arguments: argparse.Namespace) -> int:
         named = {source: _source_stores(source, study) for source in arguments.sources}
         stores = [*chain.from_iterable(named.values()), *_stores(study, ledger)]
         done = [record for record in records if record.state == "success"]
-        local = {r.path: r for r in done}
-        for record in absent:
-            del local[record.path]
-        defects = {path: why for path, r in local.items() if (why := local_defect(study.layout, r))}
-        to_fetch = [*absent, *(local[path] for path in defects)]
+        absent_paths = {record.path for record in absent}
+        local = [record for record in done if record.path not in absent_paths]
+        defects = {r.path: why for r in local if (why := local_defect(study.layout, r))}
+        to_fetch = [*absent, *(record for record in local if record.path in defects)]
         with progress_line("results fetched") as progress:
             got = download_results(study.layout, to_fetch, stores, progress=progress)
         branch = _branch(study, ledger, records)
