@@ -18,10 +18,10 @@ from benchfleet.reports.judging import Judged, judged
 from benchfleet.reports.pooling import Scores
 from benchfleet.reports.side_by_side import Side
 from benchfleet.reports.tables import Comparison, compare
-from benchfleet.results.layout import SAMPLES, check_path
+from benchfleet.results.layout import SAMPLES
 from benchfleet.results.read import is_published, published_metrics
 from benchfleet.results.samples import read_samples
-from benchfleet.results.score_reader import Result, ScoreReader
+from benchfleet.results.score_reader import ScoreReader
 from benchfleet.study import Study
 
 
@@ -90,14 +90,10 @@ def _serving_metrics(study: Study, record: CellRecord) -> Mapping[str, Any]:
 def sample_scores_of(study: Study, records: Iterable[CellRecord]) -> Scores:
     """What reads the samples' scores of these records from the campaign's results folder; none
     where another thing lies at a result's path."""
-    results = (_result(record) for record in records if record.state == "success")
-    reader = ScoreReader(study.layout.root, [*results])
-    return lambda record: reader(_result(record))
-
-
-def _result(record: CellRecord) -> Result:
-    check_path(record.path)
-    return record.path, record.outcome.digest if record.outcome else ""
+    reader = ScoreReader(
+        study.layout.root, [record.path for record in records if record.state == "success"]
+    )
+    return lambda record: reader(record.path, record.outcome.digest if record.outcome else "")
 
 
 def side_of(

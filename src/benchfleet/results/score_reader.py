@@ -19,57 +19,66 @@ from tempfile import TemporaryFile
 
 from benchfleet.environment import child_environment
 from benchfleet.errors import ResultsError
-from benchfleet.results.read import SampleScores, has_seal, sample_scores
+from benchfleet.results.disk import digest_of
+from benchfleet.results.layout import CELL, check_path
+from benchfleet.results.read import SampleScores, sample_scores
 
 _PROGRAM = [sys.executable, "-m", "benchfleet.results.score_reader"]
 _PROCESSES = 8
 _LEAST_RESULTS = 2_000  # for fewer, starting the processes takes longer than it saves
 _BATCH_RESULTS = 500
 
-Result = tuple[str, str]  # path in the results folder, digest of its cell.json
-_Batch = Mapping[str, SampleScores | None]  # by path; None for one that could not be read
+_Read = tuple[str, SampleScores]  # the digest of a result's cell.json, and its scores
+_Batch = Mapping[str, _Read | None]  # by path; None for one that could not be read
 
 
 class ScoreReader:
-    """The sample scores of the results of one folder. Processes read many results ahead, in the
-    order of `results`. Any other is read when it is asked for, and so are all if a process dies."""
+    """The sample scores of the results of one folder. Processes start to read many results ahead,
+    in the order of `paths`. Any other is read when it is asked for, and so are all if a process
+    dies."""
 
-    def __init__(self, root: Path, results: Sequence[Result]) -> None:
+    def __init__(self, root: Path, paths: Sequence[str]) -> None:
         self._root = str(root.absolute())
-        many = len(results) >= _LEAST_RESULTS
-        self._batches = _read_ahead(self._root, results) if many else iter(())
-        self._scores: dict[str, SampleScores | None] = {}
+        many = len(paths) >= _LEAST_RESULTS
+        self._batches = _read_ahead(self._root, paths) if many else iter(())
+        self._read: dict[str, _Read | None] = dict(next(self._batches, {}))
 
-    def __call__(self, result: Result) -> SampleScores:
-        """The scores of a result; none if another result is at its path. Raises ResultsError, or
-        ValueError for a score that is no number."""
-        path, _ = result
-        while path not in self._scores and (batch := next(self._batches, None)) is not None:
-            self._scores.update(batch)
-        scores = self._scores.pop(path, None)
-        return _scores_of(self._root, result) if scores is None else scores
+    def __call__(self, path: str, digest: str) -> SampleScores:
+        """The scores of the result at `path`; none if its cell.json has another digest. Raises
+        ResultsError, or ValueError for a score that is no number."""
+        while path not in self._read and (batch := next(self._batches, None)) is not None:
+            self._read.update(batch)
+        actual, scores = self._read.pop(path, None) or _read(self._root, path, digest)
+        return scores if actual == digest else SampleScores()
 
 
-def _scores_of(root: str, result: Result) -> SampleScores:
-    path, digest = result
+def _read(root: str, path: str, digest: str | None = None) -> _Read:
+    """A result's digest and scores; no scores where `digest` is given and is not the result's."""
+    check_path(path)
     folder = f"{root}/{path}"  # as text: a Path for each takes longer
-    return sample_scores(folder) if has_seal(folder, digest) else SampleScores()
+    try:
+        actual = digest_of(f"{folder}/{CELL}")
+    except OSError:
+        return "", SampleScores()
+    return actual, sample_scores(folder) if digest in (None, actual) else SampleScores()
 
 
-def _read_ahead(root: str, results: Sequence[Result]) -> Iterator[_Batch]:
-    """The scores in batches, in the order of the results; ends early if a process fails."""
-    starts = range(0, len(results), _BATCH_RESULTS)
-    batches = [results[start : start + _BATCH_RESULTS] for start in starts]
+def _read_ahead(root: str, paths: Sequence[str]) -> Iterator[_Batch]:
+    """The results in batches, in the order of `paths`; first an empty one, when all processes have
+    started. Ends early if a process fails."""
+    starts = range(0, len(paths), _BATCH_RESULTS)
+    batches = [paths[start : start + _BATCH_RESULTS] for start in starts]
     with ExitStack() as stack, suppress(OSError, EOFError, pickle.UnpicklingError):
         processes = []
         for number in range(_PROCESSES):
             processes.append(stack.enter_context(_started(root, batches[number::_PROCESSES])))
             stack.callback(processes[-1].kill)
+        yield {}
         for _, process in zip(batches, cycle(processes), strict=False):
             yield pickle.load(process.stdout)  # type: ignore[arg-type] # noqa: S301 - our own
 
 
-def _started(root: str, batches: Sequence[Sequence[Result]]) -> subprocess.Popen[bytes]:
+def _started(root: str, batches: Sequence[Sequence[str]]) -> subprocess.Popen[bytes]:
     with TemporaryFile() as file:
         pickle.dump((root, batches), file)
         file.seek(0)
@@ -83,14 +92,14 @@ def _started(root: str, batches: Sequence[Sequence[Result]]) -> subprocess.Popen
         )
 
 
-def _interned(root: str, result: Result) -> SampleScores | None:
-    """The scores with equal names as one object, which a pickle has once; None for an error, which
+def _interned(root: str, path: str) -> _Read | None:
+    """A result with equal names as one object, which a pickle has once; None for an error, which
     the parent raises when it reads the result itself."""
     with suppress(ResultsError, OSError, ValueError, LookupError, TypeError):
-        read = _scores_of(root, result)
+        digest, read = _read(root, path)
         scores = {sys.intern(name): score for name, score in read.scores.items()}
         contexts = {sys.intern(name): sys.intern(of) for name, of in read.contexts.items()}
-        return SampleScores(scores=scores, contexts=contexts)
+        return digest, SampleScores(scores=scores, contexts=contexts)
     return None
 
 
@@ -100,7 +109,7 @@ def main() -> None:
     gc.disable()  # nothing here is circular
     root, batches = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own parent
     for batch in batches:
-        pickle.dump({result[0]: _interned(root, result) for result in batch}, sys.stdout.buffer)
+        pickle.dump({path: _interned(root, path) for path in batch}, sys.stdout.buffer)
         sys.stdout.buffer.flush()
 
 

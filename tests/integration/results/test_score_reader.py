@@ -12,11 +12,12 @@ import pytest
 
 from benchfleet.results import score_reader
 from benchfleet.results.read import SampleScores, sample_scores
-from benchfleet.results.score_reader import Result, ScoreReader
+from benchfleet.results.score_reader import ScoreReader
 from benchfleet.testing import sample_cell
 from study import Study
 
 CELLS = 7
+Result = tuple[str, str]  # path, digest of its cell.json
 
 
 @pytest.fixture
@@ -31,17 +32,21 @@ def results(study: Study, monkeypatch: pytest.MonkeyPatch) -> list[Result]:
     return [(one.path, one.outcome.digest) for one in records if one.outcome]
 
 
+def reader_of(study: Study, results: list[Result]) -> ScoreReader:
+    return ScoreReader(study.layout.root, [path for path, _ in results])
+
+
 def one_by_one(study: Study, results: list[Result]) -> list[SampleScores]:
     return [sample_scores(study.folder(path)) for path, _ in results]
 
 
 def test_scores_are_the_same_in_any_order(study: Study, results: list[Result]) -> None:
     assert len(results) == CELLS
-    reader = ScoreReader(study.layout.root, results)
-    assert [reader(one) for one in results] == one_by_one(study, results)
-    assert [reader(one) for one in results] == one_by_one(study, results)
-    reader = ScoreReader(study.layout.root, results)
-    assert [reader(one) for one in reversed(results)] == one_by_one(study, results[::-1])
+    reader = reader_of(study, results)
+    assert [reader(*one) for one in results] == one_by_one(study, results)
+    assert [reader(*one) for one in results] == one_by_one(study, results)
+    reader = reader_of(study, results)
+    assert [reader(*one) for one in reversed(results)] == one_by_one(study, results[::-1])
 
 
 def test_a_result_that_is_not_the_ledgers_has_no_scores(
@@ -49,8 +54,8 @@ def test_a_result_that_is_not_the_ledgers_has_no_scores(
 ) -> None:
     results[0] = results[0][0], "0" * 64
     shutil.rmtree(study.folder(results[3][0]))
-    reader = ScoreReader(study.layout.root, results)
-    read = [reader(one) for one in results]
+    reader = reader_of(study, results)
+    read = [reader(*one) for one in results]
     assert [bool(one.scores) for one in read] == [False, True, True, False, True, True, True]
 
 
@@ -59,19 +64,19 @@ def test_the_error_of_a_result_is_raised_where_it_is_asked_for(
 ) -> None:
     samples = study.folder(results[1][0]) / "samples.jsonl"
     samples.write_text('{"index": 0, "id": "s0", "score": "high"}\n')
-    reader = ScoreReader(study.layout.root, results)
-    assert reader(results[0]).scores
+    reader = reader_of(study, results)
+    assert reader(*results[0]).scores
     with pytest.raises(ValueError, match="high"):
-        reader(results[1])
-    assert reader(results[2]).scores
+        reader(*results[1])
+    assert reader(*results[2]).scores
 
 
 def test_all_are_read_where_the_processes_die(
     study: Study, results: list[Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(score_reader, "_PROGRAM", [sys.executable, "-c", "raise SystemExit(1)"])
-    reader = ScoreReader(study.layout.root, results)
-    assert [reader(one) for one in results] == one_by_one(study, results)
+    reader = reader_of(study, results)
+    assert [reader(*one) for one in results] == one_by_one(study, results)
 
 
 def test_nothing_runs_on_where_nobody_asks(
@@ -82,8 +87,8 @@ def test_nothing_runs_on_where_nobody_asks(
     program = [sys.executable, "-c", f"{endless}; time.sleep(600)"]
     monkeypatch.setattr(score_reader, "_PROGRAM", program)
     before = {*psutil.Process().children()}
-    reader = ScoreReader(study.layout.root, results)
-    reader(results[0])
+    reader = reader_of(study, results)
+    reader(*results[0])
     assert len({*psutil.Process().children()} - before) == 2
     del reader
     assert {*psutil.Process().children()} - before == set()
@@ -95,6 +100,6 @@ def test_modules_in_the_users_folder_are_not_imported(
     (tmp_path / "json.py").write_text("raise SystemExit(1)")
     monkeypatch.chdir(tmp_path)
     expected = one_by_one(study, results)
-    monkeypatch.delattr(score_reader, "_scores_of")  # what this process reads itself
-    reader = ScoreReader(study.layout.root, results)
-    assert [reader(one) for one in results] == expected
+    monkeypatch.delattr(score_reader, "_read")  # what this process reads itself
+    reader = reader_of(study, results)
+    assert [reader(*one) for one in results] == expected
