@@ -19,8 +19,8 @@ def find_root(
     """The root of `function` between `start` and `limit`, or `limit` if there is none.
 
     `start` is a point with its positive value; `step` is a guess of how far the root is from it;
-    `tolerance` is absolute. By the Illinois variant of regula falsi (Dowell & Jarratt 1971, BIT 11,
-    168-174), with bisection where the function is infinite.
+    `tolerance` is of the last step. By regula falsi as Anderson & Björck improved it (1973, BIT 13,
+    253-264), with bisection where the function is infinite.
     """
     low, at_low = start
     while True:
@@ -39,11 +39,17 @@ def find_root(
         value = function(middle)
         moved = min(middle - low, high - middle)
         if value > 0:
-            low, at_low = middle, value
-            at_high, side = at_high / 2 if side > 0 else at_high, 1
+            at_high *= _scale(value, at_low) if side > 0 else 1.0
+            low, at_low, side = middle, value, 1
         else:
-            high, at_high = middle, value
-            at_low, side = at_low / 2 if side < 0 else at_low, -1
+            at_low *= _scale(value, at_high) if side < 0 else 1.0
+            high, at_high, side = middle, value, -1
         if moved <= tolerance or not value:
             return middle
     return high
+
+
+def _scale(value: float, before: float) -> float:
+    """By what the value of the other end shrinks, when one end moves twice."""
+    scale = 1 - value / before
+    return scale if scale > 0 else 0.5
