@@ -25,11 +25,12 @@ from .charts import heat_map
 from .charts.base import Chart
 from .charts.collection import charts
 from .charts.narrow import narrowed
-from .charts.timeline import Span
+from .charts.timeline import Spans
 from .endings import LEGEND as ENDED
 from .figures import figures
 from .grids import leaders, page_tables
 from .labels import isolated, isolated_words
+from .page_script import page_script
 from .serving import HEADS, by_series, legend
 from .tables import Comparison
 
@@ -38,8 +39,8 @@ _MAX_CELLS = 20
 _MAX_VERDICTS = 12  # sentences in all; of more, there is a table of leaders
 
 
-def render(comparison: Comparison, *, title: str, spans: Sequence[Span] = ()) -> str:
-    """The whole page; `title` is the campaign's name, `spans` are the attempts for its time line.
+def render(comparison: Comparison, *, title: str, spans: Spans | None = None) -> str:
+    """The whole page; `title` is the campaign's name, `spans` are for its time line.
 
     Raises `MissingExtra` without the packages of the extra ``report``.
     """
@@ -48,8 +49,8 @@ def render(comparison: Comparison, *, title: str, spans: Sequence[Span] = ()) ->
         raise MissingExtra(
             f"an HTML report needs {', '.join(missing)}; pip install 'benchfleet[report]'"
         )
-    with ThreadPoolExecutor(1) as pool:  # a second, and none of it is Python
-        bundle = pool.submit(heat_map.script, _resource("page.js"))
+    with ThreadPoolExecutor(1) as pool:  # it may take two seconds, and none of that is Python
+        bundle = pool.submit(page_script, _resource("page.js"))
         drawn = [
             {
                 "figure": one,
@@ -58,7 +59,7 @@ def render(comparison: Comparison, *, title: str, spans: Sequence[Span] = ()) ->
             }
             for one in figures(comparison)
         ]
-        more = [*charts(comparison, spans)]
+        more = [*charts(comparison, spans or Spans())]
         script = bundle.result().replace("</script", "<\\/script")
     return str(
         _template().render(

@@ -1,4 +1,4 @@
-"""A figure's heat maps as Vega-Lite, and the script that draws them offline.
+"""A figure's heat maps as Vega-Lite.
 
 Names reach a chart as data and as the domains of its scales, never within an expression. A page may
 have a hundred heat maps, each of which Altair takes a tenth of a second to make, so these
@@ -8,7 +8,6 @@ definitions are written as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from benchfleet.reports.figures import Figure
@@ -61,14 +60,6 @@ def heat_maps(figure: Figure) -> list[Chart]:
         Chart(kind=kind, title=title, about="", spec=spec, rows=figure.entries)
         for kind, title, spec in maps
     ]
-
-
-@cache  # making it takes a second
-def script(snippet: str) -> str:
-    """The snippet with all that it needs to call `vegaEmbed` without a network."""
-    import vl_convert
-
-    return str(vl_convert.javascript_bundle(snippet))
 
 
 def _heat_map(
