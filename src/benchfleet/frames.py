@@ -22,7 +22,7 @@ from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.reports.charts.base import DATA
 from benchfleet.reports.charts.collection import REASONS, charts_of_kind
-from benchfleet.reports.charts.timeline import spans
+from benchfleet.reports.charts.timeline import Spans, longest_spans
 from benchfleet.reports.pooling import column_names
 from benchfleet.reports.side_by_side import DEFAULT_MIN_EFFECT, changes
 from benchfleet.reports.tables import Comparison
@@ -179,8 +179,7 @@ class Results:
     def chart(self, kind: str) -> Any:
         """A chart as Altair has it, which notebooks show: the kinds of `report --chart`. Raises
         `UnknownName`, `MissingExtra`, and `BenchfleetError` if no result has what it shows."""
-        ids = {str(cell.fingerprint): str(cell.id) for cell in self._cells}
-        times = spans(ids, self._attempts) if kind == "timeline" else ()
+        times = longest_spans(self._cells, self._attempts) if kind == "timeline" else Spans()
         if not (drawn := charts_of_kind(kind, self.comparison, times)):
             raise BenchfleetError(f"no chart {kind!r} yet: {REASONS[kind]}")
         import altair as alt

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord, Outcome
@@ -34,15 +35,45 @@ def counts(records: Iterable[CellRecord], *, total: int) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One try of a cell, as the events tell it."""
+    """One try of a cell, by the events of its claim and its end. Times are seconds since the epoch
+    by the ledger's clock."""
 
-    attempt: int  # 1 for the first
-    token: int
-    runner: str
-    claimed_at: float  # seconds since the epoch by the ledger's clock
-    ended_at: float | None = None  # None while it runs
-    how: Ending = ""  # "" while it runs
-    outcome: Outcome | None = None  # where it was finished
+    claimed: Event
+    ended: Event | None = None  # None while it runs
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first."""
+        return int(self.claimed.data["attempt"])
+
+    @property
+    def token(self) -> int:
+        return int(self.claimed.data["token"])
+
+    @property
+    def runner(self) -> str:
+        return str(self.claimed.data["runner"])
+
+    @property
+    def claimed_at(self) -> float:
+        return self.claimed.at
+
+    @property
+    def ended_at(self) -> float | None:
+        """None while it runs."""
+        return self.ended.at if self.ended else None
+
+    @property
+    def how(self) -> Ending:
+        """``""`` while it runs."""
+        return _ENDINGS[self.ended.kind] if self.ended else ""
+
+    @cached_property
+    def outcome(self) -> Outcome | None:
+        """None unless it was finished."""
+        if self.ended is None or self.ended.kind != "finished":
+            return None
+        return Outcome.from_dict(self.ended.data["outcome"])
 
 
 def attempts(ledger: Ledger, fingerprint: str) -> list[Attempt]:
@@ -58,24 +89,11 @@ def attempts_by_cell(events: Iterable[Event]) -> dict[str, list[Attempt]]:
     by_key: dict[str, list[Attempt]] = {}
     for event in events:
         if event.kind == "claimed":
-            by_key.setdefault(event.fingerprint, []).append(
-                Attempt(
-                    attempt=event.data["attempt"],
-                    token=event.data["token"],
-                    runner=event.data["runner"],
-                    claimed_at=event.at,
-                )
-            )
+            by_key.setdefault(event.fingerprint, []).append(Attempt(claimed=event))
         elif event.kind in _ENDINGS and by_key.get(event.fingerprint):
             last = by_key[event.fingerprint][-1]
-            if last.ended_at is None or event.kind == "finished":
-                outcome = event.data["outcome"] if event.kind == "finished" else None
-                by_key[event.fingerprint][-1] = replace(
-                    last,
-                    ended_at=event.at,
-                    how=_ENDINGS[event.kind],
-                    outcome=Outcome.from_dict(outcome) if outcome is not None else None,
-                )
+            if last.ended is None or event.kind == "finished":
+                by_key[event.fingerprint][-1] = Attempt(claimed=last.claimed, ended=event)
     return by_key
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell, Config, Model, Workload, field_values
+from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Need
 from benchfleet.errors import LedgerDamaged
 
@@ -204,3 +205,29 @@ class _FinishedRecord(CellRecord):
         return isinstance(other, CellRecord) and field_values(self) == field_values(other)
 
     __hash__ = CellRecord.__hash__
+
+
+def parse_event(row: Any) -> Event:
+    """The event of a row of the statements that read events."""
+    seq, at, kind, fingerprint, data = row
+    event = object.__new__(_StoredEvent)  # __init__ would need the data now
+    vars(event).update(seq=seq, at=at, kind=kind, fingerprint=fingerprint, text=data)
+    return event
+
+
+class _StoredEvent(Event):
+    """An event whose data is parsed when it is first needed: a time line of many attempts needs the
+    data of few."""
+
+    @cached_property
+    def data(self) -> Mapping[str, Any]:
+        try:
+            value: dict[str, Any] = json.loads(vars(self)["text"])
+        except PARSE_ERRORS as error:
+            raise _damaged(f"event {self.seq}") from error
+        return value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and field_values(self) == field_values(other)
+
+    __hash__ = Event.__hash__

@@ -10,7 +10,9 @@ from itertools import pairwise
 import pytest
 import vl_convert
 
+from benchfleet.domain.event import Event
 from benchfleet.domain.usage import UsageTotal
+from benchfleet.ledger.history import Attempt
 from benchfleet.reports.charts import base, collection, images
 from benchfleet.reports.charts.base import Chart
 from benchfleet.reports.charts.collection import KINDS, REASONS, charts, charts_of_kind
@@ -18,7 +20,8 @@ from benchfleet.reports.charts.forest import forest
 from benchfleet.reports.charts.images import image
 from benchfleet.reports.charts.lengths import lengths
 from benchfleet.reports.charts.narrow import narrowed
-from benchfleet.reports.charts.timeline import _ENDS, Span, timeline
+from benchfleet.reports.charts.timeline import _ENDS, Span, Spans, longest_spans, timeline
+from benchfleet.testing import sample_cell
 
 HOSTILE = '"] || 1 + datum.x </text><b>`${y}`'
 
@@ -173,7 +176,7 @@ def test_a_narrow_forest_plot_fits_a_phone_and_shows_long_names_whole(study):
 def test_every_narrow_chart_but_the_time_line_fits_a_phone(demo):
     demo.failed("broken", stage="benchmark")
     bar = Span(lane="host", cell="c", attempt=1, begin=0.0, end=1.0, state="success")
-    made = {chart.kind: chart for chart in charts(demo.compared(), [bar])}
+    made = {chart.kind: chart for chart in charts(demo.compared(), Spans([bar]))}
     assert narrowed(made.pop("timeline")) is None
     assert {"forest", "length", "failures"} <= {*made}
     for chart in made.values():
@@ -236,19 +239,42 @@ def test_failures_are_counted_by_stage_and_kind(study):
 
 
 def test_a_time_line_draws_each_attempt_and_says_what_it_leaves_out():
-    spans = [
-        Span(lane=f"host gpu:{n % 2}", cell=f"c{n}", attempt=1, begin=n, end=n + 1, state="success")
-        for n in range(2_003)
-    ]
-    chart = timeline(spans[:5])
+    span = Span(lane="host gpu:0", cell="c", attempt=1, begin=0, end=1, state="success")
+    spans = [replace(span, lane=f"host gpu:{n % 2}", begin=n, end=n + 1) for n in range(5)]
+    chart = timeline(Spans(spans))
     assert chart is not None
     assert marks(chart, "bar") == 5
     assert {"host gpu:0", "host gpu:1"} <= set(texts(chart))
-    long = timeline(spans)
-    assert long is not None
-    assert len(long.rows) == 2_000
-    assert "3 shorter attempts of 2003 are not drawn" in long.about
-    assert timeline([]) is None
+    assert "not drawn" not in chart.about
+    some = timeline(Spans(spans, shorter=3))
+    assert some is not None
+    assert "3 shorter attempts of 8 are not drawn" in some.about
+    assert timeline(Spans()) is None
+
+
+def test_a_time_line_has_the_longest_attempts():
+    cells = [sample_cell(number) for number in range(2_003)]
+    attempts = {
+        str(cell.fingerprint): [
+            Attempt(
+                claimed=Event(kind="claimed", at=100.0, data={"attempt": 1, "runner": "r" * 9}),
+                ended=Event(kind="released", at=100.0 + number),
+            )
+        ]
+        for number, cell in enumerate(cells)
+    }
+    spans = longest_spans([*cells, *cells], attempts)
+    assert (len(spans.longest), spans.shorter) == (2_000, 3)
+    assert spans.longest[0] == Span(
+        lane="runner rrrrrrrr",
+        cell=cells[-1].id,
+        attempt=1,
+        begin=100,
+        end=2_102,
+        state="given back",
+    )
+    assert min(span.end for span in spans.longest) == 103
+    assert longest_spans(cells[:2], attempts).shorter == 0
 
 
 def test_hostile_names_are_text_in_every_chart(study):
@@ -295,7 +321,7 @@ def test_a_bar_of_the_time_line_is_named_where_the_name_fits():
     long = Span(lane="a", cell="m/dense/recall_512", attempt=1, begin=0, end=90, state="success")
     short = replace(long, cell="m/top_k/recall_512", begin=90, end=95)
     middle = replace(long, cell="m/sink/recall_512", begin=95, end=103, lane="b")
-    chart = timeline([long, short, middle])
+    chart = timeline(Spans([long, short, middle]))
     assert chart is not None
     first, second, third = (text for text in texts(chart) if "/" in text or "…" in text)
     assert first == "dense/recall_512"  # without the only model
@@ -307,7 +333,7 @@ def test_a_name_is_in_the_part_of_a_bar_that_no_later_one_hides():
     first = Span(lane="a", cell="m/dense/recall", attempt=1, begin=0, end=60, state="success")
     later = replace(first, cell="m/top_k/recall", begin=20, end=100)
     beside = replace(first, cell="m/sink/recall", begin=5, end=60, lane="b")
-    chart = timeline([later, first, beside])
+    chart = timeline(Spans([later, first, beside]))
     assert chart is not None
     middles = {row["label"]: (row["middle"], row["room"]) for row in chart.rows}
     assert middles == {
@@ -315,14 +341,14 @@ def test_a_name_is_in_the_part_of_a_bar_that_no_later_one_hides():
         "top_k/recall": (60_000, 602),
         "sink/recall": (32_500, 412),
     }
-    hidden = timeline([first, replace(later, begin=3)])
+    hidden = timeline(Spans([first, replace(later, begin=3)]))
     assert hidden is not None
     assert [row["label"] for row in hidden.rows] == ["", "top_k/recall"]
 
 
 def test_wide_letters_stay_in_their_bar():
     first = Span(lane="a", cell="M" * 40, attempt=1, begin=0, end=5, state="success")
-    chart = timeline([first, replace(first, cell="b", begin=5, end=100)])
+    chart = timeline(Spans([first, replace(first, cell="b", begin=5, end=100)]))
     assert chart is not None
     assert [text for text in texts(chart) if "M" in text] == ["MM…"]
 
@@ -345,7 +371,7 @@ def test_wide_letters_stay_in_their_bar():
 def test_ticks_of_a_time_line_are_whole_times(seconds, shape):
     begin = 1_770_508_800.5012  # in February 2026
     span = Span(lane="a", cell="c", attempt=1, begin=begin, end=begin + seconds, state="success")
-    chart = timeline([span])
+    chart = timeline(Spans([span]))
     assert chart is not None
     lines = re.findall(r"<tspan[^>]*>([^<]*)</tspan>", svg(chart))
     times = [line for line in lines if "2026" not in line]
@@ -357,7 +383,7 @@ def test_ticks_of_a_time_line_are_whole_times(seconds, shape):
 
 def test_legends_have_what_occurs(study):
     span = Span(lane="a", cell="m/dense/recall", attempt=1, begin=0, end=9, state="success")
-    chart = timeline([span])
+    chart = timeline(Spans([span]))
     assert chart is not None
     assert "given back" not in json.dumps(chart.spec)
     study.done("dense", [1.0, 0.0, 1.0], subset="64")

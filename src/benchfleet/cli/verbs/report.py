@@ -20,7 +20,7 @@ from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
 from benchfleet.reports import exports, html, latex, markdown
 from benchfleet.reports.charts import images
 from benchfleet.reports.charts.collection import KINDS, REASONS, charts_of_kind
-from benchfleet.reports.charts.timeline import Span, spans
+from benchfleet.reports.charts.timeline import Spans, longest_spans
 from benchfleet.reports.tables import Comparison
 from benchfleet.study import Study
 
@@ -160,12 +160,12 @@ def _terminal(study: Study, comparison: Comparison) -> str:
     return text.getvalue()
 
 
-def _spans(study: Study, cells: Sequence[Cell], needed: bool = True) -> list[Span]:
+def _spans(study: Study, cells: Sequence[Cell], needed: bool = True) -> Spans:
     """The attempts of these cells, for a time line."""
     if not needed:
-        return []
+        return Spans()
     nothing: dict[str, list[Attempt]] = {}
     attempts = study.query(
         lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing
     )
-    return spans({cell.fingerprint: cell.id for cell in cells}, attempts)
+    return longest_spans(cells, attempts)

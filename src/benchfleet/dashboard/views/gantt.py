@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from benchfleet.domain.humanize import duration
 from benchfleet.domain.part import SPLIT
 from benchfleet.ledger.history import ATTEMPT_EVENTS, attempts_by_cell
-from benchfleet.reports.charts.timeline import Span, spans
+from benchfleet.reports.charts.timeline import Span, span_of
 from benchfleet.study import Study
 
 MAX_GANTT_EVENTS = 40_000
@@ -98,10 +99,12 @@ def gantt(
             if event.fingerprint in paths
             for number, part in enumerate(event.data["parts"], 1)
         }
+    now, names = time.time(), {**paths, **of_parts}
     every = [
         replace(span, lane=running.get(name, span.lane)) if span.state == "running" else span
         for name, some in attempts.items()
-        for span in spans({**paths, **of_parts}, {name: some})
+        if name in names
+        for span in (span_of(names[name], attempt, now) for attempt in some)
     ]
     if not every:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,7 @@ from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Clock
 from benchfleet.ledger.postgres.connections import Connections
 from benchfleet.ledger.postgres.queries import STATEMENTS, run, stream
-from benchfleet.ledger.serialization import parse_record
+from benchfleet.ledger.serialization import parse_event, parse_record
 from benchfleet.ledger.table_copy import Row
 
 _BEGIN_VIEW = (
@@ -41,10 +40,7 @@ def read_events(
         last = _last_event(connection)
         return run(connection, name, last=last, **values).fetchall()
 
-    return [
-        Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
-        for seq, at, kind, fingerprint, data in connections.with_retry(fetch)
-    ]
+    return [*map(parse_event, connections.with_retry(fetch))]
 
 
 def last_event(connections: Connections) -> int:

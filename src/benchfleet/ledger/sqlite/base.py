@@ -22,7 +22,12 @@ from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.base import PROGRESS_KEPT_S, Clock, Ledger, refuse_superseded
 from benchfleet.ledger.named_queries import Execute
-from benchfleet.ledger.serialization import CellSerializer, parse_cell, parse_record
+from benchfleet.ledger.serialization import (
+    CellSerializer,
+    parse_cell,
+    parse_event,
+    parse_record,
+)
 from benchfleet.ledger.sqlite.enrolment import SqliteEnrolment
 
 
@@ -203,11 +208,9 @@ class SqliteBase(Ledger):
         kinds_json = None if kinds is None else json.dumps(list(kinds))
         with self._reading() as execute:
             return [
-                Event(kind=kind, fingerprint=fingerprint, data=json.loads(data), seq=seq, at=at)
-                for seq, at, kind, fingerprint, data in execute(
-                    "events", since=since, kinds=kinds_json
-                )
-                if selected is None or fingerprint in selected
+                parse_event(row)
+                for row in execute("events", since=since, kinds=kinds_json)
+                if selected is None or row[3] in selected
             ]
 
     def last_event(self) -> int:

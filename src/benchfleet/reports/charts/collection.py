@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 
 from benchfleet.errors import MissingExtra, UnknownName
@@ -19,7 +19,7 @@ from .lengths import lengths
 from .pareto import pareto
 from .spent import spent
 from .steps import steps
-from .timeline import Span, timeline
+from .timeline import Spans, timeline
 
 # Every kind, and why it may have nothing to draw.
 REASONS: Mapping[str, str] = {
@@ -39,16 +39,17 @@ KINDS = tuple(REASONS)
 
 
 _MAPS = ("scores", "differences")  # heat maps
+_NO_SPANS = Spans()
 
 
-def charts(comparison: Comparison, spans: Sequence[Span] = ()) -> Iterator[Chart]:
+def charts(comparison: Comparison, spans: Spans = _NO_SPANS) -> Iterator[Chart]:
     """All charts but the heat maps and those of serving, empty ones left out."""
     for kinds, make in _MAKERS.items():
         if kinds != _MAPS:
             yield from filter(None, make(comparison, spans))
 
 
-def charts_of_kind(kind: str, comparison: Comparison, spans: Sequence[Span] = ()) -> list[Chart]:
+def charts_of_kind(kind: str, comparison: Comparison, spans: Spans = _NO_SPANS) -> list[Chart]:
     """The charts of one kind, heat maps too; empty if there is nothing to draw. Raises
     `UnknownName` for a kind that does not exist, `MissingExtra` without the extra ``report``."""
     if kind not in KINDS:
@@ -72,7 +73,7 @@ def _heat_maps(comparison: Comparison) -> Iterator[Chart]:
 
 
 # What makes the charts of these kinds: making takes a moment, so that no others are made.
-_MAKERS: Mapping[tuple[str, ...], Callable[[Comparison, Sequence[Span]], Iterable[Chart | None]]]
+_MAKERS: Mapping[tuple[str, ...], Callable[[Comparison, Spans], Iterable[Chart | None]]]
 _MAKERS = {
     _MAPS: lambda comparison, _: _heat_maps(comparison),
     ("forest",): lambda comparison, _: [forest(comparison)],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.slots import host_in
 from benchfleet.ledger.history import Attempt
@@ -40,22 +42,40 @@ class Span:
     state: str  # success, failed, given back or running
 
 
-def spans(ids: Mapping[str, str], attempts: Mapping[str, Sequence[Attempt]]) -> list[Span]:
-    """The attempts of the cells whose ids are given by fingerprint; those that run end now."""
+@dataclass(frozen=True)
+class Spans:
+    """The longest attempts of a campaign."""
+
+    longest: Sequence[Span] = ()
+    shorter: int = 0  # attempts that are left out
+
+
+def longest_spans(cells: Sequence[Cell], attempts: Mapping[str, Sequence[Attempt]]) -> Spans:
+    """As many attempts of these cells as a time line draws; `attempts` are by fingerprint."""
     now = time.time()
-    return [
-        Span(
-            lane=_lane(attempt),
-            cell=ids[fingerprint],
-            attempt=attempt.attempt,
-            begin=attempt.claimed_at,
-            end=max(attempt.claimed_at, attempt.ended_at or now),
-            state=_state(attempt),
-        )
-        for fingerprint, some in attempts.items()
-        if fingerprint in ids
-        for attempt in some
-    ]
+    cell_of = {cell.fingerprint: cell for cell in cells}
+    every = [(cell, one) for name, cell in cell_of.items() for one in attempts.get(name, ())]
+    longest = heapq.nlargest(
+        _MAX_BARS, every, key=lambda pair: _end(pair[1], now) - pair[1].claimed_at
+    )
+    some = [span_of(str(cell.id), attempt, now) for cell, attempt in longest]
+    return Spans(some, len(every) - len(some))
+
+
+def span_of(cell: str, attempt: Attempt, now: float) -> Span:
+    """An attempt of the cell with this id; one that runs ends now."""
+    return Span(
+        lane=_lane(attempt),
+        cell=cell,
+        attempt=attempt.attempt,
+        begin=attempt.claimed_at,
+        end=_end(attempt, now),
+        state=_state(attempt),
+    )
+
+
+def _end(attempt: Attempt, now: float) -> float:
+    return max(attempt.claimed_at, attempt.ended_at or now)
 
 
 def _lane(attempt: Attempt) -> str:
@@ -71,15 +91,14 @@ def _state(attempt: Attempt) -> str:
     return "success" if attempt.outcome.state == "success" else "failed"
 
 
-def timeline(spans: Sequence[Span]) -> Chart | None:
-    """The chart, or None without attempts. Of very many the longest are drawn."""
+def timeline(spans: Spans) -> Chart | None:
+    """The chart, or None without attempts."""
     import altair as alt
 
-    if not spans:
+    if not spans.longest:
         return None
-    longest = sorted(spans, key=lambda span: span.begin - span.end)[:_MAX_BARS]
-    lanes = sorted({span.lane for span in longest})[:_MAX_LANES]
-    drawn = [span for span in longest if span.lane in lanes]
+    lanes = sorted({span.lane for span in spans.longest})[:_MAX_LANES]
+    drawn = [span for span in spans.longest if span.lane in lanes]
     begin, end = min(span.begin for span in drawn), max(span.end for span in drawn)
     rows = _rows(drawn, lanes, _WIDTH_PX / max(end - begin, 1e-9))
     times = _times(round(begin * 1000), round(end * 1000))
@@ -112,10 +131,9 @@ def timeline(spans: Sequence[Span]) -> Chart | None:
     if any(row["label"] for row in rows):
         layers.append(texts.encode(x=alt.X("middle", type=times["type"]), text="label:N"))
     chart = alt.layer(*layers).properties(width=_WIDTH_PX, height=alt.Step(ROW_PX))
-    missing = len(spans) - len(drawn)
-    more = (
-        f" {counted(missing, 'shorter attempt')} of {len(spans)} are not drawn." if missing else ""
-    )
+    every = len(spans.longest) + spans.shorter
+    missing = every - len(drawn)
+    more = f" {counted(missing, 'shorter attempt')} of {every} are not drawn." if missing else ""
     return Chart(
         kind="timeline",
         title="What ran where",
