@@ -14,11 +14,12 @@ from benchfleet.git import process
 from benchfleet.ledger.git import batched, ledger, push_queue
 from benchfleet.providers import vast
 from benchfleet.rentals import prepare
-from benchfleet.runner import worker_time
+from benchfleet.runner import run_state, worker_time
 
 push_queue.INTERVAL_S = 0.1  # a hosted repository that takes many pushes a minute
 ledger.LISTS_EVERY_S = 0.2
 worker_time.AWAY_LIMIT_S = 2.0
+run_state.SILENT_S = 0.5
 process.INTERRUPTED_TIMEOUT_S = 2.0
 vast.INTERVALS.update(dict.fromkeys(vast.INTERVALS, 0.1))  # a provider that takes many requests
 prepare._PAUSE_S = 0.3

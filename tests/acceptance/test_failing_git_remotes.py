@@ -13,7 +13,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.study import open_study
 from repositories import make_bare
 
-from .conftest import User, end_of, samples_kept, until
+from .conftest import User, end_of, samples_kept, until, wait_for_line
 from .hurried import start_hurried
 
 CELLS = """
@@ -147,3 +147,15 @@ def test_a_run_whose_first_push_is_refused_for_good_soon_says_why(
         "git+file:lab.git rejects the push: [remote rejected] (pre-receive hook declined)" in error
     )
     assert says in error
+
+
+def test_a_run_says_that_its_start_waits_for_the_ledger(user: User, bare: Path, gate: Path) -> None:
+    gate.unlink()
+    user.run("run", *AT, "--cpu-slots", "1")
+    user.write((user.folder / "study.yaml").read_text().replace("samples: 4", "samples: 5"))
+    refusal = hook(bare, "echo no pushes now >&2; exit 1")
+    run = start_hurried(user, "run", *AT, "--cpu-slots", "1")
+    wait_for_line(run, "waiting for the ledger, which has not taken this run in yet")
+    refusal.unlink()
+    end_of(run)
+    assert len(user.published()) == 2

@@ -134,10 +134,11 @@ class Runner:
 
     def _enroll(self) -> None:
         adopted = adopt_published(self._ledger, self._layout, self._enrolled, seen=self._taking_in)
-        if self._options.enrolls:
-            self._ledger.enroll(self._enrolled)
-        self._ledger.reap()
-        released = release_killed(self._ledger, self._local_host)
+        with self._state.waiting_for("the ledger, which has not taken this run in yet"):
+            if self._options.enrolls:
+                self._ledger.enroll(self._enrolled)
+            self._ledger.reap()
+            released = release_killed(self._ledger, self._local_host)
         self._state.count()
         self._state.progress.reused = self._state.progress.states.get("success", 0)
         self._state.notify("run_started")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from benchfleet.domain.budget import Budget
@@ -15,6 +15,8 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.runner.disk_guard import DiskGuard, DiskSpace
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
+
+SILENT_S = 10.0  # seconds after which a run reports what its start waits for
 
 
 class RunState:
@@ -120,6 +122,17 @@ class RunState:
     def wrote(self) -> None:
         """Reset the pause after refused writes."""
         self._disk_guard.wrote()
+
+    @contextlib.contextmanager
+    def waiting_for(self, what: str) -> Iterator[None]:
+        """Send a notice if the work inside takes long."""
+        timer = threading.Timer(SILENT_S, self.notify, ["waiting"], {"message": what})
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def notify(
         self, kind: NoticeKind, *, cell: str = "", slot: str = "", message: str = "", **data: Any
