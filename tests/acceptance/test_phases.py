@@ -141,7 +141,11 @@ def test_a_task_file_written_by_hand_says_what_a_machine_runs(
     user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study(user)
-    task = {"experiment": "P1", "config": "prerequisites/p1_config.json", "output": "p1.json"}
+    task = {
+        "experiment": "P1",
+        "config": "prerequisites/p1_config.json",
+        "output": "results/p1_results.json",
+    }
     output = {"machine": "machine1", "phase": "prerequisites", "tasks": [task]}
     user.write(json.dumps(output), "tasks.json")
     work = ("work", "study.yaml", "--assigned", "tasks.json", "--cpu-slots", "1")
@@ -153,3 +157,7 @@ def test_a_task_file_written_by_hand_says_what_a_machine_runs(
         user.write(json.dumps({**output, **wrong}), "tasks.json")
         printed = user.run(*work, code=2).stderr
         assert "tasks.json holds no tasks for a machine: no cell of phase" in printed
+    for key, declared in (("config", task["config"]), ("output", task["output"])):
+        user.write(json.dumps({**output, "tasks": [{**task, key: "p1.json"}]}), "tasks.json")
+        printed = " ".join(user.run(*work, code=2).stderr.split())
+        assert f"'P1' has the {key} 'p1.json', and {declared} in the campaign" in printed

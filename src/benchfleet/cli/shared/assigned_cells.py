@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from benchfleet.cli.text.terminal import display_path
@@ -125,13 +125,27 @@ def _named(document: Mapping[str, Any], study: Study) -> dict[str, str]:
     forms = {}
     for task in document["tasks"]:
         name = str(task["experiment"])
-        named_cells = [str(cell.fingerprint) for cell in mine if cell.workload.label == name]
+        named_cells = [cell for cell in mine if cell.workload.label == name]
         if not named_cells:
             experiments = ", ".join(dict.fromkeys(cell.workload.label for cell in mine)) or "none"
             of = f" of phase {phase!r}" if phase else ""
             raise ValueError(f"no cell{of} is of the experiment {name!r}; there are {experiments}")
-        forms.update({fingerprint: fingerprint for fingerprint in named_cells})
+        _check_files(name, task, named_cells)
+        forms.update({str(cell.fingerprint): str(cell.fingerprint) for cell in named_cells})
     return forms
+
+
+def _check_files(name: str, task: Mapping[str, Any], cells: Sequence[Cell]) -> None:
+    """Raises ValueError where a task names another config or output than the campaign, which is
+    what would be used."""
+    for key in ("config", "output"):
+        for cell in cells if task.get(key) else ():
+            declared = {**cell.workload.params, **cell.workload.outside}.get(key)
+            if declared is None or PurePath(declared) != PurePath(task[key]):
+                raise ValueError(
+                    f"experiment {name!r} has the {key} {task[key]!r}, and {declared or 'none'} in "
+                    "the campaign"
+                )
 
 
 def _check(tasks: Tasks, study: Study) -> None:
