@@ -127,7 +127,12 @@ def parse_cell(spec: str, terms: str) -> Cell:
     Raises LedgerDamaged where they cannot be read.
     """
     try:
-        return _read(spec, terms)
+        kind, separator, repeat = spec.rpartition(', "repeat": ')
+        number, also, repeats = repeat.partition(', "repeats": ')
+        if not (separator and also):
+            return _parse(spec, terms)
+        first = _parse(f'{kind}, "repeat": 0, "repeats": false}}', terms)
+        return replace(first, repeat=int(number), repeats=repeats == "true}")
     except PARSE_ERRORS as error:
         raise _damaged(f"what a cell is: {spec[:80]}") from error
 
@@ -138,22 +143,8 @@ def _damaged(what: str) -> LedgerDamaged:
     )
 
 
-def _read(spec: str, terms: str) -> Cell:
-    kind, separator, repeat = spec.rpartition(', "repeat": ')
-    number, also, repeats = repeat.partition(', "repeats": ')
-    if not (separator and also):
-        return _cell(spec, terms)
-    first = _first_repeat(kind, terms)
-    return replace(first, repeat=int(number), repeats=repeats == "true}")
-
-
 @lru_cache(maxsize=1024)
-def _first_repeat(kind: str, terms: str) -> Cell:
-    """The cell of repeat 0; `kind` is the text up to the repeat."""
-    return _cell(f'{kind}, "repeat": 0, "repeats": false}}', terms)
-
-
-def _cell(spec: str, terms: str) -> Cell:
+def _parse(spec: str, terms: str) -> Cell:
     value, current = json.loads(spec), json.loads(terms)
     for part in ("model", "workload"):
         current[part] = {**value[part], **current.get(part, {})}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from typing import Any, TypeVar
 
@@ -47,7 +47,13 @@ class Connections:
     """The connections of one ledger, all of them in the campaign's schema."""
 
     def __init__(
-        self, url: str, label: str, schema: str, *, timeout: float = RETRY_TIMEOUT_S
+        self,
+        url: str,
+        label: str,
+        schema: str,
+        *,
+        timeout: float = RETRY_TIMEOUT_S,
+        call_timeout: CallTimeout | None = None,
     ) -> None:
         self._url, self._label, self._schema, self._timeout = url, label, schema, timeout
         if has_reserved_characters(url):
@@ -66,7 +72,7 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._closed = threading.Event()
-        self.call_timeout = CallTimeout()
+        self._call_timeout = call_timeout or CallTimeout()
 
     def close(self) -> None:
         self._closed.set()
@@ -78,38 +84,45 @@ class Connections:
 
         Raises LedgerUnreachable, or what it becomes in plain words.
         """
-        with self.borrow(ask) as answer:
-            return answer
+        connection, answer = self._ask(ask)
+        self._give_back(connection)
+        return answer
 
     @contextmanager
     def borrow(self, ask: Callable[[Connection], T]) -> Iterator[T]:
         """The same, with the connection kept for further reads. Raises as `with_retry` does."""
-        began, timeout = time.monotonic(), self.call_timeout.seconds(self._timeout)
+        connection, answer = self._ask(ask)
+        try:
+            yield answer
+        except psycopg.Error as error:
+            raise self._ledger_error(error) from error
+        finally:
+            self._give_back(connection)
+
+    def _ask(self, ask: Callable[[Connection], T]) -> tuple[Connection, T]:
+        """What `ask` returns, and the connection that it used, which the caller gives back."""
+        began, timeout = time.monotonic(), self._call_timeout.seconds(self._timeout)
         pauses = chain(_PAUSES_S, repeat(_PAUSES_S[-1]))
-        with ExitStack() as lent:
-            while True:
-                connection, was_idle, tried = None, False, time.monotonic()
-                try:
-                    connection, was_idle = self._take()
-                    lent.callback(self._give_back, connection)
-                    answer = ask(connection)
-                    break
-                except psycopg.Error as error:
-                    lent.close()
-                    # A connection that broke while it was idle says nothing of the server.
-                    pause = 0.0 if was_idle else next(pauses)
-                    # Time that this process slept is no waiting: only `tried` to now counts.
-                    until = began + min(timeout, write_timeout(error, connection))
-                    late = not was_idle and tried + pause > until
-                    if late or not is_transient(error):
-                        raise self._ledger_error(error) from error
-                    self._close_idle()  # most likely they broke too
-                    if self._closed.wait(pause):
-                        raise self._ledger_error(error) from error
+        while True:
+            connection, was_idle, tried = None, False, time.monotonic()
             try:
-                yield answer
-            except psycopg.Error as error:
-                raise self._ledger_error(error) from error
+                connection, was_idle = self._take()
+                return connection, ask(connection)
+            except BaseException as error:
+                if connection is not None:
+                    self._give_back(connection)
+                if not isinstance(error, psycopg.Error):
+                    raise
+                # A connection that broke while it was idle says nothing of the server.
+                pause = 0.0 if was_idle else next(pauses)
+                # Time that this process slept is no waiting: only `tried` to now counts.
+                until = began + min(timeout, write_timeout(error, connection))
+                late = not was_idle and tried + pause > until
+                if late or not is_transient(error):
+                    raise self._ledger_error(error) from error
+                self._close_idle()  # most likely they broke too
+                if self._closed.wait(pause):
+                    raise self._ledger_error(error) from error
 
     @contextmanager
     def one(self) -> Iterator[Connection]:

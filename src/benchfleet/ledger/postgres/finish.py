@@ -10,12 +10,12 @@ from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.postgres.claim import Claimants
 
-EndedAttempt = tuple[Lease, Outcome]
+LeaseOutcome = tuple[Lease, Outcome]
 
 
-def first_of_each(ended: Iterable[EndedAttempt]) -> list[tuple[int, EndedAttempt]]:
+def first_of_each(ended: Iterable[LeaseOutcome]) -> list[tuple[int, LeaseOutcome]]:
     """The first outcome of each lease, with its position: of two the first counts."""
-    first: dict[tuple[str, int], tuple[int, EndedAttempt]] = {}
+    first: dict[tuple[str, int], tuple[int, LeaseOutcome]] = {}
     for position, one in enumerate(ended):
         first.setdefault((one[0].fingerprint, one[0].token), (position, one))
     return list(first.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
 from benchfleet.ledger.addresses import display_url, schema_name
 from benchfleet.ledger.base import DEFAULT_LEASE_S, PROGRESS_KEPT_S, Clock, refuse_superseded
+from benchfleet.ledger.call_timeout import CallTimeout
 from benchfleet.ledger.postgres.bulk_load import enter, rows_of_each
 from benchfleet.ledger.postgres.claim import Claimants, claim_of
 from benchfleet.ledger.postgres.connections import RETRY_TIMEOUT_S, Connections
@@ -59,9 +60,11 @@ class PostgresLedger(CopyableLedger):
     ) -> None:
         self.label, self.schema = display_url(url), schema_name(campaign)
         self._clock, self._lease = clock, lease
-        self._connections = Connections(url, self.label, self.schema, timeout=timeout)
+        self._call_timeout = limit = CallTimeout()
+        address = url, self.label, self.schema
+        self._connections = Connections(*address, timeout=timeout, call_timeout=limit)
         # A renewal never waits behind other calls, and in time for the next one.
-        self._renewing = Connections(url, self.label, self.schema, timeout=lease / 5)
+        self._renewing = Connections(*address, timeout=lease / 5, call_timeout=limit)
         self._texts, self._claimants = CellSerializer(), Claimants()
         self._listeners: list[Listener] = []
         names = {"schema": self.schema, "campaign": campaign, "label": self.label}
@@ -85,13 +88,8 @@ class PostgresLedger(CopyableLedger):
         self._connections.close()
         self._renewing.close()
 
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        with (
-            self._connections.call_timeout.within(seconds),
-            self._renewing.call_timeout.within(seconds),
-        ):
-            yield
+    def within(self, seconds: float) -> AbstractContextManager[None]:
+        return self._call_timeout.within(seconds)
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         declared = list(cells)  # it may have to be asked again

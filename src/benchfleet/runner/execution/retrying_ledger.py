@@ -70,7 +70,7 @@ class RetryingLedger(Ledger):
     def _retry(self, ask: Callable[[], T], ended: Sequence[tuple[Lease, Outcome]]) -> T:
         while True:
             try:
-                return self._at_once(ask, write=True)
+                return self._call(ask, write=True)
             except LedgerFull:
                 self._post(LedgerDiskFull())
                 if self._ending.wait(self._pause):
@@ -82,20 +82,17 @@ class RetryingLedger(Ledger):
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with contextlib.suppress(LedgerFull, LedgerAway):
-            self._at_once(lambda: self._ledger.release(leases, reason), write=bool(leases))
+            self._call(lambda: self._ledger.release(leases, reason), write=bool(leases))
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        def ask() -> Sequence[Claim]:
-            claims = self._ledger.claim(runner, candidates, limit)
-            if claims:
-                self._outage.succeeded(write=True)
-            return claims
-
-        return self._caught_up(ask)
+        claims = self._caught_up(lambda: self._ledger.claim(runner, candidates, limit))
+        if claims:
+            self._outage.succeeded(write=True)
+        return claims
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:
-            renewed = self._at_once(lambda: self._ledger.renew(leases), write=bool(leases))
+            renewed = self._call(lambda: self._ledger.renew(leases), write=bool(leases))
         except (LedgerFull, LedgerAway) as error:
             self._unrenewed = leases
             if isinstance(error, LedgerFull):
@@ -106,19 +103,19 @@ class RetryingLedger(Ledger):
 
     def report_progress(self, progress: WorkerProgress) -> None:
         with contextlib.suppress(LedgerFull, LedgerAway):  # the next heartbeat brings a newer one
-            self._at_once(lambda: self._ledger.report_progress(progress))
+            self._call(lambda: self._ledger.report_progress(progress))
 
     def progress(self) -> Sequence[WorkerProgress]:
-        return self._at_once(self._ledger.progress)
+        return self._call(self._ledger.progress)
 
     def _caught_up(self, ask: Callable[[], Sequence[T]]) -> Sequence[T]:
         """What it answers, once what ran out for want of room or of a server alone is renewed;
         nothing where it cannot be asked now."""
         try:
             if behind := self._unrenewed:
-                self._at_once(lambda: self._ledger.renew(behind), write=True)
+                self._call(lambda: self._ledger.renew(behind), write=True)
                 self._unrenewed = ()
-            return self._at_once(ask)
+            return self._call(ask)
         except LedgerFull:
             self._post(LedgerDiskFull())
         except LedgerAway:
@@ -132,7 +129,7 @@ class RetryingLedger(Ledger):
         def ask() -> int:
             return self._ledger.enroll(cells, paths=paths)
 
-        return self._at_once(ask, seconds=_RECORD_TIMEOUT_S, write=True)
+        return self._call(ask, seconds=_RECORD_TIMEOUT_S, write=True)
 
     def cells(
         self,
@@ -144,7 +141,7 @@ class RetryingLedger(Ledger):
         rows = iter(
             self._ledger.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
         )
-        return self._pages(self._at_once(lambda: list(islice(rows, 1))), rows)
+        return self._pages(self._call(lambda: list(islice(rows, 1))), rows)
 
     def _pages(
         self, first: Sequence[CellRecord], rows: Iterator[CellRecord]
@@ -152,13 +149,13 @@ class RetryingLedger(Ledger):
         some = first
         while some:
             yield from some
-            some = self._at_once(lambda: list(islice(rows, _READ_BATCH)))
+            some = self._call(lambda: list(islice(rows, _READ_BATCH)))
 
     def record(self, event: Event, *, after: int | None = None) -> int:
         def ask() -> int:
             return self._ledger.record(event, after=after)
 
-        return self._at_once(ask, seconds=_RECORD_TIMEOUT_S, write=True)
+        return self._call(ask, seconds=_RECORD_TIMEOUT_S, write=True)
 
     def events(
         self,
@@ -166,7 +163,7 @@ class RetryingLedger(Ledger):
         fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        return self._at_once(lambda: self._ledger.events(since, fingerprints, kinds))
+        return self._call(lambda: self._ledger.events(since, fingerprints, kinds))
 
     def interrupt(self) -> None:
         self._ledger.interrupt()
@@ -178,7 +175,7 @@ class RetryingLedger(Ledger):
 
     # While the server is away
 
-    def _at_once(self, ask: Callable[[], T], *, seconds: float = 0.0, write: bool = False) -> T:
+    def _call(self, ask: Callable[[], T], *, seconds: float = 0.0, write: bool = False) -> T:
         """What the ledger answers without being waited for. Raises LedgerAway."""
         waits = self._serving is not None and not self._serving.is_set()
         if not waits:
