@@ -144,7 +144,7 @@ def _check_files(name: str, task: Mapping[str, Any], cells: Sequence[Cell]) -> N
             if declared is None or PurePath(declared) != PurePath(task[key]):
                 raise ValueError(
                     f"experiment {name!r} has the {key} {task[key]!r}, and {declared or 'none'} in "
-                    "the campaign"
+                    "the campaign; correct one of them"
                 )
 
 
