@@ -74,6 +74,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
         variants=record.variants,
         suites=record.suites,
         notify=record.notify,
+        race=record.race,
     )
 
 

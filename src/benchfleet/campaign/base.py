@@ -17,6 +17,7 @@ from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
 from benchfleet.domain.notification import NotificationSettings
 from benchfleet.domain.phase import Phase
+from benchfleet.domain.race import RaceSettings
 from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
 from benchfleet.domain.suite import Suite
 from benchfleet.domain.usage import Price
@@ -59,6 +60,7 @@ class Campaign:
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
     suites: tuple[Suite, ...] = ()  # of benchmarks with one score
     notify: NotificationSettings | None = None  # what it sends messages about
+    race: RaceSettings | None = None  # what stops early; None: every cell runs
     series: tuple[CheckpointSeries, ...] = ()  # of checkpoints, which may grow
     record: CampaignRecord | None = None  # for hosts without its file; None where there is no file
 

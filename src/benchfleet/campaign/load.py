@@ -28,6 +28,7 @@ from .matrices import BELONG, MATRIX, MatrixReader
 from .notify import NOTIFY, read_notify
 from .phases import PHASES, read_phases
 from .plugins import plugin as opened_plugin
+from .race import RACE, in_rounds, read_race
 from .runners import RUNNERS, read_runners
 from .schema_types import (
     MONEY,
@@ -75,6 +76,7 @@ KEYS: Mapping[str, Shape] = {
     "runners": RUNNERS,
     "suites": SUITES,
     "notify": NOTIFY,
+    "race": RACE,
 }
 REQUIRED = ("campaign",)
 MAX_BYTES = 10_000_000
@@ -195,6 +197,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     workloads = [work for part in (matrix, *matrix.parts) for work in part.workloads]
     suites = read_suites(fields["suites"], workloads)
     notify = read_notify(fields["notify"])
+    race = read_race(fields["race"], matrix)
     if not name:
         return None
     variants = tuple(matrix.variants)
@@ -202,7 +205,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         name=name,
         file=file,
         results=results_folder(file.parent, base, name),
-        matrix=matrix,
+        matrix=in_rounds(matrix) if race else matrix,
         phases=phases,
         runners=runners,
         machine=machine,
@@ -214,6 +217,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         variants=variants,
         suites=suites,
         notify=notify,
+        race=race,
         series=reader.series,
         record=CampaignRecord(
             name=name,
@@ -225,6 +229,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
             variants=variants,
             suites=suites,
             notify=notify,
+            race=race,
         ),
     )
 

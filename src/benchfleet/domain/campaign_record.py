@@ -11,6 +11,7 @@ from .event import Event
 from .host_filter import HostFilter
 from .notification import NotificationSettings
 from .phase import Phase
+from .race import RaceSettings
 from .suite import Suite
 
 CAMPAIGN_RECORDED = "campaign_told"
@@ -29,6 +30,7 @@ class CampaignRecord:
     variants: tuple[str, ...] = ()  # names of the models that stand in for others
     suites: tuple[Suite, ...] = ()  # of benchmarks with one score
     notify: NotificationSettings | None = None  # what its workers send messages about
+    race: RaceSettings | None = None  # None: every cell runs
 
     def event(self) -> Event:
         """The event that stores it."""
@@ -41,6 +43,7 @@ class CampaignRecord:
         suites = [suite.to_dict() for suite in self.suites]
         notify = None if self.notify is None else self.notify.to_dict()
         optional: dict[str, Any] = {"rules": rules, "suites": suites, "notify": notify}
+        optional["race"] = None if self.race is None else self.race.to_dict()
         optional["variants"] = list(self.variants)
         own = {key: value for key, value in optional.items() if value not in (None, [])}
         fields = {key: value for key, value in vars(self).items() if key not in optional}
@@ -59,7 +62,7 @@ class CampaignRecord:
             host: HostFilter(phases=tuple(one["phases"]), models=tuple(one["models"]))
             for host, one in data.get("runners", {}).items()
         }
-        rules, notify = data.get("rules"), data.get("notify")
+        rules, notify, race = data.get("rules"), data.get("notify"), data.get("race")
         return cls(
             **{
                 **known_fields,
@@ -69,6 +72,7 @@ class CampaignRecord:
                 "variants": tuple(data.get("variants", ())),
                 "suites": tuple(map(Suite.from_dict, data.get("suites", ()))),
                 "notify": None if notify is None else NotificationSettings.from_dict(notify),
+                "race": None if race is None else RaceSettings.from_dict(race),
             }
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -139,6 +139,7 @@ class Matrix:
     only: tuple[Rule, ...] = ()  # of all these, the cells that some rule matches; () for all
     without: tuple[Rule, ...] = ()  # and of those, the cells that none of these does
     phase: str = ""  # that the cells are of
+    rounds: bool = False  # a repeat of all configs of a model goes before the next one
     parts: tuple[Matrix, ...] = ()  # of the phases, whose cells come after its own
 
     def expand(self) -> list[Cell]:
@@ -163,6 +164,8 @@ class Matrix:
                     _put(cells, cell)
         order = {entry.model.name: index for index, entry in enumerate(self.models)}
         ordered = sorted(cells.values(), key=lambda cell: order[cell.model.name])
+        if self.rounds:
+            ordered = _in_rounds(ordered, order)
         return select_cells(ordered, only=self.only, exclude=self.without)
 
     def forms(self, cell: Cell) -> list[tuple[ModelEntry, Cell]]:
@@ -251,6 +254,19 @@ class Matrix:
         """Of a cell: as its benchmark says, else its model, else the matrix."""
         declared = (workload.split, entry.split, self.split)
         return next(one for one in declared if one is not None)
+
+
+def _in_rounds(cells: Sequence[Cell], order: Mapping[str, int]) -> list[Cell]:
+    """The cells with priorities by which a model's repeats go in turn, model after model; its own
+    priority still goes before all others'."""
+    repeats = max((cell.repeat + 1 for cell in cells), default=1)
+    turns = len(order) * repeats
+
+    def priority(cell: Cell) -> int:
+        later_models = len(order) - 1 - order[cell.model.name]
+        return cell.priority * turns + later_models * repeats - cell.repeat
+
+    return [replace(cell, priority=priority(cell)) for cell in cells]
 
 
 def _put(cells: dict[Fingerprint, Cell], cell: Cell) -> None:

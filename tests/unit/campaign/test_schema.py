@@ -72,6 +72,7 @@ phases:
 runners: {lab-a: {phases: first, models: [one, "!t*"]}, "*": null}
 suites: {core: {benchmarks: {recall: 2, mock_benchmark: 1}, mean: weights}}
 notify: {to: [env:CHAT, "file:~/chat"], on: [budget, failures], failures: 5%, every: 1h}
+race: {confidence: 99%, keep: [both]}
 """
 
 
