@@ -19,6 +19,7 @@ from benchfleet.domain.host_filter import filter_for_host
 from benchfleet.domain.notification import SUBJECT
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.plan import ASSIGNED, Plan, forms, plans
+from benchfleet.domain.race import RACE_EVENTS, RaceHistory
 from benchfleet.domain.rental import RentalCost
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.domain.versions import mark_versions
@@ -161,6 +162,12 @@ class Study:
         return self.query(
             lambda ledger: newest_decisions(ledger.events(kinds=GATE_EVENTS)), default={}
         )
+
+    def race(self, ledger: Ledger | None = None) -> RaceHistory:
+        """What races of the campaign stopped, by this open ledger, or else by its own."""
+        if ledger is not None:
+            return RaceHistory.of(ledger.events(kinds=RACE_EVENTS))
+        return self.query(self.race, default=RaceHistory())
 
     def phases(self, cells: Iterable[Cell], records: Iterable[CellRecord]) -> list[PhaseStatus]:
         """How each phase stands over these cells."""

@@ -66,6 +66,7 @@ VERB_GROUPS = {
     "care": {
         "retry": "run failed or cancelled cells again",
         "cancel": "cancel cells; their samples are kept",
+        "race": "stop configs that are surely worse than the one that leads",
         "release": "release the cells that a runner holds",
         "reap": "return the cells of dead runners",
         "rescore": "score the recorded answers again, without the model",

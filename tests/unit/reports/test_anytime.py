@@ -47,7 +47,7 @@ def first_rejection(draw, rng, samples=SAMPLES):
 
 
 @pytest.mark.parametrize("draw", [coin, rare_losses, rare_gains])
-def test_equal_configs_are_seldom_told_apart_by_who_looks_after_every_sample(draw):
+def test_equal_configs_are_seldom_distinguished_by_looks_after_every_sample(draw):
     rng = random.Random(7)
     rejected = [first_rejection(draw, rng) is not None for _ in range(RUNS)]
     assert sum(rejected) / RUNS <= ALPHA

@@ -17,6 +17,7 @@ from benchfleet.cli.shared.benchmark_report import write_benchmark_report
 from benchfleet.cli.shared.checkpoint_watch import watching
 from benchfleet.cli.shared.local_runs import command_of
 from benchfleet.cli.shared.options import RequestedDevices
+from benchfleet.cli.shared.race_watch import racing
 from benchfleet.cli.shared.ray_job import refuse_job_folder
 from benchfleet.cli.shared.run_fleet import run_fleet
 from benchfleet.cli.text.notices import LEVELS
@@ -79,6 +80,9 @@ def _run(
             cells,
             lambda message: inbox.post(ThreadWarning(message=message)),
         ) as checkpoints,
+        racing(
+            arguments, study, lambda message: inbox.post(ThreadWarning(message=message))
+        ) as race,
     ):
         with watch(
             study.campaign.name,
@@ -93,6 +97,8 @@ def _run(
                 combined = combine(combined, notifier)
             if collector is not None:
                 combined = combine(combined, collector)
+            if race is not None:
+                combined = combine(combined, race)
             end = run_cells(
                 study,
                 cells,
@@ -105,6 +111,8 @@ def _run(
                 serving=serving,
             )
             serving.clear()
+        if race is not None:
+            race.close()
         if checkpoints:
             study, cells = checkpoints.study, checkpoints.cells
         try:

@@ -32,7 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     selection.configure(parser, example="benchfleet retry study.yaml --kind oom")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--failed", action="store_true", help="only failed and partial cells")
-    which.add_argument("--cancelled", action="store_true", help="only cancelled cells")
+    which.add_argument(
+        "--cancelled", action="store_true", help="only cells that somebody cancelled"
+    )
+    which.add_argument(
+        "--raced", action="store_true", help="only cells that a race stopped; it stops none again"
+    )
     which.add_argument(
         "--gone", action="store_true", help="only done cells whose published results are gone"
     )
@@ -52,7 +57,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Put failed, partial and cancelled cells back to pending; the next run takes them."""
+    """Put failed, partial and cancelled cells back to pending; the next run takes them. Cells
+    that a race stopped stay so without --raced."""
     if arguments.lost_host and not arguments.gone:
         raise wrong_option("--lost-host", "names a host for --gone; add --gone")
     study, cells = options.opened(arguments)
@@ -97,7 +103,11 @@ def _candidates(
         return locator.missing(records, lost_hosts=arguments.lost_host)
     if arguments.samples:
         return list(sample_retries.with_failed_samples(study.layout, records))
-    return [record for record in records if record.state in _states(arguments)]
+    history = study.race()
+    if arguments.raced:
+        return [record for record in records if history.is_stopped(record)]
+    chosen = [record for record in records if record.state in _states(arguments)]
+    return [record for record in chosen if not history.is_stopped(record)]
 
 
 def _nothing(arguments: argparse.Namespace, waiting: int) -> str:

@@ -1,0 +1,117 @@
+"""``benchfleet race``: stop the configs that are surely worse than the one that leads."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+
+from benchfleet.cli.shared import missing_ledger, next_command, options
+from benchfleet.cli.text.output import print_json, say
+from benchfleet.domain.humanize import counted
+from benchfleet.domain.plain_text import one_line
+from benchfleet.race import Racer, record_stops
+from benchfleet.reports.racing import Group, Race, Standing
+
+_VERDICTS = {
+    "leads": "leads",
+    "in": "still in",
+    "worse": "surely worse; nothing left to stop",
+    "kept": "surely worse; kept",
+    "stops": "stopped now",
+    "stopped": "stopped",
+    "brought back": "brought back; not stopped again",
+    "no result": "no result yet",
+}
+_HEAD = ("config", "repeats", "samples", "difference", "anytime interval", "verdict", "saved")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    options.optional_campaign(parser, example="benchfleet race study.yaml --dry-run")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be stopped; change nothing"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Decide the race once by the results that are here; its cells are cancelled."""
+    study, cells = options.opened(arguments)
+    ledger = study.open_existing_ledger(writes=not arguments.dry_run)
+    if ledger is None:
+        missing_ledger.warn(arguments, study, always=True)
+        if arguments.json:
+            print_json(
+                {"campaign": study.campaign.name, "dry_run": arguments.dry_run, "groups": []}
+            )
+        return 0
+    with closing(ledger):
+        if not arguments.dry_run:
+            ledger.enroll(cells)
+        race = Racer(study, cells).look(ledger)
+        stops = list(race.stops(by=study.host))
+        if not arguments.dry_run:
+            record_stops(ledger, stops)
+    if arguments.json:
+        print_json(
+            {"campaign": study.campaign.name, "dry_run": arguments.dry_run, **race.to_dict()}
+        )
+        return 0
+    _print(race, would=arguments.dry_run)
+    if stops:
+        count = counted(sum(len(stop.cells) for stop in stops), "cell")
+        if arguments.dry_run:
+            say(f"this would cancel {count}: {next_command.same_choice(arguments, 'race')}")
+        else:
+            say(f"{count} cancelled; bring them back: {_retry(arguments)}")
+    elif race.groups:
+        print("nothing to stop")
+    return 0
+
+
+def _retry(arguments: argparse.Namespace) -> str:
+    return f"{next_command.same_choice(arguments, 'retry')} --raced"
+
+
+def _print(race: Race, *, would: bool) -> None:
+    if not race.groups:
+        print("nothing races: no benchmark has several configs and repeats")
+        return
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 10_000
+    console = Console(width=width, highlight=False)
+    for group in race.groups:
+        say(f"{group.model} / {group.benchmark}")
+        if group.note:
+            say(f"  does not race: {group.note}")
+            continue
+        console.print(_table(group, would=would))
+    share, pairs = f"{100 * race.confidence:g} %", counted(race.comparisons, "comparison")
+    say(f"intervals hold together with {share} confidence at every look, over {pairs}")
+
+
+def _table(group: Group, *, would: bool) -> object:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for name in _HEAD:
+        table.add_column(Text(name), no_wrap=True)
+    for one in group.standings:
+        table.add_row(*map(Text, _row(one, would=would)))
+    return table
+
+
+def _row(one: Standing, *, would: bool) -> Iterator[str]:
+    yield one_line(f"  {one.config}")
+    yield f"{one.repeats} of {one.of}"
+    compared = one.difference
+    yield str(compared.n) if compared else ""
+    yield f"{compared.difference:+.3f}".replace("-", "\N{MINUS SIGN}") if compared else ""
+    bounds = [f"{bound:.3f}" for bound in compared.interval] if compared else []
+    yield " to ".join(bounds).replace("-", "\N{MINUS SIGN}")
+    yield "would stop" if would and one.verdict == "stops" else _VERDICTS[one.verdict]
+    saved = one.to_dict()["saved"]
+    yield counted(saved, "cell") if saved else ""
