@@ -16,6 +16,7 @@ from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell,
 from benchfleet.reports.failures import grouped_failures
 from benchfleet.reports.judging import Judged, judged
 from benchfleet.reports.pooling import Scores
+from benchfleet.reports.race_savings import race_savings, saved_texts
 from benchfleet.reports.side_by_side import Side
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.layout import SAMPLES
@@ -33,16 +34,25 @@ def comparison_of(
 ) -> Comparison:
     """The comparison of a campaign's cells, with the samples of its results folder."""
     cells = study.marked(cells)
+    answers = [cell for cell in cells if not is_judgement(cell)]
+    history = study.race()
+    savings = tuple(race_savings(history, answers, records))
+    records = history.as_skipped(records)
     comparison = compare(
         records,
-        [cell for cell in cells if not is_judgement(cell)],
+        answers,
         sample_scores_of(study, records),
         baseline,
         study.bills(records),
         lambda record: _serving_metrics(study, record),
         study.campaign.suites,
     )
-    comparison = replace(comparison, rentals=study.rental_costs())
+    comparison = replace(
+        comparison,
+        rentals=study.rental_costs(),
+        race=savings,
+        notes=(*saved_texts(savings), *comparison.notes),
+    )
     if not any(map(is_judgement, cells)):
         return comparison
     chosen = {cell.fingerprint for cell in cells}

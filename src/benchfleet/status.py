@@ -32,6 +32,7 @@ from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.ledger.parts import SplitCell, parts_of
 from benchfleet.ledger.spending import read_rental_costs, read_spending
 from benchfleet.placement_loader import load_placement
+from benchfleet.reports.race_savings import RaceSaving, race_savings
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.upload_queue import UploadQueue
@@ -74,6 +75,7 @@ class Status:
     budget: Budget | None = None  # with what was spent of it
     split: Sequence[SplitCell] = ()  # cells that run as parts
     clocks: Mapping[str, float] = field(default_factory=dict)  # host → seconds ahead, if it matters
+    race: Sequence[RaceSaving] = ()  # what a race stopped; these cells count as skipped
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -87,6 +89,7 @@ class Status:
             "share": round(self.share, 4),
             "eta_seconds": self.eta,
             "clocks": dict(self.clocks),
+            "race": [one.to_dict() for one in self.race],
             "kept_samples": dict(self.kept_samples),
             "used": self.used.to_dict(),
             "budget": self.budget and self.budget.to_dict(),
@@ -120,6 +123,7 @@ class _LedgerFacts:
     rentals: Sequence[RentalCost] = ()
     split: Sequence[SplitCell] = ()
     part_weights: Mapping[str, float] = field(default_factory=dict)  # of a whole cell, about
+    race: Sequence[RaceSaving] = ()
 
 
 def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
@@ -167,6 +171,7 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         budget=read_budget(study),
         split=ledger_facts.split,
         clocks=ledger_facts.clocks,
+        race=ledger_facts.race,
     )
 
 
@@ -212,9 +217,11 @@ def _read_ledger(ledger: Ledger, study: Study, cells: Sequence[Cell]) -> _Ledger
         replace(record, state="running") if _runs(parts.get(record.fingerprint, ())) else record
         for record in records
     ]
+    history = study.race(ledger)
     return _LedgerFacts(
         has_ledger=True,
-        records=records,
+        records=history.as_skipped(records),
+        race=list(race_savings(history, study.marked(cells), records)),
         decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
         holders=running,
         eta=eta_of(reports, {one.record.runner for one in running}),

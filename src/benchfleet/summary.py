@@ -23,6 +23,7 @@ def summarised(
 ) -> dict[str, Any]:
     """The summary of a campaign at the end of a run; devices and failures are those of all its
     runs in the ledger."""
+    records = study.race().as_skipped(records)
     states = counts(records, total=len(cells))
     return {
         "campaign": study.campaign.name,

@@ -88,7 +88,11 @@ class Verify:
         wrong += scores
         if self.whole:
             wrong += verifier.unknown()
-        return self._summed_up(records, wrong, elsewhere, notes)
+        history = self.study.race(ledger)
+        raced = frozenset(str(one.fingerprint) for one in records if history.is_stopped(one))
+        if raced:
+            notes = [*notes, f"a race stopped {counted(len(raced), 'cell')}, which need no result"]
+        return self._summed_up(records, wrong, elsewhere, notes, raced)
 
     @staticmethod
     def _look(
@@ -146,14 +150,16 @@ class Verify:
         wrong: Sequence[Finding],
         elsewhere: Mapping[str, str],
         notes: Sequence[str],
+        raced: frozenset[str] = frozenset(),
     ) -> Verification:
         """What was found, held against the campaign's cells."""
         bad = {one.path for one in wrong if one.spoils}
         states = {str(record.fingerprint): record.state for record in records}
         done = {name for name, state in states.items() if state == "success"}
         good = done - {str(record.fingerprint) for record in records if record.path in bad}
-        ours = {str(cell.fingerprint) for cell in self.cells}
-        if others := len(done - ours):
+        cells = [cell for cell in self.cells if cell.fingerprint not in raced]
+        ours = {str(cell.fingerprint) for cell in cells}
+        if others := len(done - ours - raced):
             notes = [
                 *notes,
                 f"{others} of these results are not of the campaign's cells: "
@@ -165,7 +171,7 @@ class Verify:
             wrong=sorted(wrong, key=lambda one: (KINDS.index(one.kind), one.path)),
             elsewhere=elsewhere,
             notes=notes,
-            complete=_completeness(self.cells, good),
+            complete=_completeness(cells, good),
             missing={
                 "wrong" if state == "success" else state: missing[state]
                 for state in STATES

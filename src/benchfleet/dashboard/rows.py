@@ -10,6 +10,7 @@ from benchfleet.dashboard.split_cells import PartState
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.race import RACE
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.models.served.recipes import RECIPES
 
@@ -144,7 +145,8 @@ def apply_event(row: Row, event: Event) -> None:
             row.state = row.waiting_state()
     elif event.kind == "cancel_asked":
         if row.state not in FINAL_STATES:
-            row.state, row.runner = "cancelled", ""
+            row.state = "skipped" if data.get("by") == RACE else "cancelled"
+            row.runner = ""
     elif row.state == "running":  # released or reaped
         row.state, row.runner = row.waiting_state(), ""
 

@@ -191,13 +191,17 @@ class Watcher:
 
     def _cells(self, ledger: Ledger) -> Iterator[tuple[Cell, CellRecord | None]]:
         """The cells of the campaign, counted while they are read."""
+        history = self._study.race(ledger)
         if self._study.campaign.file is None:
-            for number, record in enumerate(ledger.cells(with_cell=True)):
+            records_with_cell = history.as_skipped([*ledger.cells(with_cell=True)])
+            for number, record in enumerate(records_with_cell):
                 if record.cell is not None:
                     self.model.reading(number + 1)
                     yield record.cell, record
             return
-        records = {str(record.fingerprint): record for record in ledger.cells()}
+        records = {
+            str(record.fingerprint): record for record in history.as_skipped([*ledger.cells()])
+        }
         for number, cell in enumerate(self._study.cells()):
             self.model.reading(number + 1)
             yield cell, records.get(str(cell.fingerprint))

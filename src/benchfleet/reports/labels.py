@@ -38,6 +38,12 @@ def isolated_words(sentence: str, begin: str, end: str) -> str:
     return _WORDS.sub(lambda words: f"{begin}{words.group()}{end}", one_line(sentence))
 
 
+def subset_length(subset: str) -> int | None:
+    """The context length of a subset such as ``4096`` or ``32k``."""
+    match = re.fullmatch(r"(\d+)(k?)", subset, re.IGNORECASE)
+    return int(match[1]) * (1024 if match[2] else 1) if match else None
+
+
 def distinct(labels: Mapping[Key, str]) -> dict[Key, str]:
     """The labels of different things, with a number where they are equal."""
     used: set[str] = set()

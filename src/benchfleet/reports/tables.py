@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,8 +20,10 @@ from benchfleet.ledger.history import counts
 from .endings import Endings, endings_of, first_warnings
 from .failures import FailureGroup, grouped_failures
 from .judging import Judged
+from .labels import subset_length
 from .notes import notes
 from .pooling import Pool, Row, Scores, column_names, pooled
+from .race_savings import RaceSaving
 from .ranking import Pair, against_baseline, ranking
 from .serving import ServingPoint, first_load_warnings
 from .serving_points import Details, serving_points
@@ -107,6 +108,7 @@ class Comparison:
     best_suites: tuple[Winner, ...] = ()  # one for each suite that has a score
     judged: tuple[Judged, ...] = ()  # what judges said of the answers
     rentals: tuple[RentalCost, ...] = ()  # by currency, of the whole campaign
+    race: tuple[RaceSaving, ...] = ()  # configs that a race stopped
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -147,6 +149,7 @@ class Comparison:
             "serving": [point.to_dict() for point in self.serving],
             "judged": [one.to_dict() for one in self.judged],
             "rentals": [one.to_dict() for one in self.rentals],
+            "race": [one.to_dict() for one in self.race],
             "suites": [score.to_dict() for score in self.suites],
             "best_suites": [_with_lead(winner) for winner in self.best_suites],
         }
@@ -255,7 +258,7 @@ def _entry(
         config=config,
         benchmark=row.benchmark,
         family=workload.benchmark,
-        length=_length(workload.subset or ""),
+        length=subset_length(workload.subset or ""),
         series=model.series,
         step=model.step,
         states=dict(pool.states),
@@ -268,12 +271,6 @@ def _entry(
         spent=spent,
         endings=Endings() if pool.loads_server else endings_of(pool.outcomes),
     )
-
-
-def _length(subset: str) -> int | None:
-    """The context length of a subset such as ``4096`` or ``32k``."""
-    match = re.fullmatch(r"(\d+)(k?)", subset, re.IGNORECASE)
-    return int(match[1]) * (1024 if match[2] else 1) if match else None
 
 
 def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, ...]:

@@ -72,6 +72,8 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     yield from _kept_cells(status, command)
     yield from _failed(status, command)
     yield from _cancelled(status, command)
+    for saving in status.race:
+        yield f"  race     {saving}"
     yield from _results(status, command)
 
 

@@ -11,6 +11,7 @@ from benchfleet.domain.campaign_record import CAMPAIGN_RECORDED
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.part import SPLIT
+from benchfleet.domain.race import RACE_STOPPED, RaceStop
 from benchfleet.domain.rental import KINDS as RENTAL_KINDS
 from benchfleet.domain.slots import (
     ADDED,
@@ -79,6 +80,7 @@ def _text(event: Event) -> tuple[str, str]:
         ADDED: f"added {_names(data.get('devices', ()))}",
         REMOVED: f"removed {_names(data.get('devices', ()))}",
         FREED: f"free: {_names(data.get('devices', ()))}",
+        RACE_STOPPED: f"race: {RaceStop.of_event(event)}" if event.kind == RACE_STOPPED else "",
         "gate_opened": f"gate of {data.get('phase')} opened by {data.get('by')}",
         "gate_closed": f"gate of {data.get('phase')} closed: {data.get('why')}",
         "gate_forgotten": f"gate of {data.get('phase')} is undecided again",
