@@ -27,10 +27,14 @@ class Racer:
         self._settings = study.campaign.race or RaceSettings()
         self._read: dict[tuple[str, str], SampleScores] = {}
 
-    def look(self, ledger: Ledger) -> Race:
-        """How the race stands, by the results that are here. Raises ResultsError."""
+    def look(self, ledger: Ledger, *, enrolled: bool = True) -> Race:
+        """How the race stands, by the results that are here; with `enrolled` False also cells that
+        the ledger does not have yet are pending. Raises ResultsError."""
         order = [cell.fingerprint for cell in self._cells]
         records = in_order(ledger.cells(fingerprints=set(order)), order)
+        if not enrolled:
+            names = {record.fingerprint for record in records}
+            records += [_pending(cell) for cell in self._cells if cell.fingerprint not in names]
         history = self._study.race(ledger)
         return race_of(self._settings, self._cells, records, self._scores(records), history)
 
@@ -62,6 +66,18 @@ def record_stops(ledger: Ledger, stops: Sequence[RaceStop]) -> None:
         data = {"by": RACE, "reason": f"{stop.config} is {stop.finding} on {stop.benchmark}"}
         for fingerprint in stop.cells:
             ledger.record(Event(kind=CANCEL, fingerprint=fingerprint, data=data))
+
+
+def _pending(cell: Cell) -> CellRecord:
+    return CellRecord(
+        fingerprint=cell.fingerprint,
+        id=cell.id,
+        path=cell.path(marked=False),
+        state="pending",
+        attempt=0,
+        tries=0,
+        token=0,
+    )
 
 
 def _key(record: CellRecord) -> tuple[str, str]:

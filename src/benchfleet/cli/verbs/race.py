@@ -49,7 +49,7 @@ def main(arguments: argparse.Namespace) -> int:
     with closing(ledger):
         if not arguments.dry_run:
             ledger.enroll(cells)
-        race = Racer(study, cells).look(ledger)
+        race = Racer(study, cells).look(ledger, enrolled=not arguments.dry_run)
         stops = list(race.stops(by=study.host))
         if not arguments.dry_run:
             record_stops(ledger, stops)
