@@ -201,7 +201,7 @@ class Results:
                 "nothing has run there; if it ran elsewhere, load its results folder or its ledger",
                 stacklevel=2,
             )
-        return records
+        return self._study.race().as_skipped(records)
 
     @cached_property
     def _record_of(self) -> Mapping[str, CellRecord]:

@@ -205,19 +205,23 @@ class Study:
         return self.query(read, default=False)
 
     def finished_records(self, cells: Iterable[Cell]) -> list[CellRecord] | None:
-        """The cells' records if all are done and no result waits to be published; None where a
-        run has something to do."""
+        """The records of done cells, if these are all but those that a race stopped, and no result
+        waits to be published; None where a run has something to do."""
         ledger = self.open_existing_ledger()
         if ledger is None:
             return None
         among = {cell.fingerprint for cell in cells}
-        records = []
+        records, stopped = [], 0
         with closing(ledger):
+            history = self.race(ledger)
             for record in ledger.cells(fingerprints=among):
-                if record.state != "success":
+                if history.is_stopped(record):
+                    stopped += 1
+                elif record.state != "success":
                     return None
-                records.append(record)
-        if len(records) < len(among) or sealed_attempts(self.layout):
+                else:
+                    records.append(record)
+        if len(records) + stopped < len(among) or sealed_attempts(self.layout):
             return None
         late = too_late(self.layout, left_attempts(self.layout, among), records)
         return None if late else records

@@ -113,12 +113,16 @@ def test_every_report_says_what_was_stopped_and_saved(
     status = raced.run("status", "study.yaml").stdout
     assert "12 cells · 9 success · 3 skipped" in status
     assert "bad stopped on mine after 40 samples" in status
+    plan = raced.run("plan", "study.yaml").stdout
+    assert "3 skipped" in plan and "cancelled" not in plan
     assert "a race stopped 3 cells" in raced.run("verify", "study.yaml").stdout
 
 
 def test_a_second_run_and_decision_do_nothing_more(raced: User) -> None:
     before = raced.published()
-    raced.run("run", "study.yaml")
+    assert "nothing was run" in raced.run("run", "study.yaml").stdout
+    (raced.results / "execution_summary.json").unlink()  # so that a whole run looks
+    assert "nothing was run" not in raced.run("run", "study.yaml").stdout
     assert raced.published() == before
     assert "nothing to stop" in raced.run("race", "study.yaml").stdout
     assert list(states(raced).values()).count("cancelled") == 3

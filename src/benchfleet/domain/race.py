@@ -131,8 +131,8 @@ class RaceHistory:
         return key in self.stops and key not in self.overridden
 
     def is_stopped(self, record: CellRecord) -> bool:
-        """Whether a race cancelled the cell, and nobody brought it back."""
-        return record.state == "cancelled" and record.fingerprint in self.stopped_cells
+        """Whether a race cancelled the cell, and nobody brought it back; also one `as_skipped`."""
+        return record.state in ("cancelled", "skipped") and record.fingerprint in self.stopped_cells
 
     def as_skipped(self, records: Sequence[CellRecord]) -> list[CellRecord]:
         """The records as people see them: cells that a race cancelled are ``skipped``."""

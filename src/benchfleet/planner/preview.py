@@ -95,7 +95,8 @@ def known_records(study: Study, cells: Collection[Cell]) -> list[CellRecord]:
         ours = {cell.fingerprint for cell in cells}
         others = {record.fingerprint for record in ledger.cells()} - ours
         whole = {r.fingerprint: r for r in ledger.cells(fingerprints=others, with_cell=True)}
-        return [whole.get(record.fingerprint, record) for record in ledger.cells()]
+        records = [whole.get(record.fingerprint, record) for record in ledger.cells()]
+        return study.race(ledger).as_skipped(records)
 
 
 def planned(

@@ -41,10 +41,10 @@ def anytime_difference(differences: Sequence[float], alpha: float) -> AnytimeDif
     ValueError for no differences, or for one outside [-1, 1].
     """
     if not differences:
-        raise ValueError("there is no difference to bet on")
+        raise ValueError("no differences: give at least one")
     counts = Counter(differences)
     if min(counts) < -1 or max(counts) > 1:
-        raise ValueError("a race needs scores from 0 to 1, so that differences are from -1 to 1")
+        raise ValueError("differences outside -1 to 1: use scores from 0 to 1")
     limit = -math.log(alpha)
     opposite = {-value: count for value, count in counts.items()}
     middle = math.fsum(value * count for value, count in counts.items()) / len(differences)

@@ -132,9 +132,9 @@ def test_the_interval_shrinks_with_samples_and_covers_the_mean_at_every_look():
 
 
 def test_other_scores_are_refused():
-    with pytest.raises(ValueError, match="scores from 0 to 1"):
+    with pytest.raises(ValueError, match="use scores from 0 to 1"):
         anytime_difference([-1.2, 0.3], ALPHA)
-    with pytest.raises(ValueError, match="no difference"):
+    with pytest.raises(ValueError, match="give at least one"):
         anytime_difference([], ALPHA)
 
 
