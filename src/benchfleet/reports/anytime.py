@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 _BETS = tuple(0.98 * 2 ** (-step / 2) for step in range(14))  # from 0.98 to 0.011
 _PRECISION = 1e-5  # of a bound
@@ -25,13 +26,21 @@ class AnytimeDifference:
 
     n: int  # independent differences
     difference: float
-    interval: tuple[float, float]
-    is_worse: bool  # the whole interval is below 0
+    counts: Mapping[float, int]  # how often each difference occurred
+    limit: float  # the logarithm of the wealth at which a mean is rejected
 
-    @property
-    def is_better(self) -> bool:
-        """The whole interval is above 0."""
-        return self.interval[0] > 0
+    @cached_property
+    def is_worse(self) -> bool:
+        """The whole interval is below 0."""
+        return log_wealth(self.counts) >= self.limit
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """All means that are not rejected."""
+        opposite = {-value: count for value, count in self.counts.items()}
+        upper = _upper_bound(self.counts, self.limit)
+        lower = -_upper_bound(opposite, self.limit)
+        return min(lower, self.difference), max(upper, self.difference)
 
 
 def anytime_difference(differences: Sequence[float], alpha: float) -> AnytimeDifference:
@@ -45,15 +54,11 @@ def anytime_difference(differences: Sequence[float], alpha: float) -> AnytimeDif
     counts = Counter(differences)
     if min(counts) < -1 or max(counts) > 1:
         raise ValueError("differences outside -1 to 1: use scores from 0 to 1")
-    limit = -math.log(alpha)
-    opposite = {-value: count for value, count in counts.items()}
-    middle = math.fsum(value * count for value, count in counts.items()) / len(differences)
-    upper, lower = _upper_bound(counts, limit), -_upper_bound(opposite, limit)
     return AnytimeDifference(
         n=len(differences),
-        difference=middle,
-        interval=(min(lower, middle), max(upper, middle)),
-        is_worse=log_wealth(counts) >= limit,
+        difference=_mean(differences),
+        counts=counts,
+        limit=-math.log(alpha),
     )
 
 

@@ -111,7 +111,7 @@ def test_the_verdict_and_the_interval_agree(differences):
     assert one.is_worse == (high < 0) or abs(high) < 1e-4
     mirrored = anytime_difference([-value for value in differences], 0.01)
     assert list(mirrored.interval) == pytest.approx([-high, -low])
-    assert one.is_better == mirrored.is_worse or abs(low) < 1e-4
+    assert mirrored.is_worse == (low > 0) or abs(low) < 1e-4
 
 
 def test_the_interval_shrinks_with_samples_and_covers_the_mean_at_every_look():

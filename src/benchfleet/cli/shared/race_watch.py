@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -13,7 +14,8 @@ from benchfleet.race import Racer
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.study import Study
 
-LEDGER_TIMEOUT_S = 10.0
+LEDGER_TIMEOUT_S = 60.0  # of each call; a hosted ledger waits for its next push
+LARGEST_SHARE = 0.1  # of the time of a run that decisions take
 LAST_TIMEOUT_S = 60.0  # for the decision after the last cell
 
 
@@ -44,19 +46,22 @@ class RaceWatch:
         self._thread.join(LAST_TIMEOUT_S)
 
     def _run(self) -> None:
+        pause = 0.0
         while True:
             with self._changed:
-                while not (self._is_due or self._over):
-                    self._changed.wait()
+                self._changed.wait_for(lambda: self._over, timeout=pause)
+                self._changed.wait_for(lambda: self._is_due or self._over)
                 if not self._is_due:
                     return
                 self._is_due = False
+            began = time.monotonic()
             try:
                 self._decide()
             except (BenchfleetError, OSError, ValueError) as error:
                 if (message := f"race: nothing was decided: {error}") != self._warned:
                     self._warn(message)
                 self._warned = message
+            pause = (time.monotonic() - began) * (1 / LARGEST_SHARE - 1)
 
     def _decide(self) -> None:
         ledger = self._study.open_existing_ledger(writes=True)
