@@ -1,0 +1,60 @@
+"""What reports say of a race."""
+
+from __future__ import annotations
+
+from benchfleet.domain.race import RaceHistory, RaceStop
+from benchfleet.reports.race_savings import race_savings, saved_texts
+
+
+def stopped(study, config, *, model="tiny", ended=3, cancelled=7):
+    """A config with so many repeats that ended (5 s each) and that a race cancelled."""
+    for repeat in range(ended):
+        study.done(config, [1.0, 0.0], model=model, repeat=repeat)
+    cells = [study.cell(config, model=model, repeat=ended + n) for n in range(cancelled)]
+    for cell in cells:
+        study.record(cell, "cancelled")
+    return RaceStop(
+        model=model,
+        config=config,
+        benchmark="recall_512",
+        leader="dense",
+        samples=50 * ended,
+        difference=-0.12,
+        interval=(-0.2, -0.04),
+        confidence=0.95,
+        cells=tuple(str(cell.fingerprint) for cell in cells),
+    ).event()
+
+
+def savings(study, events):
+    return list(race_savings(RaceHistory.of(events), study.cells, study.records))
+
+
+def test_a_saving_says_what_was_stopped_why_and_how_much_time_that_saved(study):
+    (one,) = savings(study, [stopped(study, "c3")])
+    assert saved_texts([one]) == [
+        "Race: c3 stopped on recall_512 after 150 samples: 12 points lower than dense (anytime "
+        "95 % interval −20 to −4); 7 of 10 repeats not run, about 35 s saved."
+    ]
+    assert one.to_dict()["saved_seconds"] == 35
+
+
+def test_several_are_summed_up_and_name_their_models(study):
+    events = [stopped(study, "c3"), stopped(study, "c3", model="large", ended=1, cancelled=1)]
+    first, second, in_all = saved_texts(savings(study, events))
+    assert first.startswith("Race: tiny / c3 stopped")
+    assert "large / c3 stopped on recall_512 after 50 samples" in second
+    assert "1 of 2 repeats not run, about 5.0 s saved" in second
+    assert in_all == "In all, the race left out 8 cells, about 40 s saved."
+
+
+def test_cells_that_were_brought_back_or_cancelled_by_people_are_no_saving(study):
+    event = stopped(study, "c3", cancelled=2)
+    study.record(study.cell("dense", repeat=9), "cancelled")
+    assert savings(study, []) == []
+    (one,) = savings(study, [event])
+    assert (one.cells, one.of) == (2, 5)
+    for record in study.records:
+        if record.fingerprint in event.data["cells"]:
+            object.__setattr__(record, "state", "success")
+    assert savings(study, [event]) == []
