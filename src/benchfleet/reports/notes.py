@@ -26,8 +26,8 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
         )
     if any(map(_has_uneven_samples, rows)):
         yield (
-            "Some configs have fewer samples than others so far: means use all of a config's "
-            "samples, differences and ranking only the shared ones."
+            "Some configs have fewer samples than others: means use all of a config's samples, "
+            "differences and ranking only those that two configs share."
         )
     if any(pool.is_slowed and pool.tokens() for row in rows for pool in row.pools.values()):
         yield (

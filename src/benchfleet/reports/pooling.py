@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from benchfleet.benchmarks.bootstrap import STDERR
 from benchfleet.domain.attempt import CellRecord, Outcome
@@ -27,6 +28,7 @@ from .serving_points import BENCHMARK, point_speed
 Scores = Callable[[CellRecord], SampleScores]
 _AXES_CHOOSE = frozenset({"generation", "batch_size"})  # of a workload, what models and configs may
 Key = str | int  # a sample's id, or a repeat for its headline
+_Name = TypeVar("_Name", bound=Hashable)
 
 
 @dataclass(kw_only=True)
@@ -188,6 +190,24 @@ def shared_keys(pools: Iterable[Pool]) -> Collection[Key]:
     if all(keys == first for keys in others):
         return first
     return set(first).intersection(*others)
+
+
+def ranks(pools: Mapping[_Name, Pool]) -> dict[_Name, float]:
+    """What ranks each pool among these: its mean over the values of the pool that has most. A pool
+    that lacks some of them ranks as that pool's mean plus the difference over the shared values. So
+    a config that has run a few samples does not reduce the others to these. Where none are shared,
+    it is its own mean."""
+    fullest = max(pools.values(), key=lambda pool: len(pool.values))
+    return {name: _rank(pool, fullest) for name, pool in pools.items()}
+
+
+def _rank(pool: Pool, fullest: Pool) -> float:
+    shared = shared_keys((pool, fullest))
+    if not shared:
+        return pool.mean
+    if len(shared) == len(fullest.values):
+        return pool.mean_over(shared)
+    return fullest.mean + (pool.mean_over(shared) - fullest.mean_over(shared))
 
 
 def pooled(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
-from .pooling import Pool, Row, shared_keys
+from .pooling import Pool, Row, ranks
 from .statistics import Difference, holm, paired_difference
 from .winners import Contender, Standing, Winner, names_of, winner
 
@@ -99,12 +99,8 @@ class _Field:
 
     @cached_property
     def means(self) -> Mapping[Contender, float]:
-        """Over the values that all have, or over each one's own where none are shared."""
-        shared = shared_keys(self.pools.values())
-        return {
-            contender: pool.mean_over(shared) if shared else pool.mean
-            for contender, pool in self.pools.items()
-        }
+        """What ranks each contender."""
+        return ranks(self.pools)
 
     def leader(self, baseline: str) -> Contender:
         """The highest mean; of equals the baseline, then the first."""

@@ -7,7 +7,7 @@ same benchmarks. The error assumes that different benchmarks ask independent sam
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
@@ -15,7 +15,7 @@ from typing import Any
 
 from benchfleet.domain.suite import Suite
 
-from .pooling import Key, Pool, Row, shared_keys
+from .pooling import Pool, Row, ranks
 from .ranking import Differ, corrected
 from .statistics import Difference, weighted_difference
 from .winners import Contender, Standing, Winner, names_of, winner
@@ -179,23 +179,22 @@ def _table(
 
 
 def _standings(some: Mapping[Contender, SuitePools]) -> dict[Contender, Standing]:
-    """Each score, and what ranks it: the mean over the samples that all contenders have."""
+    """Each score, and what ranks it: the mean of what ranks its parts."""
     if not some:
         return {}
-    shared = {
-        name: shared_keys(one.pools[name] for one in some.values())
-        for name in next(iter(some.values())).pools
-    }
+    suite, *_ = (one.suite for one in some.values())
+    names = next(iter(some.values())).pools
+    parts = {name: ranks({who: one.pools[name] for who, one in some.items()}) for name in names}
+    most = {name: max(len(one.pools[name].values) for one in some.values()) for name in names}
+    weights = suite.weights(most)
     return {
-        who: Standing(mean=one.mean(), stderr=one.stderr(), rank=_shared_mean(one, shared))
+        who: Standing(
+            mean=one.mean(),
+            stderr=one.stderr(),
+            rank=math.fsum(weights[name] * part[who] for name, part in parts.items()),
+        )
         for who, one in some.items()
     }
-
-
-def _shared_mean(one: SuitePools, shared: Mapping[str, Collection[Key]]) -> float:
-    keys = {name: shared[name] or pool.values.keys() for name, pool in one.pools.items()}
-    weights = one.suite.weights({name: len(some) for name, some in keys.items()})
-    return math.fsum(weights[name] * one.pools[name].mean_over(some) for name, some in keys.items())
 
 
 def _leader(standings: Mapping[Contender, Standing], baseline: str) -> Contender | None:

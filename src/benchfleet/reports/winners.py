@@ -53,7 +53,7 @@ class Standing:
 
     mean: float
     stderr: float | None
-    rank: float  # the mean over the values that all contenders have
+    rank: float  # the mean over comparable values, see `pooling.ranks`
 
 
 def winner(

@@ -112,3 +112,27 @@ def test_unequal_headlines_without_their_samples_are_values(study):
     for repeat, headline in enumerate((0.4, 0.6)):
         study.done("dense", [], headline=headline, repeat=repeat)
     assert study.compared().entries[0].stderr == pytest.approx(0.1)
+
+
+def test_a_config_with_few_samples_does_not_reduce_the_others_to_these(study):
+    """It was behind on all of its samples, which are by chance the best of `alike`."""
+    study.done("dense", [1.0] * 8 + [0.0] * 2)
+    study.done("alike", [1.0] * 9 + [0.0])
+    study.done("stopped", [0.0] * 10)
+    study.done("dense", [1.0] * 10, repeat=1)
+    study.done("alike", [0.0] * 4 + [1.0] * 6, repeat=1)
+    comparison = study.compared()
+    assert (comparison.winners[0].config, comparison.best[0].config) == ("dense", "dense")
+
+
+def test_a_config_that_is_ahead_on_its_few_samples_leads(study):
+    study.done("dense", [1.0, 0.0] * 5)
+    study.done("dense", [1.0] * 10, repeat=1)
+    study.done("short", [1.0, 1.0] * 4 + [1.0, 0.0])
+    assert study.compared().winners[0].config == "short"
+
+
+def test_a_config_without_shared_samples_ranks_by_its_own_mean(study):
+    study.done("dense", [1.0, 0.0] * 5)
+    study.done("other", [1.0] * 4, repeat=1)
+    assert study.compared().winners[0].config == "other"
