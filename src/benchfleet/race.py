@@ -13,7 +13,8 @@ from benchfleet.judgements import is_judgement
 from benchfleet.ledger.base import Ledger
 from benchfleet.orders.cells import CANCEL
 from benchfleet.reports.pooling import Scores
-from benchfleet.reports.racing import Race, race_of
+from benchfleet.reports.race_standings import Race
+from benchfleet.reports.racing import race_of
 from benchfleet.results.read import SampleScores
 from benchfleet.study import Study, in_order
 
@@ -26,6 +27,7 @@ class Racer:
         self._cells = [cell for cell in study.marked(cells) if not is_judgement(cell)]
         self._settings = study.campaign.race or RaceSettings()
         self._read: dict[tuple[str, str], SampleScores] = {}
+        self.notes: tuple[str, ...] = ()  # which groups do not race, and why, as last decided
 
     def look(self, ledger: Ledger, *, enrolled: bool = True) -> Race:
         """How the race stands, by the results that are here; with `enrolled` False also cells that
@@ -40,7 +42,13 @@ class Racer:
 
     def decide(self, ledger: Ledger) -> list[RaceStop]:
         """Stop what is surely worse; what was stopped now."""
-        stops = list(self.look(ledger).stops(by=self._study.host))
+        race = self.look(ledger)
+        self.notes = tuple(
+            f"{one.model} / {one.benchmark} does not race: {one.note}"
+            for one in race.groups
+            if one.note
+        )
+        stops = list(race.stops(by=self._study.host))
         record_stops(ledger, stops)
         return stops
 

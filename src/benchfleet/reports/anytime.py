@@ -24,7 +24,7 @@ _PRECISION = 1e-5  # of a bound
 class AnytimeDifference:
     """The mean of paired differences, with an interval that holds at every look."""
 
-    n: int  # independent differences
+    samples: int  # independent differences
     difference: float
     counts: Mapping[float, int]  # how often each difference occurred
     limit: float  # the logarithm of the wealth at which a mean is rejected
@@ -55,7 +55,7 @@ def anytime_difference(differences: Sequence[float], alpha: float) -> AnytimeDif
     if min(counts) < -1 or max(counts) > 1:
         raise ValueError("differences outside -1 to 1: use scores from 0 to 1")
     return AnytimeDifference(
-        n=len(differences),
+        samples=len(differences),
         difference=_mean(differences),
         counts=counts,
         limit=-math.log(alpha),

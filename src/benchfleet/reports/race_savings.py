@@ -21,17 +21,17 @@ class RaceSaving:
     stop: RaceStop
     cells: int  # of its repeats that do not run; without those that somebody brought back
     of: int  # repeats
-    seconds: float | None  # that these should have taken, by those that ended; None: unknown
+    seconds: float | None  # of slots, for those of them that never began; None: unknown
     names_model: bool = False  # the campaign has several models
 
     def __str__(self) -> str:
         """``c3 stopped on recall after 150 samples: 12 points lower than dense (…); …``."""
         stop = self.stop
         name = f"{stop.model} / {stop.config}" if self.names_model else stop.config
-        saved = f", about {duration(self.seconds)} saved" if self.seconds else ""
+        saved = f", about {duration(self.seconds)} of slot time saved" if self.seconds else ""
         return (
             f"{name} stopped on {stop.benchmark} after {counted(stop.samples, 'sample')}: "
-            f"{stop.finding}; {self.cells} of {counted(self.of, 'repeat')} not run{saved}"
+            f"{stop.finding}; {self.cells} of {counted(self.of, 'repeat')} left out{saved}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,6 +60,7 @@ def race_savings(
         stopped = sum(map(history.is_stopped, own))
         if key not in history.stops or not stopped:
             continue
+        unbegun = sum(history.is_stopped(record) and not record.attempt for record in own)
         took = [
             sum(record.outcome.seconds.values())
             for record in own
@@ -69,7 +70,7 @@ def race_savings(
             stop=history.stops[key],
             cells=stopped,
             of=len(own),
-            seconds=stopped * sum(took) / len(took) if took else None,
+            seconds=unbegun * sum(took) / len(took) if took else None,
             names_model=len(models) > 1,
         )
 
@@ -80,6 +81,11 @@ def saved_texts(savings: Sequence[RaceSaving]) -> list[str]:
     if len(savings) > 1:
         cells = counted(sum(one.cells for one in savings), "cell")
         seconds = sum(one.seconds or 0.0 for one in savings)
-        saved = f", about {duration(seconds)} saved" if seconds else ""
+        saved = f", about {duration(seconds)} of slot time saved" if seconds else ""
         texts.append(f"In all, the race left out {cells}{saved}.")
+    if savings:
+        texts.append(
+            "The tables' intervals and p-values do not allow for the race's looks. Of a stopped "
+            "config, cite the anytime interval."
+        )
     return texts

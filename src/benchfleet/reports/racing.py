@@ -9,9 +9,9 @@ confidence no config is ever stopped wrongly, however often somebody looks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.averages import mean
@@ -22,86 +22,9 @@ from benchfleet.results.read import SampleScores
 
 from .anytime import AnytimeDifference, anytime_difference, paired_units
 from .pooling import Scores, column_names
+from .race_standings import Group, Race, Standing, Verdict
 
-Verdict = Literal["leads", "in", "worse", "kept", "stops", "stopped", "brought back", "no result"]
 _ACTIVE = ("pending", "running")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Standing:
-    """A config in its group."""
-
-    config: str
-    verdict: Verdict
-    repeats: int  # that have a result here
-    of: int  # that the campaign asks for
-    difference: AnytimeDifference | None = None  # to the leader; None for itself, or without data
-    active: tuple[CellRecord, ...] = ()  # its pending and running cells
-    stopped: int = 0  # its cells that a race stopped
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values only."""
-        one = self.difference
-        return {
-            "config": self.config,
-            "verdict": self.verdict,
-            "repeats": self.repeats,
-            "of": self.of,
-            "samples": one.n if one else None,
-            "difference": one.difference if one else None,
-            "interval": list(one.interval) if one else None,
-            "saved": self.stopped + (len(self.active) if self.verdict == "stops" else 0),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """The configs of a model × benchmark."""
-
-    model: str
-    benchmark: str
-    leader: str  # "" while none has a result
-    standings: tuple[Standing, ...]
-    note: str = ""  # why it does not race
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values only."""
-        return {**vars(self), "standings": [one.to_dict() for one in self.standings]}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Race:
-    """How a race stands."""
-
-    confidence: float
-    comparisons: int  # ordered pairs of configs, over all groups
-    groups: tuple[Group, ...]
-
-    def stops(self, by: str) -> Iterator[RaceStop]:
-        """What is to be stopped now."""
-        for group in self.groups:
-            for one in group.standings:
-                if one.verdict == "stops" and one.difference is not None:
-                    yield RaceStop(
-                        model=group.model,
-                        config=one.config,
-                        benchmark=group.benchmark,
-                        leader=group.leader,
-                        samples=one.difference.n,
-                        difference=one.difference.difference,
-                        interval=one.difference.interval,
-                        confidence=self.confidence,
-                        cells=tuple(str(record.fingerprint) for record in one.active),
-                        by=by,
-                    )
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values only."""
-        return {
-            "confidence": self.confidence,
-            "comparisons": self.comparisons,
-            "groups": [group.to_dict() for group in self.groups],
-        }
 
 
 def race_of(
@@ -167,21 +90,28 @@ def _group(
     leader = "" if note else _leader(reads, over, kept_configs)
     standings = []
     for config, lane in lanes.items():
-        difference = None
-        if leader and config != leader:
+        difference: AnytimeDifference | RaceStop | None = None
+        rival = leader
+        if config in over:
+            difference = history.stops[model, config, benchmark]
+            rival = difference.leader
+        elif leader and config != leader:
             difference = _difference(lanes, reads, config, leader, alpha)
+        is_worse = isinstance(difference, RaceStop) or bool(difference and difference.is_worse)
         active = tuple(one for one in lane.records.values() if one.state in _ACTIVE)
         stopped = sum(map(history.is_stopped, lane.records.values()))
         verdict: Verdict = "in" if reads[config] else "no result"
-        if config == leader:
+        if note and not stopped:
+            verdict = "does not race"
+        elif config == leader:
             verdict = "leads"
         elif (model, config, benchmark) in history.overridden:
             verdict = "brought back"
-        elif difference is not None and difference.is_worse and active:
+        elif is_worse and active:
             verdict = "kept" if _is_kept(config, kept_configs) else "stops"
         elif stopped:
             verdict = "stopped"
-        elif difference is not None and difference.is_worse:
+        elif is_worse:
             verdict = "worse"
         standings.append(
             Standing(
@@ -190,6 +120,7 @@ def _group(
                 repeats=len(reads[config]),
                 of=len(lane.cells),
                 difference=difference,
+                compared_with=rival if difference else "",
                 active=active,
                 stopped=stopped,
             )
@@ -211,6 +142,9 @@ def _reads(lane: _Lane, scores: Scores) -> dict[int, SampleScores]:
 def _unfit(lanes: Mapping[str, _Lane], reads: Mapping[str, Mapping[int, SampleScores]]) -> str:
     """Why the group cannot race; ``""`` if it can."""
     for config, lane in lanes.items():
+        ended = (record.outcome for record in lane.records.values() if record.state == "success")
+        if any(one and one.metrics.get("samples") == 0 for one in ended):
+            return "it has no score of each sample"
         for repeat, read in reads[config].items():
             outcome = lane.records[repeat].outcome
             if outcome is None:

@@ -93,7 +93,7 @@ def test_the_wealth_by_hand():
 def test_a_bound_is_the_mean_at_which_the_wealth_reaches_the_limit():
     differences = [-1.0] * 30 + [0.0] * 60 + [1.0] * 10
     one = anytime_difference(differences, ALPHA)
-    assert one.n == 100
+    assert one.samples == 100
     assert one.difference == pytest.approx(-0.2)
     low, high = one.interval
     assert -1 < low < -0.2 < high < 1

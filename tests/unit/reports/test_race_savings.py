@@ -5,6 +5,11 @@ from __future__ import annotations
 from benchfleet.domain.race import RaceHistory, RaceStop
 from benchfleet.reports.race_savings import race_savings, saved_texts
 
+LOOKS = (
+    "The tables' intervals and p-values do not allow for the race's looks. Of a stopped config, "
+    "cite the anytime interval."
+)
+
 
 def stopped(study, config, *, model="tiny", ended=3, cancelled=7):
     """A config with so many repeats that ended (5 s each) and that a race cancelled."""
@@ -13,6 +18,7 @@ def stopped(study, config, *, model="tiny", ended=3, cancelled=7):
     cells = [study.cell(config, model=model, repeat=ended + n) for n in range(cancelled)]
     for cell in cells:
         study.record(cell, "cancelled")
+        object.__setattr__(study.records[-1], "attempt", 0)
     return RaceStop(
         model=model,
         config=config,
@@ -34,18 +40,20 @@ def test_a_saving_says_what_was_stopped_why_and_how_much_time_that_saved(study):
     (one,) = savings(study, [stopped(study, "c3")])
     assert saved_texts([one]) == [
         "Race: c3 stopped on recall_512 after 150 samples: 12 points lower than dense (anytime "
-        "95 % interval −20 to −4); 7 of 10 repeats not run, about 35 s saved."
+        "95 % interval −20 to −4); 7 of 10 repeats left out, about 35 s of slot time saved.",
+        LOOKS,
     ]
     assert one.to_dict()["saved_seconds"] == 35
 
 
 def test_several_are_summed_up_and_name_their_models(study):
     events = [stopped(study, "c3"), stopped(study, "c3", model="large", ended=1, cancelled=1)]
-    first, second, in_all = saved_texts(savings(study, events))
+    first, second, in_all, looks = saved_texts(savings(study, events))
     assert first.startswith("Race: tiny / c3 stopped")
     assert "large / c3 stopped on recall_512 after 50 samples" in second
-    assert "1 of 2 repeats not run, about 5.0 s saved" in second
-    assert in_all == "In all, the race left out 8 cells, about 40 s saved."
+    assert "1 of 2 repeats left out, about 5.0 s of slot time saved" in second
+    assert in_all == "In all, the race left out 8 cells, about 40 s of slot time saved."
+    assert looks == LOOKS
 
 
 def test_cells_that_were_brought_back_or_cancelled_by_people_are_no_saving(study):
@@ -58,3 +66,10 @@ def test_cells_that_were_brought_back_or_cancelled_by_people_are_no_saving(study
         if record.fingerprint in event.data["cells"]:
             object.__setattr__(record, "state", "success")
     assert savings(study, [event]) == []
+
+
+def test_a_cell_that_had_begun_saves_no_known_time(study):
+    event = stopped(study, "c3", cancelled=2)
+    object.__setattr__(study.records[-1], "attempt", 1)
+    (one,) = savings(study, [event])
+    assert (one.cells, one.seconds) == (2, 5)

@@ -115,10 +115,10 @@ def test_a_repeat_counts_once_all_before_it_are_over(study):
     study.record(study.cell("window", repeat=1), "running")
     study.done("window", answers(0.3, 2), repeat=2)
     (group,) = raced(study).groups
-    assert group.standings[1].difference.n == 60
+    assert group.standings[1].difference.samples == 60
     study.records[4] = study.records[4].__class__(**{**vars(study.records[4]), "state": "failed"})
     (group,) = raced(study).groups
-    assert group.standings[1].difference.n == 120
+    assert group.standings[1].difference.samples == 120
 
 
 def test_results_that_are_not_here_decide_nothing(halfway):
@@ -165,6 +165,10 @@ def test_a_config_that_was_stopped_or_brought_back_is_not_stopped_again(halfway)
     active, halfway.records = halfway.records, cancelled
     history = RaceHistory.of([stopped])
     assert verdicts(halfway, history=history)["window"] == "stopped"
+    (group,) = raced(halfway, history=history).groups
+    window = next(one for one in group.standings if one.config == "window").to_dict()
+    assert (window["compared_with"], window["samples"]) == ("dense", stop.samples)
+    assert window["interval"] == list(stop.interval)  # by which it was stopped
     assert not list(raced(halfway, history=history).stops(by=""))
     halfway.records = active
     retried = [stopped, Event(kind="retry_asked", fingerprint=stop.cells[0])]
@@ -207,3 +211,12 @@ def test_equal_configs_are_never_stopped_repeat_after_repeat(study):
             study.done(config, [float(rng.random() < 0.7) for _ in range(20)], repeat=repeat)
         study.record(study.cell("window", repeat=90 + repeat), "pending")
         assert "stops" not in verdicts(study).values()
+
+
+def test_what_has_no_score_of_each_sample_does_not_race(study):
+    for config in ("dense", "window"):
+        study.done(config, [], headline=0.5)
+    pending(study, "dense", "window")
+    (group,) = raced(study).groups
+    assert group.note == "it has no score of each sample"
+    assert verdicts(study) == {"dense": "does not race", "window": "does not race"}

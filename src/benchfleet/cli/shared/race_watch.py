@@ -29,6 +29,7 @@ class RaceWatch:
         self._changed = threading.Condition()
         self._is_due, self._over = True, False  # others may have brought results before
         self._warned = ""
+        self._reported: set[str] = set()  # groups that do not race
         self._thread = threading.Thread(target=self._run, name="race", daemon=True)
         self._thread.start()
 
@@ -71,6 +72,10 @@ class RaceWatch:
             self._racer = self._racer or Racer(self._study, self._study.cells())
             for stop in self._racer.decide(ledger):
                 self._warn(f"race: {stop}")
+            for note in self._racer.notes:
+                if note not in self._reported:
+                    self._warn(f"race: {note}")
+                self._reported.add(note)
 
 
 @contextlib.contextmanager

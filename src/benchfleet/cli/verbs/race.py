@@ -12,7 +12,7 @@ from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.plain_text import one_line
 from benchfleet.race import Racer, record_stops
-from benchfleet.reports.racing import Group, Race, Standing
+from benchfleet.reports.race_standings import Group, Race, Standing
 
 _VERDICTS = {
     "leads": "leads",
@@ -23,8 +23,12 @@ _VERDICTS = {
     "stopped": "stopped",
     "brought back": "brought back; not stopped again",
     "no result": "no result yet",
+    "does not race": "does not race",
 }
-_HEAD = ("config", "repeats", "samples", "difference", "anytime interval", "verdict", "saved")
+_HEAD = (
+    *("config", "repeats", "samples", "difference", "anytime interval", "compared with"),
+    *("verdict", "saved"),
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +69,7 @@ def main(arguments: argparse.Namespace) -> int:
             say(f"this would cancel {count}: {next_command.same_choice(arguments, 'race')}")
         else:
             say(f"{count} cancelled; bring them back: {_retry(arguments)}")
-    elif race.groups:
+    elif not all(group.note for group in race.groups):
         print("nothing to stop")
     return 0
 
@@ -86,8 +90,10 @@ def _print(race: Race, *, would: bool) -> None:
         say(f"{group.model} / {group.benchmark}")
         if group.note:
             say(f"  does not race: {group.note}")
-            continue
-        console.print(_table(group, would=would))
+        if not group.note or any(one.stopped for one in group.standings):
+            console.print(_table(group, would=would))
+    if all(group.note for group in race.groups):
+        return
     share, pairs = f"{100 * race.confidence:g} %", counted(race.comparisons, "comparison")
     say(f"intervals hold together with {share} confidence at every look, over {pairs}")
 
@@ -108,10 +114,11 @@ def _row(one: Standing, *, would: bool) -> Iterator[str]:
     yield one_line(f"  {one.config}")
     yield f"{one.repeats} of {one.of}"
     compared = one.difference
-    yield str(compared.n) if compared else ""
+    yield str(compared.samples) if compared else ""
     yield f"{compared.difference:+.3f}".replace("-", "\N{MINUS SIGN}") if compared else ""
     bounds = [f"{bound:.3f}" for bound in compared.interval] if compared else []
     yield " to ".join(bounds).replace("-", "\N{MINUS SIGN}")
+    yield one_line(one.compared_with)
     yield "would stop" if would and one.verdict == "stops" else _VERDICTS[one.verdict]
     saved = one.to_dict()["saved"]
     yield counted(saved, "cell") if saved else ""
