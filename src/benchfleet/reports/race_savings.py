@@ -13,6 +13,8 @@ from benchfleet.domain.race import RaceHistory, RaceKey, RaceStop
 
 from .pooling import column_names
 
+MAX_SENTENCES = 5  # of a first screen
+
 
 @dataclass(frozen=True, kw_only=True)
 class RaceSaving:
@@ -76,8 +78,10 @@ def race_savings(
 
 
 def saved_texts(savings: Sequence[RaceSaving]) -> list[str]:
-    """A sentence for each, and of several what they saved together."""
-    texts = [f"Race: {one}." for one in savings]
+    """A sentence for each of the first, and of several what they saved together."""
+    texts = [f"Race: {one}." for one in savings[:MAX_SENTENCES]]
+    if more := len(savings) - len(texts):
+        texts.append(f"The race stopped {more} more; `benchfleet race` lists them.")
     if len(savings) > 1:
         cells = counted(sum(one.cells for one in savings), "cell")
         seconds = sum(one.seconds or 0.0 for one in savings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchfleet.domain.race import RaceHistory, RaceStop
-from benchfleet.reports.race_savings import race_savings, saved_texts
+from benchfleet.reports.race_savings import MAX_SENTENCES, race_savings, saved_texts
 
 LOOKS = (
     "The tables' intervals and p-values do not allow for the race's looks. Of a stopped config, "
@@ -73,3 +73,11 @@ def test_a_cell_that_had_begun_saves_no_known_time(study):
     object.__setattr__(study.records[-1], "attempt", 1)
     (one,) = savings(study, [event])
     assert (one.cells, one.seconds) == (2, 5)
+
+
+def test_of_many_the_first_have_a_sentence(study):
+    events = [stopped(study, f"c{n}", ended=1, cancelled=1) for n in range(8)]
+    *some, more, in_all, _ = saved_texts(savings(study, events))
+    assert len(some) == MAX_SENTENCES
+    assert more == "The race stopped 3 more; `benchfleet race` lists them."
+    assert "8 cells, about 40 s" in in_all
