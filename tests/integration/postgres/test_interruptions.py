@@ -66,6 +66,22 @@ def test_a_server_that_stays_away_is_named_once_patience_ends(
     assert ledger.reap() == []
 
 
+@pytest.mark.timeout(60)
+def test_a_limited_call_does_not_wait_for_a_server_that_is_away(
+    own_postgres: Postgres, opened: Callable[..., Any]
+) -> None:
+    """Its patience is two minutes; a test that has to wait for them fails by its own limit."""
+    ledger = opened(url=own_postgres.url())
+    ledger.enroll([sample_cell(0)])
+    (claim,) = claim_any(ledger, ME, 1)
+    own_postgres.stop()
+    with ledger.within(0.0):
+        with pytest.raises(LedgerUnreachable):
+            ledger.events()
+        with pytest.raises(LedgerUnreachable):
+            ledger.renew([claim.lease])
+
+
 def test_an_opening_waits_while_the_server_restarts(
     own_postgres: Postgres, opened: Callable[..., Any]
 ) -> None:
