@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.averages import mean
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.race import RaceHistory, RaceKey, RaceStop
@@ -62,8 +63,8 @@ def race_savings(
         stopped = sum(map(history.is_stopped, own))
         if key not in history.stops or not stopped:
             continue
-        unbegun = sum(history.is_stopped(record) and not record.attempt for record in own)
-        took = [
+        unstarted = sum(history.is_stopped(record) and not record.attempt for record in own)
+        durations = [
             sum(record.outcome.seconds.values())
             for record in own
             if record.state == "success" and record.outcome
@@ -72,7 +73,7 @@ def race_savings(
             stop=history.stops[key],
             cells=stopped,
             of=len(own),
-            seconds=unbegun * sum(took) / len(took) if took else None,
+            seconds=unstarted * mean(durations) if durations else None,
             names_model=len(models) > 1,
         )
 
