@@ -14,6 +14,7 @@ from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.errors import LedgerDamaged
 from benchfleet.ledger.fsck import problems
+from benchfleet.ledger.history import attempts_by_cell
 from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.testing import sample_cell
 from benchfleet.testing.claims import claim_any
@@ -88,6 +89,8 @@ def edit(ledger: Any, postgres: Postgres) -> Any:
             "insert into event (at, kind, fingerprint, data) values (1, 'finished', 'odd', '{}')",
             "it names a cell that does not exist",
         ),
+        ("update event set data = '{odd' where kind = 'claimed'", "what it says cannot be read"),
+        ("update event set data = '[]' where kind = 'released'", "what it says cannot be read"),
     ],
 )
 def test_rows_that_somebody_changed_are_reported(
@@ -110,6 +113,9 @@ def test_reading_a_changed_row_is_refused_with_a_message(ledger: Any, edit: Any)
     first = next(ledger.cells())
     with pytest.raises(LedgerDamaged, match=r"cannot tell how .* ended"):
         assert first.outcome
+    edit("update event set data = '{odd' where kind = 'claimed'")
+    with pytest.raises(LedgerDamaged, match=r"cannot tell event \d+; see `benchfleet"):
+        assert attempts_by_cell(ledger.events())[CELLS[0].fingerprint][0].runner
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,8 @@ class _History:
     ) -> Iterator[str]:
         """Read all events; yield their problems. `outcome_seqs`: the events that cells refer to."""
         for seq, _, kind, fingerprint, data in rows:
+            if seq not in outcome_seqs and not _is_readable(data):
+                yield f"event {seq}: what it says cannot be read"
             if kind == "retry_asked":
                 self.retried[fingerprint] = seq
             if kind not in ("claimed", "finished"):
@@ -104,6 +106,13 @@ class _History:
                 self.finished[fingerprint] = seq
                 if seq in outcome_seqs:
                     self.outcomes[seq] = _outcome_of(data)
+
+
+def _is_readable(data: str) -> bool:
+    try:
+        return isinstance(json.loads(data), dict)
+    except PARSE_ERRORS:
+        return False
 
 
 def _outcome_of(data: str) -> Outcome | None:
