@@ -31,8 +31,10 @@ def comparison_of(
     cells: Sequence[Cell],
     records: Sequence[CellRecord],
     baseline: str | None = None,
+    scores: Scores | None = None,
 ) -> Comparison:
-    """The comparison of a campaign's cells, with the samples of its results folder."""
+    """The comparison of a campaign's cells, with the samples of its results folder. `scores` is
+    what `sample_scores_of` gives for these records, if that reads already."""
     cells = study.marked(cells)
     answers = [cell for cell in cells if not is_judgement(cell)]
     history = study.race()
@@ -41,7 +43,7 @@ def comparison_of(
     comparison = compare(
         records,
         answers,
-        sample_scores_of(study, records),
+        scores or sample_scores_of(study, records),
         baseline,
         study.bills(records),
         lambda record: _serving_metrics(study, record),

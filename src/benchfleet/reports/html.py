@@ -44,11 +44,7 @@ def render(comparison: Comparison, *, title: str, spans: Spans | None = None) ->
 
     Raises `MissingExtra` without the packages of the extra ``report``.
     """
-    missing = [need for need in _NEEDS if find_spec(need) is None]
-    if missing:
-        raise MissingExtra(
-            f"an HTML report needs {', '.join(missing)}; pip install 'benchfleet[report]'"
-        )
+    load_libraries()
     with ThreadPoolExecutor(1) as pool:  # it may take two seconds, and none of that is Python
         bundle = pool.submit(page_script, _resource("page.js"))
         drawn = [
@@ -79,6 +75,16 @@ def render(comparison: Comparison, *, title: str, spans: Spans | None = None) ->
             **page_tables(comparison),
         )
     )
+
+
+def load_libraries() -> None:
+    """Import what draws a page, half a second's work. Raises `MissingExtra` as `render`."""
+    missing = [need for need in _NEEDS if find_spec(need) is None]
+    if missing:
+        raise MissingExtra(
+            f"an HTML report needs {', '.join(missing)}; pip install 'benchfleet[report]'"
+        )
+    import altair as _  # noqa: F401
 
 
 def _texts(comparison: Comparison) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchfleet.campaign_results import comparison_of
+from benchfleet.campaign_results import comparison_of, sample_scores_of
 from benchfleet.cli.shared import missing_ledger, missing_models, options
 from benchfleet.cli.text.output import say, write_output
 from benchfleet.cli.text.run_summary import show
@@ -87,11 +87,13 @@ def _main(arguments: argparse.Namespace) -> int:
     study, cells = missing_models.opened(arguments)
     output = arguments.output or (_page(study) if drawn == "html" else _STDOUT)
     records = missing_ledger.records_of(arguments, study, cells, always=True)
-    comparison = comparison_of(study, cells, records, arguments.baseline)
+    scores = sample_scores_of(study, records)  # other processes read while this one prepares
+    spans = _prepared(arguments, study, cells, drawn)
+    comparison = comparison_of(study, cells, records, arguments.baseline, scores)
     if drawn == "terminal" and output == _STDOUT:
         show(study, comparison)
         return 0
-    content = _drawn(arguments, study, cells, comparison, drawn)
+    content = _drawn(arguments, study, comparison, spans, drawn)
     if output == _STDOUT:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -127,24 +129,39 @@ def _page(study: Study) -> Path:
     return study.layout.report_page
 
 
+def _prepared(
+    arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], drawn: str
+) -> Spans:
+    """What a drawing needs besides the comparison: libraries, and attempts for a time line."""
+    if drawn == "html":
+        html.load_libraries()
+    elif drawn not in images.FORMATS or arguments.chart != "timeline":
+        return Spans()
+    nothing: dict[str, list[Attempt]] = {}
+    attempts = study.query(
+        lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing
+    )
+    return longest_spans(cells, attempts)
+
+
 def _drawn(
     arguments: argparse.Namespace,
     study: Study,
-    cells: Sequence[Cell],
     comparison: Comparison,
+    spans: Spans,
     drawn: str,
 ) -> bytes:
     title = study.campaign.name
     if drawn in images.FORMATS:
         kind = arguments.chart or "scores"
-        drawings = charts_of_kind(kind, comparison, _spans(study, cells, kind == "timeline"))
+        drawings = charts_of_kind(kind, comparison, spans)
         if not drawings:
             raise ResultsError(f"no chart {kind!r} yet: {REASONS[kind]}")
         return images.image(drawings, drawn)
     if drawn == "parquet":
         return exports.to_parquet(comparison)
     text = {
-        "html": lambda: html.render(comparison, title=title, spans=_spans(study, cells)),
+        "html": lambda: html.render(comparison, title=title, spans=spans),
         "markdown": lambda: markdown.render(comparison, title=title),
         "csv": lambda: exports.to_csv(comparison),
         "json": lambda: exports.to_json(comparison, title=title),
@@ -158,14 +175,3 @@ def _terminal(study: Study, comparison: Comparison) -> str:
     text = io.StringIO()
     show(study, comparison, text)
     return text.getvalue()
-
-
-def _spans(study: Study, cells: Sequence[Cell], needed: bool = True) -> Spans:
-    """The attempts of these cells, for a time line."""
-    if not needed:
-        return Spans()
-    nothing: dict[str, list[Attempt]] = {}
-    attempts = study.query(
-        lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing
-    )
-    return longest_spans(cells, attempts)
