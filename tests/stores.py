@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
+from benchfleet.results.cache import ResultCache, reseal
 from benchfleet.results.incoming_check import refusal
+from benchfleet.results.read import damage, sealed
 from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.testing.sample_cells import sample_cell
@@ -106,3 +110,37 @@ class StoreContract:
         ):
             with pytest.raises(ResultsError, match="not a path"):
                 ask()
+
+    def test_a_result_cache_in_it_keeps_the_first_result_of_a_cell_under_other_names(
+        self, make: Callable[[], ResultStore], tmp_path: Path
+    ) -> None:
+        cell = sample_cell()
+        other = replace(cell, config=replace(cell.config, name="another name"))
+        digest = seal(tmp_path / "one", cell)
+        later = seal(tmp_path / "two", cell, score=0.5)
+        ResultCache(make()).put(tmp_path / "one", cell.fingerprint, digest)
+        cache = ResultCache(make())
+        cache.put(tmp_path / "two", cell.fingerprint, later)
+        absent = sample_cell(2).fingerprint
+        assert cache.digests([cell.fingerprint, absent]) == {cell.fingerprint: digest}
+        (tmp_path / "into").mkdir()
+        (came,) = cache.fetch({cell.fingerprint: digest, absent: digest}, tmp_path / "into")
+        assert (came.fingerprint, came.problem) == (cell.fingerprint, "")
+        path = "tiny/another name/bench"
+        resealed = reseal(came.folder, other, path, "file:///cache")
+        seal_of, found = sealed(came.folder)
+        assert found == resealed != digest
+        assert (seal_of["path"], seal_of["id"]) == (path, other.id)
+        assert (
+            seal_of["fingerprint"]
+            == cell.fingerprint
+            == Cell.from_dict(seal_of["cell"]).fingerprint
+        )
+        assert seal_of["provenance"]["taken_from"] == {"cache": "file:///cache", "digest": digest}
+        assert damage(came.folder, seal_of) == ""
+        assert json.loads((came.folder / "config.json").read_bytes())["sparse_config_name"] == (
+            "another name"
+        )
+        changed = {"config.json", "cell.json"}
+        kept = {n: c for n, c in content(came.folder).items() if n not in changed}
+        assert kept == {n: c for n, c in content(tmp_path / "one").items() if n not in changed}

@@ -18,6 +18,8 @@ TRUST = "BENCHFLEET_TRUST"
 LEASE = "BENCHFLEET_LEASE_SECONDS"
 RETURN = "BENCHFLEET_RETURN_SECONDS"
 HOST = "BENCHFLEET_HOST"
+RESULT_CACHE = "BENCHFLEET_RESULT_CACHE"
+NO_CACHE = "none"  # as the address of a result cache
 HOST_FILE = "runner_hostname.txt"
 _MIN_SECONDS, _MAX_SECONDS = 2.0, 86400.0  # of settings
 _RETURN_S = 600.0
@@ -107,6 +109,17 @@ def batch_job(environ: Mapping[str, str]) -> str:
 def trusted(environ: Mapping[str, str]) -> list[str]:
     """The ledgers and campaigns whose code may run here, by address and by name."""
     return [one for part in environ.get(TRUST, "").split(",") if (one := part.strip())]
+
+
+def result_cache_url(environ: Mapping[str, str]) -> str:
+    """The result cache of campaigns that name none; "" for none. Raises ValueError for other than
+    a URL."""
+    url = environ.get(RESULT_CACHE, "").strip()
+    if url and url != NO_CACHE and "://" not in url:
+        raise ValueError(
+            f"invalid {RESULT_CACHE} {url!r}: use a URL such as file:///mnt/team/cache, or none"
+        )
+    return url
 
 
 def host_name(folder: Path | None = None, environ: Mapping[str, str] | None = None) -> str:

@@ -75,6 +75,7 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
         suites=record.suites,
         notify=record.notify,
         race=record.race,
+        result_cache=record.result_cache,
     )
 
 

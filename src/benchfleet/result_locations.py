@@ -137,9 +137,13 @@ class ResultLocator:
         ]
 
     def has_unsent(self) -> bool:
-        """Whether results wait for their upload to the campaign's store."""
-        store_url, queue = self.study.campaign.store_url, UploadQueue(self.study.layout)
-        return bool(store_url) and (len(queue) > 0 or not queue.is_for(store_url))
+        """Whether results wait for their upload to the campaign's store, or to its cache."""
+        layout = self.study.layout
+        queues = {
+            self.study.campaign.store_url: UploadQueue(layout.outbox),
+            self.study.result_cache_url: UploadQueue(layout.cache_outbox),
+        }
+        return any(len(queue) > 0 or not queue.is_for(url) for url, queue in queues.items() if url)
 
     def oversized(self, records: Iterable[CellRecord]) -> tuple[int, int]:
         """How many results in this folder have files that are too large for the ledger's

@@ -164,7 +164,7 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
             )
             for record in where.unpublished(ledger_facts.records)
         ],
-        unsent=len(UploadQueue(study.layout)),
+        unsent=len(UploadQueue(study.layout.outbox)),
         store=study.campaign.store_url,
         rented=ledger_facts.rented,
         rentals=ledger_facts.rentals,

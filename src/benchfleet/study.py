@@ -23,7 +23,7 @@ from benchfleet.domain.race import RACE_EVENTS, RaceHistory
 from benchfleet.domain.rental import RentalCost
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.domain.versions import mark_versions
-from benchfleet.environment import host_name, lease_seconds
+from benchfleet.environment import NO_CACHE, host_name, lease_seconds, result_cache_url
 from benchfleet.errors import BenchfleetError, LedgerError
 from benchfleet.ledger.addresses import default_lease
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
@@ -31,6 +31,7 @@ from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill
 from benchfleet.ledger.spending import read_bills, read_rental_costs
 from benchfleet.ledger_location import LedgerLocation
+from benchfleet.results.cache import ResultCache, open_cache
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import left_attempts, sealed_attempts, too_late
 from benchfleet.results.stores.base import ResultStore, open_store
@@ -231,6 +232,21 @@ class Study:
         ResultsError."""
         url = self.campaign.store_url
         return open_store(url, self.campaign.name) if url else None
+
+    @property
+    def result_cache_url(self) -> str:
+        """The result cache that the campaign names, or else the environment; "" for none. Raises
+        BenchfleetError for an invalid environment."""
+        try:
+            url = self.campaign.result_cache or result_cache_url(os.environ)
+        except ValueError as error:
+            raise BenchfleetError(str(error)) from error
+        return "" if url == NO_CACHE else url
+
+    def result_cache(self) -> ResultCache | None:
+        """The result cache, or None. Raises as `result_store`."""
+        url = self.result_cache_url
+        return open_cache(url) if url else None
 
 
 def in_order(records: Iterable[CellRecord], order: Iterable[str]) -> list[CellRecord]:

@@ -37,6 +37,7 @@ from benchfleet.placement_loader import load_placement, missing_data_of
 from benchfleet.results.disk import make_folder
 from benchfleet.results.publish import publish_all
 from benchfleet.results.stores.phase_lists import with_order
+from benchfleet.results.transfer.cache_upload import CacheUploader
 from benchfleet.results.transfer.download import download_results
 from benchfleet.results.transfer.list_keeper import ListKeeper
 from benchfleet.results.transfer.upload import Uploader
@@ -96,7 +97,7 @@ def run_cells(
         with contextlib.suppress(LedgerFull):
             study.record_campaign(ledger)
         cells = with_order(ledger, cells)
-        uploader = _uploader(study, ledger, inbox)
+        uploaders = _uploaders(study, ledger, inbox)
         lists = connected.enter_context(_list_keeper(study, shared, inbox))
         runner = Runner(
             RunnerComponents(
@@ -132,7 +133,7 @@ def run_cells(
                 ),
                 ResultStorage(
                     disk_space=partial(disk_space, study.layout.root),
-                    publish_all=uploader.publish_all if uploader else publish_all,
+                    publish_all=uploaders[-1].publish_all if uploaders else publish_all,
                     background=publishers.submit,
                     fetch=partial(_fetch_results, study, shared),
                 ),
@@ -145,7 +146,7 @@ def run_cells(
         shared.listen(lambda: inbox.post(LedgerChanged()))
         end = runner.run()
         lists.stop(wait=not (end.interrupted or end.ledger_away))
-        return _finish_uploads(uploader, inbox, end) if uploader else end
+        return _finish_uploads(uploaders, inbox, end)
     finally:
         connected.close()
         publishers.shutdown()
@@ -202,19 +203,24 @@ def _provenance(study: Study) -> Callable[[], Mapping[str, Any]]:
     return cache(partial(provenance, study.campaign.folder))
 
 
-def _uploader(study: Study, ledger: Ledger, inbox: EventQueue) -> Uploader | None:
-    """What puts results to the campaign's place, where it has one."""
-    if (store := study.result_store()) is None:
-        return None
-    uploader = Uploader(
-        ledger,
-        study.layout,
-        store,
-        host=study.host,
-        notify=lambda message: inbox.post(ThreadWarning(message=message)),
-    )
-    uploader.start()
-    return uploader
+def _uploaders(study: Study, ledger: Ledger, inbox: EventQueue) -> list[Uploader]:
+    """What uploads results to the campaign's store and to its result cache, where it has them. Each
+    publishes through the one before."""
+
+    def notify(message: str) -> None:
+        inbox.post(ThreadWarning(message=message))
+
+    uploaders: list[Uploader] = []
+    if (store := study.result_store()) is not None:
+        uploaders.append(Uploader(ledger, study.layout, store, host=study.host, notify=notify))
+    if (cache := study.result_cache()) is not None:
+        publish = uploaders[0].publish_all if uploaders else publish_all
+        uploaders.append(
+            CacheUploader(ledger, study.layout, cache, publish_all=publish, notify=notify)
+        )
+    for uploader in uploaders:
+        uploader.start()
+    return uploaders
 
 
 def _list_keeper(study: Study, ledger: Ledger, inbox: EventQueue) -> ListKeeper:
@@ -226,15 +232,19 @@ def _list_keeper(study: Study, ledger: Ledger, inbox: EventQueue) -> ListKeeper:
     )
 
 
-def _finish_uploads(uploader: Uploader, inbox: EventQueue, end: RunEnd) -> RunEnd:
+def _finish_uploads(uploaders: Sequence[Uploader], inbox: EventQueue, end: RunEnd) -> RunEnd:
     """How the run ended, once the results that are left were sent, or could not be. Who interrupts
-    it does not wait for that."""
-    uploader.stop()
+    it does not wait for that. A result that the cache lacks is no fault of the run."""
+    for uploader in uploaders:
+        uploader.stop()
     until = inbox.now() + (INTERRUPTED_UPLOAD_TIMEOUT_S if end.interrupted else UPLOAD_TIMEOUT_S)
-    while not uploader.ended and inbox.now() < until:
+    while not all(uploader.ended for uploader in uploaders) and inbox.now() < until:
         if isinstance(inbox.take(0.02), Interrupted):
             break
-    return replace(end, unsent=uploader.queued, problem=uploader.problem)
+    for uploader in uploaders:
+        if not isinstance(uploader, CacheUploader):
+            end = replace(end, unsent=uploader.queued, problem=uploader.problem)
+    return end
 
 
 def _gate_config(study: Study, cells: Sequence[Cell], *, patient: bool) -> GateConfig:

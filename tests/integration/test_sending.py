@@ -194,8 +194,8 @@ def _publish_and_die(uploader: Uploader, folder: Path, public: Path) -> None:
 def test_a_result_that_the_ledger_calls_done_no_longer_is_not_put(lab: Lab) -> None:
     uploader = lab.uploader()
     lab.finish(0, uploader)
-    [entry] = UploadQueue(lab.layout).entries()
-    UploadQueue(lab.layout).add([replace(entry, digest="0" * 64)])
+    [entry] = UploadQueue(lab.layout.outbox).entries()
+    UploadQueue(lab.layout.outbox).add([replace(entry, digest="0" * 64)])
     assert uploader.upload()
     assert (uploader.queued, lab.stored()) == (0, [])
 
@@ -203,8 +203,8 @@ def test_a_result_that_the_ledger_calls_done_no_longer_is_not_put(lab: Lab) -> N
 def test_what_lay_here_before_the_campaign_had_a_place_goes_there_too(lab: Lab) -> None:
     uploader = lab.uploader()
     path = lab.finish(0, uploader)
-    for entry in UploadQueue(lab.layout).entries():
-        UploadQueue(lab.layout).drop(entry)
+    for entry in UploadQueue(lab.layout.outbox).entries():
+        UploadQueue(lab.layout.outbox).drop(entry)
     uploader.start()
     end(uploader)
     assert lab.stored() == [path]

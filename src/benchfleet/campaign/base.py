@@ -55,6 +55,7 @@ class Campaign:
     engine: EngineChoice | None = None  # where its cells run; None: on this machine, or over SSH
     budget: Budget | None = None  # what it may cost
     store_url: str = ""  # where results are uploaded to; "" for the results folder only
+    result_cache: str = ""  # the URL of its result cache; "": that of the environment
     placement: str = DEFAULT  # which waiting cells go first, by the policy's name
     eligibility: Eligibility = field(default_factory=usual_rules)  # what machines are held against
     variants: tuple[str, ...] = ()  # names of the models that stand in for others

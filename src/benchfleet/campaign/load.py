@@ -14,6 +14,7 @@ from benchfleet.domain.budget import Budget
 from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.host import AUTO
 from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
+from benchfleet.environment import NO_CACHE
 from benchfleet.errors import CampaignError, PluginError, ResultsError
 from benchfleet.policies.base import DEFAULT
 
@@ -64,6 +65,11 @@ KEYS: Mapping[str, Shape] = {
         TEXT,
         f"a folder ({RESULTS}), or a store for uploads as well: rsync://user@host/dir, "
         "s3://bucket/prefix; below it each campaign has its own",
+    ),
+    "result_cache": doc(
+        TEXT,
+        "a store of results by content, such as file:///mnt/team/cache: cells that it has are "
+        "taken from there; none turns BENCHFLEET_RESULT_CACHE off",
     ),
     **MACHINE,
     "budget": doc(MONEY, "no cell begins once this is spent, such as 20 USD"),
@@ -180,6 +186,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         fields["campaign"].wrong("the campaign needs a name, such as campaign: my-study")
     name = fields["campaign"].name()
     base, store_url = _results(fields["results"])
+    result_cache = _result_cache(fields["result_cache"])
     machine = read_machine(*(fields[key] for key in MACHINE))
     money = fields["budget"].money()
     placement = fields["placement"].text(DEFAULT)
@@ -214,6 +221,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
         eligibility=rules_for_machines,
         budget=Budget(amount=money[0], currency=money[1]) if money else None,
         store_url=store_url,
+        result_cache=result_cache,
         variants=variants,
         suites=suites,
         notify=notify,
@@ -230,6 +238,7 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
             suites=suites,
             notify=notify,
             race=race,
+            result_cache=result_cache,
         ),
     )
 
@@ -266,21 +275,36 @@ def read_machine(
 def _results(entry: Entry) -> tuple[str, str]:
     """The results folder of this machine, and the URL of the store."""
     base = entry.text(RESULTS)
-    scheme, isurl, _ = base.partition("://")
     if not base:
         entry.wrong(f"names no folder; remove it for {RESULTS}")
-    if not isurl:
+    if "://" not in base:
         return base, ""
-    if ":" in urlsplit(base).netloc.rpartition("@")[0]:
+    _check_store(entry, base)
+    return RESULTS, base
+
+
+def _result_cache(entry: Entry) -> str:
+    """The URL of the result cache; "" for the environment's."""
+    url = entry.text()
+    if "://" in url:
+        _check_store(entry, url)
+    elif url != NO_CACHE and not entry.absent:
+        entry.wrong("is not a URL such as file:///mnt/team/cache or s3://bucket/cache, or none")
+    return url
+
+
+def _check_store(entry: Entry, url: str) -> None:
+    """Note what is wrong with the URL of a result store."""
+    scheme = url.partition("://")[0]
+    if ":" in urlsplit(url).netloc.rpartition("@")[0]:
         entry.wrong("holds a password, which all would see; keep it in the environment")
     elif scheme not in registry.names("stores"):
         entry.wrong(registry.no_such("stores", scheme))
     else:
         try:
             store = registry.load("stores", scheme)
-            store(base, "")
+            store(url, "")
             if module := store.missing_module(scheme):
                 entry.wrong(f"{scheme}:// needs {module}; pip install {module}")
         except (PluginError, ResultsError, ValueError) as error:
             entry.wrong(str(error))
-    return RESULTS, base

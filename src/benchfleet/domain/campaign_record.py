@@ -31,6 +31,7 @@ class CampaignRecord:
     suites: tuple[Suite, ...] = ()  # of benchmarks with one score
     notify: NotificationSettings | None = None  # what its workers send messages about
     race: RaceSettings | None = None  # None: every cell runs
+    result_cache: str = ""  # the URL of its result cache
 
     def event(self) -> Event:
         """The event that stores it."""
@@ -45,7 +46,8 @@ class CampaignRecord:
         optional: dict[str, Any] = {"rules": rules, "suites": suites, "notify": notify}
         optional["race"] = None if self.race is None else self.race.to_dict()
         optional["variants"] = list(self.variants)
-        own = {key: value for key, value in optional.items() if value not in (None, [])}
+        optional["result_cache"] = self.result_cache
+        own = {key: value for key, value in optional.items() if value not in (None, [], "")}
         fields = {key: value for key, value in vars(self).items() if key not in optional}
         return Event(
             kind=CAMPAIGN_RECORDED, data={**fields, "phases": phases, "runners": runners, **own}

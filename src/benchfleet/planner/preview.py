@@ -21,7 +21,7 @@ from benchfleet.runner.resources.shapes import Pool, impossible
 from benchfleet.runner.scheduler.duration_model import DurationModel, Expected
 from benchfleet.study import Study
 
-Standing = Literal[State, "reused"]
+Standing = Literal[State, "reused", "cached"]
 ENDED_OTHERWISE: tuple[State, ...] = ("partial", "failed", "skipped", "cancelled")
 
 
@@ -31,7 +31,7 @@ class Row:
 
     cell: Cell
     path: str  # as allotted, or as it will be
-    state: Standing  # reused: it ended well before
+    state: Standing  # reused: it ended well before; cached: its result cache has a result
     impossible: str  # why nothing here can ever run it; "" where something can
     memory: Estimate | str  # or why it is not known
     expected: Expected | None  # None where nobody knows
@@ -80,6 +80,7 @@ class Plan:
         return {
             "total": len(self.rows),
             "reused": states.count("reused"),
+            "cached": states.count("cached"),
             "to_run": len(self.to_run),
             "impossible": sum(bool(row.impossible) for row in self.rows),
             **{state: states.count(state) for state in ENDED_OTHERWISE},
@@ -109,9 +110,11 @@ def planned(
     cores: int,
     endpoint_slots: int = DEFAULT_ENDPOINT_SLOTS,
     placement: Placement = Placement(),  # noqa: B008 - frozen
+    cached: Collection[str] = (),
 ) -> Plan:
     """The plan for the cells on a machine with so many bytes of RAM free, and so many cores;
-    `missing` says why there is no pool, and `placement` what this machine (``""``) may have."""
+    `missing` says why there is no pool, and `placement` what this machine (``""``) may have;
+    `cached` are the pending cells, by fingerprint, that a run takes from its result cache."""
     known_records = {record.fingerprint: record for record in records}
     ours = {cell.fingerprint: cell for cell in cells}
     times = DurationModel(
@@ -126,6 +129,8 @@ def planned(
     for named in with_paths(cells, records):
         record = known_records.get(named.cell.fingerprint)
         state: Standing = record.state if record else "pending"
+        if state == "pending" and named.cell.fingerprint in cached:
+            state = "cached"
         is_open = state in ("pending", "running")
         reason = ""
         if is_open:

@@ -87,7 +87,7 @@ class Archive:
             for folder in _entries(self._layout.attempts):
                 yield from self._attempts(folder, known_records.get(folder.name))
         if "raw" in kinds:
-            unsent = {entry.path for entry in UploadQueue(self._layout).entries()}
+            unsent = {entry.path for entry in UploadQueue(self._layout.outbox).entries()}
             for record in known_records.values():
                 if record.path in unsent:
                     self.retained["results that wait to be put to their place"] += 1

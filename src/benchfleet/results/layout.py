@@ -13,6 +13,7 @@
       .slurm/<job>_<task>.log                                what a pilot printed
       .folder                                                names this folder among hosts
       .outbox/<fingerprint>.json                             to be uploaded to the campaign's store
+      .cache_outbox/<fingerprint>.json                       to be uploaded to its result cache
       .evidence/<moment>/<path>/                             what `verify --repair` took from there
       .archive/                                              what `archive` packed
 """
@@ -142,6 +143,11 @@ class Layout:
     def outbox(self) -> Path:
         """Published results that are not in the campaign's store yet."""
         return self.root / ".outbox"
+
+    @property
+    def cache_outbox(self) -> Path:
+        """Published results that are not in the campaign's result cache yet."""
+        return self.root / ".cache_outbox"
 
     @property
     def arrivals(self) -> Path:

@@ -16,9 +16,9 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from benchfleet.results.disk import make_folders, read_plain, sync_folder, write_synced
-from benchfleet.results.layout import Layout
 
 _STORE_FILE = "place"
 
@@ -33,10 +33,10 @@ class Entry:
 
 
 class UploadQueue:
-    """The upload queue of one results folder. Several runners may share it."""
+    """The upload queue in a folder, for one store. Several runners may share it."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._folder = layout.outbox
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Add entries; durable when this returns."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -35,6 +35,7 @@ from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.models.digest import hub_name, model_folder
 from benchfleet.planner.preview import planned
+from benchfleet.results.stores.base import ResultStore
 from benchfleet.runner.disk_guard import FLOOR_BYTES
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runs.registry import runs_of
@@ -65,6 +66,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
         "results", study.layout.root, least=FLOOR_BYTES, fix="name another folder with --results"
     )
     yield from _store(study)
+    yield from _result_cache(study)
     yield from _ledger(study)
     for run in runs_of(study.layout):
         if run.is_running:
@@ -153,19 +155,37 @@ def _models(models: Iterable[Model]) -> Iterator[Check]:
 
 def _store(study: Study) -> Iterator[Check]:
     """Whether the campaign's result store answers."""
-    if not study.campaign.store_url:
-        return
+    if study.campaign.store_url:
+        fix = "results stay in the upload queue; fix the store, or name another under 'results'"
+        yield _answers("place", study.result_store, fix, "name another under 'results'")
+
+
+def _result_cache(study: Study) -> Iterator[Check]:
+    """Whether the campaign's result cache answers."""
+    if study.result_cache_url:
+        fix = "fix it, or name another under 'result_cache'; without it all cells run"
+
+        def opened() -> ResultStore | None:
+            cache = study.result_cache()
+            return cache.store if cache else None
+
+        yield _answers("cache", opened, fix, fix)
+
+
+def _answers(
+    what: str, opened: Callable[[], ResultStore | None], if_away: str, if_refused: str
+) -> Check:
+    """Whether a store answers; what to do if it is away, or refuses."""
     try:
-        store = study.result_store()
+        store = opened()
         if store is not None:
             with tempfile.TemporaryDirectory() as empty:
                 store.fetch(["no/such/cell"], Path(empty))
-            yield judged("place", f"{store.display_url} answers", "")
+        return judged(what, f"{store.display_url if store else ''} answers", "")
     except StoreUnreachable as error:
-        fix = "results stay in the upload queue; fix the store, or name another under 'results'"
-        yield judged("place", str(error), fix, warning=True)
+        return judged(what, str(error), if_away, warning=True)
     except BenchfleetError as error:
-        yield judged("place", str(error), "name another under 'results'", problem=True)
+        return judged(what, str(error), if_refused, problem=True)
 
 
 def _ledger(study: Study) -> Iterator[Check]:

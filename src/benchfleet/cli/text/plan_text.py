@@ -40,6 +40,7 @@ def overview(
         f"{counts['to_run']} to run",
         f"{counts['reused']} reused",
     ]
+    spoken += [f"{counts['cached']} in the result cache"] if counts["cached"] else []
     spoken += [f"{counts[state]} {state}" for state in ENDED_OTHERWISE if counts[state]]
     spoken += [f"{counts['impossible']} cannot run here"] if counts["impossible"] else []
     whole = every_cell or counts["total"] <= _MAX_ROWS
@@ -130,7 +131,7 @@ def _servers(rows: Sequence[Row]) -> Iterator[str]:
 
 def _sums(rows: Sequence[Row]) -> list[str]:
     to_run = sum(row.to_run for row in rows)
-    reused = sum(row.state == "reused" for row in rows)
+    reused = sum(row.state in ("reused", "cached") for row in rows)
     return [str(number) for number in (len(rows), to_run, reused, len(rows) - to_run - reused)]
 
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from benchfleet.cached_results import in_cache
 from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import option_types, options
 from benchfleet.cli.text import gate_text, placement_text
@@ -16,7 +17,7 @@ from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.plan_text import explained, overview
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.errors import DeviceError
+from benchfleet.errors import DeviceError, PluginError, ResultsError
 from benchfleet.fleet import choose_pool
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
@@ -78,7 +79,8 @@ def main(arguments: argparse.Namespace) -> int:
         missing = str(error)
     records = known_records(study, cells)
     phases = study.phases(cells, records)
-    done = {record.fingerprint for record in records if record.state == "success"}
+    cached, remark = _in_cache(study, cells, records)
+    done = cached | {str(record.fingerprint) for record in records if record.state == "success"}
     missing_data = missing_data_of([cell for cell in cells if cell.fingerprint not in done])
     placement_rules = placement_text.placement_rules(
         study, host=study.host, missing_data=missing_data
@@ -92,6 +94,7 @@ def main(arguments: argparse.Namespace) -> int:
         cores=cores(),
         endpoint_slots=study.campaign.machine.endpoint_slots,
         placement=placement_rules,
+        cached=cached,
     )
     missing_downloads = missing_here(
         downloads_of([cell for cell in cells if cell.fingerprint not in done]), os.environ
@@ -99,7 +102,7 @@ def main(arguments: argparse.Namespace) -> int:
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept_off = [one for one in placement_rules.kept_off(open_) if one.host not in ("", study.host)]
     reruns = find_reruns(study, cells)
-    warnings = list(equal_draws(cells))
+    warnings = [*equal_draws(cells), *remark]
     effects = _effects(arguments, study, cells, records)
     if arguments.json:
         plan_text = {
@@ -122,6 +125,17 @@ def main(arguments: argparse.Namespace) -> int:
         lines += [f"effect   {one.effect:g}: {one}" for one in effects]
         _print([*map(str, reruns), *warnings, *lines])
     return 0
+
+
+def _in_cache(
+    study: Study, cells: Sequence[Cell], records: Sequence[CellRecord]
+) -> tuple[set[str], tuple[str, ...]]:
+    """The pending cells that a run takes from the result cache, by fingerprint, and why that is
+    not known."""
+    try:
+        return in_cache(study, cells, records), ()
+    except (PluginError, ResultsError) as error:
+        return set(), (f"warning: the result cache cannot be used: {error}",)
 
 
 def _effects(

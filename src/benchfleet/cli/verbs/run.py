@@ -19,10 +19,11 @@ from benchfleet.cli.shared import (
 )
 from benchfleet.cli.text.notices import LEVELS
 from benchfleet.cli.text.output import say
+from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.humanize import counted
+from benchfleet.domain.humanize import counted, duration
 from benchfleet.judgements import with_judgements
 from benchfleet.result_locations import ResultLocator, deleted_notice, rerun_deleted
 from benchfleet.runner.worker_options import WorkerOptions
@@ -128,6 +129,7 @@ def begin(
         return detach(arguments, study, cells, devices)
     if arguments.resume_from is not None:
         _resume_from(arguments, study, cells)
+    _take_cached(arguments, study, cells)
     from benchfleet.cli.shared.foreground_run import run  # the runner, its slots and the reports
 
     return run(arguments, study, cells, devices, worker_options)
@@ -190,6 +192,24 @@ def _resume_from(arguments: argparse.Namespace, study: Study, cells: Sequence[Ce
         print(f"imported {counts} from {display_path(arguments.resume_from)}", file=stream)
         for reason in imported.left_out:
             say(f"left out: {reason}", to=stream)
+
+
+def _take_cached(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> None:
+    """Take what the campaign's result cache has, and say how much that was."""
+    from benchfleet.cached_results import take_cached
+
+    stream = beside(arguments)
+    with progress_line("results looked for in the result cache") as progress:
+        came = take_cached(study, cells, progress=progress)
+    if came is None:
+        return
+    if came.problem:
+        say(f"warning: the result cache was not used: {came.problem}", to=stream)
+    for cell, why in came.refused:
+        say(f"warning: {cell} was not taken from {came.cache}: {why}", to=stream)
+    if came.results:
+        results, saved = counted(came.results, "result"), duration(came.seconds)
+        say(f"took {results} from {came.cache}, which saves {saved} of computing", to=stream)
 
 
 def _nothing_was_run(

@@ -64,14 +64,12 @@ class FolderStore(ResultStore):
                 digests[path] = digest_of(self.root / path / CELL)
             except OSError:
                 continue
+        if not digests and not self.root.is_dir():
+            self._check_mounted()
         return digests
 
     def fetch(self, paths: Collection[str], into: Path) -> None:
-        digests = self.digests(paths)
-        if not self.root.is_dir():
-            self._check_mounted()
-            return
-        for path in digests:
+        for path in self.digests(paths):
             parts = path.split("/")
             for depth in range(1, len(parts) + 1):
                 part = "/".join(parts[:depth])

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import threading
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +16,8 @@ from benchfleet.errors import MissingExtra, ResultsError, StoreUnreachable
 from benchfleet.results.layout import CELL, check_path
 from benchfleet.results.read import file_names, sealed_names
 from benchfleet.results.stores.base import ResultStore
+
+_READERS = 16  # requests at once; each waits for its answer over the network
 
 
 class ObjectStore(ResultStore):
@@ -56,15 +59,16 @@ class ObjectStore(ResultStore):
             self._send(files, folder / CELL, before + CELL)
 
     def digests(self, paths: Collection[str]) -> Mapping[str, str]:
+        for path in paths:
+            check_path(path)
         files, root = self._files()
-        digests = {}
-        with self._plain_errors():
-            for path in paths:
-                check_path(path)
-                if (content := _seal_of(files, f"{root}/{path}/{CELL}")) is None:
-                    continue
-                digests[path] = hashlib.sha256(content).hexdigest()
-        return digests
+        with self._plain_errors(), ThreadPoolExecutor(_READERS) as readers:
+            seals = readers.map(lambda path: _seal_of(files, f"{root}/{path}/{CELL}"), paths)
+            return {
+                path: hashlib.sha256(content).hexdigest()
+                for path, content in zip(paths, seals, strict=True)
+                if content is not None
+            }
 
     def fetch(self, paths: Collection[str], into: Path) -> None:
         files, root = self._files()

@@ -6,13 +6,15 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
+from benchfleet.results.disk import subfolders
 from benchfleet.results.incoming_check import has_arrived, refusal
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.publish import move, set_aside
@@ -20,6 +22,7 @@ from benchfleet.results.read import damage, file_names, sealed
 from benchfleet.results.stores.base import ResultStore
 
 _BATCH_RESULTS = 200  # fetched before they are checked
+_LEFT_S = 86_400.0  # seconds after which nobody uses a folder for arrivals any more
 
 
 @dataclass(kw_only=True)
@@ -66,10 +69,8 @@ def _download_batch(
     layout: Layout, store: ResultStore, records: Sequence[CellRecord], downloads: Downloads
 ) -> list[str]:
     """Fetch, check and publish these results; the paths that are public now."""
-    into = layout.arrivals / uuid.uuid4().hex
-    into.mkdir(parents=True)
     published = []
-    try:
+    with arriving(layout) as into:
         store.expect({one.path: one.outcome.digest for one in records if one.outcome})
         store.fetch([record.path for record in records], into)
         for record in records:
@@ -80,7 +81,7 @@ def _download_batch(
             if why:
                 downloads.refused.append((record.path, store.display_url, why))
                 continue
-            _sync(into / record.path)
+            sync_files(into / record.path)
             public = layout.published(record.path)
             if _is_folder(public) and local_defect(layout, record):
                 _replace(layout, record.path, downloads)
@@ -90,9 +91,23 @@ def _download_batch(
             move(into / record.path, public)
             downloads.came[record.path] = store.display_url
             published.append(record.path)
+    return published
+
+
+@contextmanager
+def arriving(layout: Layout) -> Iterator[Path]:
+    """An empty folder for what arrives; what is left there in the end goes, and so does what a
+    process that was killed left a day ago."""
+    into = layout.arrivals / uuid.uuid4().hex
+    into.mkdir(parents=True)
+    for folder in map(Path, subfolders(layout.arrivals)):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _LEFT_S:
+                shutil.rmtree(folder)
+    try:
+        yield into
     finally:
         shutil.rmtree(into, ignore_errors=True)
-    return published
 
 
 def _is_folder(public: Path) -> bool:
@@ -106,7 +121,8 @@ def _replace(layout: Layout, path: str, downloads: Downloads) -> None:
         downloads.replaced[path] = evidence.relative_to(layout.root).as_posix()
 
 
-def _sync(folder: Path) -> None:
+def sync_files(folder: Path) -> None:
+    """Make the content of a folder's files durable."""
     for name in file_names(folder):
         handle = os.open(folder / name, os.O_RDONLY)
         try:

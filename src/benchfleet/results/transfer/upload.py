@@ -37,7 +37,7 @@ class Uploader:
         notify: Callable[[str], object] = lambda message: None,
     ) -> None:
         self._ledger, self._layout, self._store, self._host = ledger, layout, store, host
-        self._queue, self._publish_all = UploadQueue(layout), publish_all
+        self._queue, self._publish_all = UploadQueue(self._outbox(layout)), publish_all
         self._notify, self._reported_problem = notify, ""
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -70,6 +70,10 @@ class Uploader:
     def queued(self) -> int:
         """Results that are not uploaded yet."""
         return len(self._queue)
+
+    def _outbox(self, layout: Layout) -> Path:
+        """The folder of its queue."""
+        return layout.outbox
 
     def _enqueue_existing(self) -> None:
         """Queue all published results if the queue was for another store, or is new."""
@@ -113,9 +117,7 @@ class Uploader:
         self.problem = ""
         for entry in self._uploadable(entries):
             try:
-                self._store.put(self._layout.published(entry.path), entry.path, entry.digest)
-                self._record(entry)
-                self._remove_parts(entry)
+                self._send(entry)
             except (StoreUnreachable, LedgerError) as error:
                 self.problem = str(error)
                 return False
@@ -149,6 +151,12 @@ class Uploader:
 
     def _may_be_published(self, entry: Entry) -> bool:
         return self._layout.attempts_of(entry.fingerprint).exists()
+
+    def _send(self, entry: Entry) -> None:
+        """Upload one result. Raises LedgerError, ResultsError or OSError."""
+        self._store.put(self._layout.published(entry.path), entry.path, entry.digest)
+        self._record(entry)
+        self._remove_parts(entry)
 
     def _record(self, entry: Entry) -> None:
         data = {

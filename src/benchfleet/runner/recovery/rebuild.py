@@ -156,22 +156,24 @@ def _read(folder: Path, path: str) -> _Published:
     need, limits = cell.need, cell.limits
     if {*map(type, (need.gpus, need.vram, limits.tries, cell.priority))} != {int}:
         raise ValueError("its needs, tries and priority are whole numbers")
+    return _Published(path=path, cell=cell, outcome=parsed_outcome(content, digest))
+
+
+def parsed_outcome(content: Mapping[str, Any], digest: str) -> Outcome:
+    """How an attempt ended, as its cell.json tells it. Raises all that parsing raises where that
+    has another shape."""
     metrics, provenance = _numbers(content["metrics"]), content["provenance"]
     if "overall_score" not in metrics:
         raise ValueError("it has an overall_score")
-    return _Published(
-        path=path,
-        cell=cell,
-        outcome=Outcome(
-            state="success",
-            digest=digest,
-            metrics=metrics,
-            reported=numbers_and_truths(content.get("reported") or {}),
-            seconds=_numbers(content["seconds"]),
-            host=str(provenance.get("host", "")),
-            device=str(provenance.get("device", "")),
-            usage=_usage(content.get("usage")),
-        ),
+    return Outcome(
+        state="success",
+        digest=digest,
+        metrics=metrics,
+        reported=numbers_and_truths(content.get("reported") or {}),
+        seconds=_numbers(content["seconds"]),
+        host=str(provenance.get("host", "")),
+        device=str(provenance.get("device", "")),
+        usage=_usage(content.get("usage")),
     )
 
 

@@ -49,7 +49,9 @@ def publish_results(
     seen: ProgressCallback = ignore_progress,
 ) -> Published[T]:
     """Publish each result as its cell's, which is enrolled; `seal` writes its files."""
-    states = {record.fingerprint: record.state for record in ledger.cells()}
+    results = list(results)
+    records = ledger.cells(fingerprints={str(cell.fingerprint) for cell, _ in results})
+    states = {record.fingerprint: record.state for record in records}
     waiting: dict[str, tuple[Cell, T]] = {}
     already_done = 0
     for cell, result in results:
