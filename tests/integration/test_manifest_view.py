@@ -53,7 +53,7 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
     clock = FakeClock(1_750_000_000.25)
     ledger = SqliteLedger(tmp_path / "ledger.db", campaign="study", clock=clock)
     with closing(ledger):
-        ledger.enroll([sample_cell(number, priority=number) for number in range(12)])
+        ledger.enroll([sample_cell(number, priority=number) for number in range(14)])
         rent(ledger, clock, "aaaaaaaa", costs=[100_001])
         rent(ledger, clock, "bbbbbbbb", costs=[7_000, 500], exact=False)
         rent(ledger, clock, "cccccccc", costs=[], kind="wrong_hardware")
@@ -86,6 +86,14 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
         claim_any(ledger, RunnerId("me"), limit=1)
         clock.advance(1000.0)
         ledger.reap()
+        for data in ({"by": "race", "reason": "it is worse"}, {}):
+            (claim,) = claim_any(ledger, RunnerId("me"), limit=1)
+            clock.advance(2.0)
+            cancel = Event(kind="cancel_asked", fingerprint=claim.lease.fingerprint, data=data)
+            ledger.record(cancel)
+            clock.advance(1.0)
+            ledger.record(cancel)  # again: that cell ended before
+        ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell(13).fingerprint))
         claim_any(ledger, RunnerId("another"), limit=1)
         yield ledger
 
@@ -142,16 +150,18 @@ def append(ledger: SqliteLedger, event: Event) -> None:
 
 def expected(ledger: SqliteLedger) -> list[dict[str, Any]]:
     rows = read_manifest(ledger)
-    assert len(rows) == 17
+    assert len(rows) == 19
     assert len({row["cost_per_million_tokens"] for row in rows}) > 3
     assert {row["status"] for row in rows} >= {"released", "reaped", "running", "void", "ended"}
+    cancelled = [row["notes"] for row in rows if row["status"] == "cancelled"]
+    assert cancelled == ["it is worse", None]
     return rows
 
 
 def earlier_view(backend: str) -> str:
     """The view as an earlier version made it."""
     text = (VIEWS / backend / "manifest.sql").read_text()
-    return text.replace("notes, cost_per_million_tokens\nfrom", "notes\nfrom")
+    return text.replace("cancel_asked", "cancelled")
 
 
 @pytest.mark.parametrize("has_earlier", [False, True])

@@ -26,7 +26,7 @@ COLUMNS = (
     *("total_requests", "error_count", "failure_reason", "failure_stage", "error_message"),
     *("total_cost", "notes", "cost_per_million_tokens"),
 )
-EVENTS = ("claimed", "used", "finished", "released", "reaped")
+EVENTS = ("claimed", "used", "finished", "released", "reaped", "cancel_asked")
 _TIMES = "created_at", "started_at", "completed_at"
 _MILLION = 1_000_000
 _SHORT = 12  # characters of a fingerprint
@@ -48,12 +48,16 @@ def manifest(
     """
     by_fingerprint = {str(record.fingerprint): record for record in records}
     rows: dict[tuple[str, int], Row] = {}
+    newest: dict[str, int] = {}  # the token of each cell's last claim
     for event in events:
         record = by_fingerprint.get(event.fingerprint)
         if record is None:
             continue
-        key = event.fingerprint, int(event.data["token"])
+        # Who cancels a cell names no token: what runs it ends.
+        token = event.data.get("token", newest.get(event.fingerprint, 0))
+        key = event.fingerprint, int(token)
         if event.kind == "claimed":
+            newest[event.fingerprint] = key[1]
             rows[key] = _begun(event, record)
         elif key in rows and event.kind == "used":
             usage = Usage.from_dict(event.data["usage"]) if "usage" in event.data else None
@@ -107,9 +111,10 @@ def _begun(event: Event, record: CellRecord) -> Row:
 
 def _end(row: Row, event: Event) -> None:
     row["completed_at"] = event.at
-    row["status"] = event.kind
+    row["status"] = "cancelled" if event.kind == "cancel_asked" else event.kind
     if event.kind != "finished":
-        row["_reason"] = event.data.get("reason", "its lease ran out")
+        unsaid = "its lease ran out" if event.kind == "reaped" else None
+        row["_reason"] = event.data.get("reason", unsaid)
         return
     outcome = Outcome.from_dict(event.data["outcome"])
     row["status"] = outcome.state

@@ -7,9 +7,12 @@ with fact as (  -- events, with JSON as PostgreSQL reads it: NaN is a number of 
     regexp_replace(data, ': -?(NaN|Infinity)', ': null', 'g')::json as data
   from event
 ),
-ended as (
-  select fingerprint, (data->>'token')::bigint as token, min(seq) as seq from fact
-  where kind in ('finished', 'released', 'reaped') group by 1, 2
+ended as (  -- who cancels a cell names no token: what runs it ends
+  select fingerprint, case when kind = 'cancel_asked' then
+    (select max((claim.data::json->>'token')::bigint) from event as claim
+      where claim.fingerprint = fact.fingerprint and claim.kind = 'claimed' and claim.seq < fact.seq)
+    else (data->>'token')::bigint end as token, min(seq) as seq from fact
+  where kind in ('finished', 'released', 'reaped', 'cancel_asked') group by 1, 2
 ),
 used as (
   select fingerprint, (data->>'token')::bigint as token, max(seq) as seq from fact
@@ -20,7 +23,7 @@ attempt as (
     began.data->>'attempt' as number, began.data->>'runner' as runner,
     cell.path, spec.spec::json #>> '{model,name}' as model,
     (spec.terms::json->>'priority')::integer as priority, ending.kind as kind,
-    case when ending.kind <> 'finished' then coalesce(ending.data->>'reason', 'its lease ran out') end as reason,
+    case when ending.kind <> 'finished' then coalesce(ending.data->>'reason', case when ending.kind = 'reaped' then 'its lease ran out' end) end as reason,
     ending.data->'outcome' as outcome,
     coalesce(nullif(ending.data #>> '{outcome,host}', ''), usage.data->>'host', '') as host,
     coalesce(ending.data #> '{outcome,usage}', usage.data->'usage') as usage
@@ -137,7 +140,7 @@ line as (
     coalesce(nullif(attempt.host, ''), runner) as worker_id,
     instance as session_id, address as instance_ip, port as ssh_port, offer as offer_id,
     case when rental.id is null then hour else price end as price_per_hour,
-    case when kind = 'finished' then outcome->>'state' else coalesce(kind, 'running') end as status,
+    case when kind = 'finished' then outcome->>'state' else replace(coalesce(kind, 'running'), 'cancel_asked', 'cancelled') end as status,
     began, completed, nullif(outcome->>'digest', '') as benchmark_id,
     path as output_file, speed as tokens_per_second, requests as total_requests, errors as error_count,
     coalesce(outcome #>> '{first,kind}', outcome #>> '{failure,kind}') as failure_reason,

@@ -37,9 +37,9 @@ select pg_backend_pid();
 -- Whether the schema holds a ledger that we may see.
 select to_regclass(%(meta)s) is not null;
 
--- name: has_column
--- Whether a table or view is there and has this column.
-select exists (select from pg_attribute where attrelid = to_regclass(%(table)s) and attname = %(column)s);
+-- name: has_view
+-- Whether a view is there and names this in its definition.
+select coalesce(position(%(text)s::text in pg_get_viewdef(to_regclass(%(view)s))) > 0, false);
 
 -- name: has_schema
 select exists (select from pg_namespace where nspname = %(schema)s);

@@ -13,7 +13,7 @@ from benchfleet.ledger.postgres.queries import run
 SCHEMA = 7  # the number of schema.sql; earlier ones were never released
 _SCRIPT, _VIEW = (Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql"))
 
-_NEWEST_COLUMN = "cost_per_million_tokens"  # of the view
+_NEWEST_TEXT = "cancel_asked"  # in the view
 
 
 def prepare(
@@ -42,7 +42,7 @@ def prepare(
 def _add_view(connection: Connection, schema: str) -> None:
     """Make the view of the manifest if we may, where an earlier version made none or another."""
     view = sql.Identifier(schema, "benchmark_manifest").as_string()
-    newest = run(connection, "has_column", table=view, column=_NEWEST_COLUMN)
+    newest = run(connection, "has_view", view=view, text=_NEWEST_TEXT)
     if not newest.fetchall()[0][0]:
         may_fail = errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction
         with suppress(*may_fail), connection.transaction():

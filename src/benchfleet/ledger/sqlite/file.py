@@ -13,7 +13,7 @@ from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUn
 
 SCHEMA = 2  # its number, as schema.sql enters it
 _SCHEMA_FILES = [Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql")]
-_NEWEST_COLUMN = "cost_per_million_tokens"  # of the view of the manifest
+_NEWEST_TEXT = "cancel_asked"  # in the view of the manifest
 QUERIES = Path(__file__).with_name("queries.sql")
 MAX_DRAFT_AGE_S = 60.0  # seconds
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -141,8 +141,8 @@ def rebuild_advice(path: Path) -> str:
 
 def has_newest_view(connection: sqlite3.Connection) -> bool:
     """Whether there is a view of the manifest, and an earlier version did not make it."""
-    query = "select 1 from pragma_table_info('benchmark_manifest') where name = ?"
-    return connection.execute(query, (_NEWEST_COLUMN,)).fetchone() is not None
+    query = "select 1 from sqlite_master where name = 'benchmark_manifest' and instr(sql, ?)"
+    return connection.execute(query, (_NEWEST_TEXT,)).fetchone() is not None
 
 
 def create_schema(connection: sqlite3.Connection, campaign: str) -> None:

@@ -9,9 +9,12 @@ with fact as (  -- events, with JSON as SQLite reads it: NaN is a number of Pyth
     end as data
   from event
 ),
-ended as (
-  select fingerprint, json_extract(data, '$.token') as token, min(seq) as seq from fact
-  where kind in ('finished', 'released', 'reaped') group by 1, 2
+ended as (  -- who cancels a cell names no token: what runs it ends
+  select fingerprint, case when kind = 'cancel_asked' then
+    (select max(json_extract(claim.data, '$.token')) from event as claim
+      where claim.fingerprint = fact.fingerprint and claim.kind = 'claimed' and claim.seq < fact.seq)
+    else json_extract(data, '$.token') end as token, min(seq) as seq from fact
+  where kind in ('finished', 'released', 'reaped', 'cancel_asked') group by 1, 2
 ),
 used as (
   select fingerprint, json_extract(data, '$.token') as token, max(seq) as seq from fact
@@ -22,7 +25,7 @@ attempt as (
     json_extract(began.data, '$.attempt') as number, json_extract(began.data, '$.runner') as runner,
     cell.path, json_extract(spec.spec, '$.model.name') as model,
     json_extract(spec.terms, '$.priority') as priority, ending.kind as kind,
-    case when ending.kind <> 'finished' then coalesce(json_extract(ending.data, '$.reason'), 'its lease ran out') end as reason,
+    case when ending.kind <> 'finished' then coalesce(json_extract(ending.data, '$.reason'), case when ending.kind = 'reaped' then 'its lease ran out' end) end as reason,
     json_extract(ending.data, '$.outcome') as outcome,
     coalesce(nullif(json_extract(ending.data, '$.outcome.host'), ''), json_extract(use.data, '$.host'), '') as host,
     coalesce(json_extract(ending.data, '$.outcome.usage'), json_extract(use.data, '$.usage')) as usage
@@ -140,7 +143,7 @@ line as (
     coalesce(nullif(attempt.host, ''), runner) as worker_id,
     instance as session_id, address as instance_ip, port as ssh_port, offer as offer_id,
     case when rental.id is null then hour else price end as price_per_hour,
-    case when kind = 'finished' then json_extract(outcome, '$.state') else coalesce(kind, 'running') end as status,
+    case when kind = 'finished' then json_extract(outcome, '$.state') else replace(coalesce(kind, 'running'), 'cancel_asked', 'cancelled') end as status,
     began, completed, nullif(json_extract(outcome, '$.digest'), '') as benchmark_id,
     path as output_file, speed as tokens_per_second, requests as total_requests, errors as error_count,
     coalesce(json_extract(outcome, '$.first.kind'), json_extract(outcome, '$.failure.kind')) as failure_reason,
