@@ -113,9 +113,13 @@ def test_reading_a_changed_row_is_refused_with_a_message(ledger: Any, edit: Any)
     first = next(ledger.cells())
     with pytest.raises(LedgerDamaged, match=r"cannot tell how .* ended"):
         assert first.outcome
-    edit("update event set data = '{odd' where kind = 'claimed'")
-    with pytest.raises(LedgerDamaged, match=r"cannot tell event \d+; see `benchfleet"):
-        assert attempts_by_cell(ledger.events())[CELLS[0].fingerprint][0].runner
+    for statement in (
+        "update event set data = '{odd' where kind = 'claimed'",
+        "update event set data = '[]' where kind = 'claimed'",
+    ):
+        edit(statement)
+        with pytest.raises(LedgerDamaged, match=r"cannot tell event \d+; see `benchfleet"):
+            assert attempts_by_cell(ledger.events())[CELLS[0].fingerprint][0].runner
 
 
 @pytest.mark.parametrize(

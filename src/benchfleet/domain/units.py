@@ -77,8 +77,16 @@ def share(value: Any) -> float:
     """A share such as ``2%`` or 0.02. Raises ValueError, saying what to write."""
     number = with_fractions(value)
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= 1:
-        raise ValueError(f"{value!r} is not a share; write 2%, or a number from 0 to 1")
+        raise ValueError(
+            f"{value!r} is not a share; write {_percentage(value)}%, or a number from 0 to 1"
+        )
     return float(number)
+
+
+def _percentage(value: Any) -> str:
+    """The number that `value` begins with, if it can be a percentage."""
+    number = _leading(value, "2")
+    return number if 1 <= float(number) <= 100 else "2"
 
 
 def with_fractions(value: Any) -> Any:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class CallTimeout:
-    """The limit of each thread; true in a thread that has one."""
+    """The limit of each thread."""
 
     def __init__(self) -> None:
         self._thread = threading.local()
@@ -27,5 +27,7 @@ class CallTimeout:
         limit: float = getattr(self._thread, "seconds", default)
         return limit
 
-    def __bool__(self) -> bool:
+    @property
+    def is_set(self) -> bool:
+        """Whether this thread has a limit."""
         return hasattr(self._thread, "seconds")

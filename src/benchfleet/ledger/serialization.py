@@ -213,9 +213,11 @@ class _StoredEvent(Event):
     @cached_property
     def data(self) -> Mapping[str, Any]:
         try:
-            value: dict[str, Any] = json.loads(vars(self)["text"])
+            value = json.loads(vars(self)["text"])
         except PARSE_ERRORS as error:
             raise _damaged(f"event {self.seq}") from error
+        if not isinstance(value, dict):
+            raise _damaged(f"event {self.seq}")
         return value
 
     def __eq__(self, other: object) -> bool:

@@ -120,3 +120,15 @@ def test_prices_are_read_as_people_write_them(text: object, price: Price) -> Non
 def test_what_is_no_price_says_how_to_write_one(text: object) -> None:
     with pytest.raises(ValueError, match=r"is not a price; write .* EUR/h for the machine, or"):
         units.price(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "write"),
+    [(95, "95%"), ("95", "95%"), ("2 samples", "2%"), (0.5, ""), (-1, "2%"), ("150%", "2%")],
+)
+def test_a_share_that_lacks_its_percent_sign_is_told_with_it(value: object, write: str) -> None:
+    if not write:
+        assert units.share(value) == value
+        return
+    with pytest.raises(ValueError, match=f"is not a share; write {write}, or a number"):
+        units.share(value)

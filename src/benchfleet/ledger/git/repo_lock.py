@@ -27,12 +27,12 @@ class RepoLock:
         self, file: Path, calls: CallTimeout | None = None, timeout: float = LOCK_TIMEOUT_S
     ) -> None:
         self._file, self._timeout = file, timeout
-        self._calls = CallTimeout() if calls is None else calls  # false where nothing is limited
+        self._calls = calls or CallTimeout()
         self._lock, self._depth = threading.RLock(), 0
         self._descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def __enter__(self) -> None:
-        timeout = min(self._timeout, LIMITED_TIMEOUT_S) if self._calls else self._timeout
+        timeout = min(self._timeout, LIMITED_TIMEOUT_S) if self._calls.is_set else self._timeout
         until = time.monotonic() + timeout
         if not self._lock.acquire(timeout=timeout):
             raise self._busy(timeout)
@@ -73,7 +73,7 @@ class RepoLock:
                 time.sleep(_PAUSE_S)
 
     def _busy(self, timeout: float) -> LedgerUnreachable:
-        if self._calls:
+        if self._calls.is_set:
             return LedgerAway(f"a git command of this machine holds {self._file} for {timeout:g} s")
         return LedgerUnreachable(
             f"another process of this machine has held {self._file} for {timeout:g} s; end it, or "

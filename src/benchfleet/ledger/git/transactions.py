@@ -57,7 +57,7 @@ class Transactions:
             except (GitAway, GitDenied):
                 self._failed_at = time.monotonic()
                 self._away_since = since = self._away_since or self._failed_at
-                if self._failed_at - since > self._timeout or self._call_timeout:
+                if self._failed_at - since > self._timeout or self._call_timeout.is_set:
                     raise
                 return otherwise
         self._away_since = 0.0

@@ -72,7 +72,7 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._closed = threading.Event()
-        self._call_timeout = CallTimeout() if call_timeout is None else call_timeout
+        self._call_timeout = call_timeout or CallTimeout()
 
     def close(self) -> None:
         self._closed.set()
