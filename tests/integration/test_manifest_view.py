@@ -86,10 +86,10 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
         claim_any(ledger, RunnerId("me"), limit=1)
         clock.advance(1000.0)
         ledger.reap()
-        for data in ({"by": "race", "reason": "it is worse"}, {}):
+        for why in ({"by": "race", "reason": "it is worse"}, {}):
             (claim,) = claim_any(ledger, RunnerId("me"), limit=1)
             clock.advance(2.0)
-            cancel = Event(kind="cancel_asked", fingerprint=claim.lease.fingerprint, data=data)
+            cancel = Event(kind="cancel_asked", fingerprint=claim.lease.fingerprint, data=why)
             ledger.record(cancel)
             clock.advance(1.0)
             ledger.record(cancel)  # again: that cell ended before
