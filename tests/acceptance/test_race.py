@@ -130,7 +130,10 @@ def test_a_second_run_and_decision_do_nothing_more(raced: User) -> None:
 
 
 def test_a_plain_retry_leaves_a_race_alone(raced: User) -> None:
-    assert "nothing to retry" in raced.run("retry", "study.yaml").stdout
+    output = raced.run("retry", "study.yaml").stdout
+    assert "nothing to retry" in output
+    assert "3 cells stay stopped by the race; add --raced to run them" in output
+    assert "--raced" not in raced.run("retry", "study.yaml", "--failed").stdout
     assert "nothing to retry" in raced.run("retry", "study.yaml", "--cancelled").stdout
 
 

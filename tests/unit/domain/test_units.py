@@ -126,7 +126,9 @@ def test_what_is_no_price_says_how_to_write_one(text: object) -> None:
     ("value", "write"),
     [(95, "95%"), ("95", "95%"), ("2 samples", "2%"), (0.5, ""), (-1, "2%"), ("150%", "2%")],
 )
-def test_a_share_without_its_percent_sign_is_refused_with_the_right_spelling(value: object, write: str) -> None:
+def test_a_share_without_its_percent_sign_is_refused_with_the_right_spelling(
+    value: object, write: str
+) -> None:
     if not write:
         assert units.share(value) == value
         return

@@ -63,6 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise wrong_option("--lost-host", "names a host for --gone; add --gone")
     study, cells = options.opened(arguments)
     again: list[str] = []
+    raced: list[CellRecord] = []  # stay stopped
     records = missing_ledger.records_of(arguments, study, cells)
     selection.check(arguments, study, records)
     ledger = study.open_existing_ledger(writes=True)
@@ -70,6 +71,9 @@ def main(arguments: argparse.Namespace) -> int:
         candidates = _candidates(arguments, study, records)
         with closing(ledger):
             chosen = list(selection.selected(arguments, candidates))
+            if not (arguments.gone or arguments.samples or arguments.raced or arguments.failed):
+                history = study.race(ledger)
+                raced = [*filter(history.is_stopped, selection.selected(arguments, records))]
             if arguments.gone and chosen and not _agreed(arguments, chosen):
                 return 1
             if arguments.samples:
@@ -85,6 +89,9 @@ def main(arguments: argparse.Namespace) -> int:
     go = f"{counted(len(again), 'cell', 'go')} again with: {command}"
     waiting = len(cells) - sum(record.state in FINAL_STATES for record in records)
     print(printable(go) if again else _nothing(arguments, waiting))
+    if raced:
+        stay = counted(len(raced), "cell", "stay")
+        say(f"{stay} stopped by the race; add --raced to run them")
     return 0
 
 
