@@ -16,7 +16,7 @@ from benchfleet.errors import ResultsError
 from benchfleet.race import Racer
 from benchfleet.study import open_study
 
-from .conftest import User
+from .conftest import User, end_of
 
 # Answers 40 questions, of which a config gets its share right. A later repeat of the worst one
 # waits until it is stopped, so that no speed of the machine decides what this test sees.
@@ -135,6 +135,22 @@ def test_a_plain_retry_leaves_a_race_alone(raced: User) -> None:
     assert "3 cells stay stopped by the race; add --raced to run them" in output
     assert "--raced" not in raced.run("retry", "study.yaml", "--failed").stdout
     assert "nothing to retry" in raced.run("retry", "study.yaml", "--cancelled").stdout
+
+
+def test_hosts_on_one_ledger_share_a_race(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has one slot; one of them is kept by a loser's repeat until either of them stops it."""
+    write(user, "race: {confidence: 90%}")
+    workers = []
+    for host in ("lab1", "lab2"):
+        monkeypatch.setenv("BENCHFLEET_HOST", host)
+        workers.append(user.start("work", "study.yaml", "--cpu-slots", "1"))
+    for worker in workers:
+        end_of(worker)
+    by_state = states(user)
+    assert {path for path, state in by_state.items() if state == "cancelled"} == BAD
+    assert {path.removeprefix("m1/") for path in user.published()} == {*by_state} - BAD
+    assert standings(user.json("race", "study.yaml"))["bad"] == "stopped"
+    user.run("verify", "study.yaml")
 
 
 def test_a_decision_by_hand(user: User) -> None:
