@@ -120,20 +120,15 @@ class AttemptRecorder:
         after the finish.
         """
         written = list(zip(some, self._seal(some), strict=True))
+        ended = [(one.attempt.claim.lease, outcome) for one, outcome in written]
         try:
-            refused = self._finish(written)
+            refused = self._ledger.finish_all(ended)
         except Exception as error:  # noqa: BLE001 - it is the answer to each
             return [error] * len(some)
-        return self._publish(written, refused)
-
-    def _finish(self, some: Sequence[Written]) -> Sequence[ClaimLost | None]:
-        """Tell the ledger how these ended; of each nothing, or why it was refused."""
-        ended = [(one.attempt.claim.lease, outcome) for one, outcome in some]
-        try:
-            return self._ledger.finish_all(ended)
         finally:
             for lease, _ in ended:
                 self._heartbeat.drop(lease)
+        return self._publish(written, refused)
 
     def _publish(
         self, some: Sequence[Written], refused: Sequence[ClaimLost | None]
@@ -142,7 +137,7 @@ class AttemptRecorder:
         results: list[Outcome | Exception] = [
             error or outcome for error, (_, outcome) in zip(refused, some, strict=True)
         ]
-        good = [index for index, one in enumerate(results) if not _failed(one)]
+        good = [index for index, one in enumerate(results) if not _ended_badly(one)]
         moves = [
             (ended.attempt.folder.folder, self._layout.published(ended.path))
             for ended, _ in (some[index] for index in good)
@@ -161,7 +156,7 @@ class AttemptRecorder:
         return [
             self._outcome(one.attempt, one.how, next(sealed))
             if isinstance(one.how, Done)
-            else self._failed(one.attempt, one.how, one.seconds)
+            else self._failed_outcome(one.attempt, one.how, one.seconds)
             for one in some
         ]
 
@@ -192,13 +187,13 @@ class AttemptRecorder:
 
     def _outcome(self, attempt: Attempt, done: Done, sealed: Sealed | Exception) -> Outcome:
         if isinstance(sealed, OSError):
-            return self._failed(attempt, unwritable(sealed), done.seconds)
+            return self._failed_outcome(attempt, unwritable(sealed), done.seconds)
         if isinstance(sealed, LostSamples):  # scoring again would lack them too
             failure = Failure(stage="benchmark", kind="error", message=str(sealed))
-            return self._failed(attempt, failure, done.seconds)
+            return self._failed_outcome(attempt, failure, done.seconds)
         if isinstance(sealed, (ValueError, KeyError, TypeError)):
             failure = Failure(stage="collect", kind="bad_result", message=str(sealed))
-            return self._failed(attempt, failure, done.seconds)
+            return self._failed_outcome(attempt, failure, done.seconds)
         if isinstance(sealed, Exception):
             raise sealed
         return Outcome(
@@ -214,7 +209,9 @@ class AttemptRecorder:
             resumed=0 if attempt.joined else attempt.before,
         )
 
-    def _failed(self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]) -> Outcome:
+    def _failed_outcome(
+        self, attempt: Attempt, failure: Failure, seconds: Mapping[str, float]
+    ) -> Outcome:
         """Keep the reason with the last log lines, and ask for another try, which does something
         differently where memory ran out. Samples kept make the final state ``partial``."""
         after, advised = attempt.claim.after, attempt.claim.advice
@@ -272,7 +269,7 @@ class AttemptRecorder:
             self._ledger.record(Event(kind="used", fingerprint=lease.fingerprint, data=data))
 
 
-def _failed(ended: Outcome | Exception) -> bool:
+def _ended_badly(ended: Outcome | Exception) -> bool:
     return isinstance(ended, Exception) or ended.failure is not None
 
 

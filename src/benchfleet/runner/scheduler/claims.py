@@ -20,7 +20,7 @@ from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
 from benchfleet.runner.scheduler.oom_advice import OomAdvice
 from benchfleet.runner.scheduler.policy_view import PolicyView
-from benchfleet.runner.scheduler.reservations import Reservations, service
+from benchfleet.runner.scheduler.reservations import Reservations, serving_order
 from benchfleet.runner.scheduler.splitter import Answer
 
 EXTRA_CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wanted
@@ -90,7 +90,7 @@ class SlotClaims:
         slots, reserved = [slot], self._reservations.lane_for(slot)
         if reserved in lanes:  # the slot was kept free for these cells
             preference = Preference(models={reserved.work.load_key: 0.0}, others=None)
-        elif reserved is not None and service(reserved) < min(map(service, lanes)):
+        elif reserved is not None and serving_order(reserved) < min(map(serving_order, lanes)):
             self._begin(slots, self._claim_short(slot, lanes, reserved))
             return
         elif preference is None:

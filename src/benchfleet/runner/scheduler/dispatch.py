@@ -14,7 +14,7 @@ from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.claims import LanesChanged, SlotClaims
 from benchfleet.runner.scheduler.lanes import Lane
 from benchfleet.runner.scheduler.policy_view import PolicyView
-from benchfleet.runner.scheduler.reservations import Reservations, service
+from benchfleet.runner.scheduler.reservations import Reservations, serving_order
 from benchfleet.runner.scheduler.work_stealing import WorkStealing
 
 ANY_MODEL = Preference()
@@ -69,7 +69,7 @@ class Dispatcher:
             for lane in self._backlog.lanes()
             if self._devices.can_take(lane.need, lane.shape.excluded_hosts)
         ]
-        ordered = sorted(lanes, key=service)
+        ordered = sorted(lanes, key=serving_order)
         by_shape: dict[SlotShape, list[Lane]] = {lane.shape: [] for lane in ordered}
         for lane in lanes:
             by_shape[lane.shape].append(lane)
@@ -132,11 +132,11 @@ class Dispatcher:
         if not (self._has_room() and any(lane.work.cells for lane in lanes)):
             return False
         starting = Counter(self._slots.index.starting_for(shape))
-        by_service: dict[tuple[int, ...], list[Lane]] = {}
+        by_order: dict[tuple[int, ...], list[Lane]] = {}
         for lane in lanes:
-            by_service.setdefault(service(lane), []).append(lane)
+            by_order.setdefault(serving_order(lane), []).append(lane)
         blocked = False
-        for _, equals in sorted(by_service.items()):
+        for _, equals in sorted(by_order.items()):
             while best := self._policy_view.one_more(
                 shape,
                 equals,

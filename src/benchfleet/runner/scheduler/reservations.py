@@ -83,7 +83,7 @@ class Reservations:
         lanes = [
             lane for lane, reserved in self._reserved.items() if not devices.isdisjoint(reserved)
         ]
-        return min(lanes, key=service, default=None)
+        return min(lanes, key=serving_order, default=None)
 
     def seconds_before(self, lane: Lane) -> float:
         """How long a cell may take that begins on the devices reserved for this lane; 0 where
@@ -111,9 +111,12 @@ class Reservations:
 
     def _devices(self, *, before: Lane) -> set[Device]:
         """Those that are reserved for what goes before these cells."""
-        mine = service(before)
+        mine = serving_order(before)
         return {
-            d for lane, devices in self._reserved.items() if service(lane) < mine for d in devices
+            d
+            for lane, devices in self._reserved.items()
+            if serving_order(lane) < mine
+            for d in devices
         }
 
     def _left_of(self, slot: Slot) -> float:
@@ -135,7 +138,7 @@ class Reservations:
         return ends
 
 
-def service(lane: Lane) -> tuple[int, ...]:
+def serving_order(lane: Lane) -> tuple[int, ...]:
     """Who is served first: what was asked for, then what needs most."""
     shape = lane.shape
     need = (-shape.width, not shape.alone, -shape.memory, not lane.need.gpus, -lane.need.vram)
