@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord, Claim, Outcome
 from benchfleet.domain.cell import Cell
+from benchfleet.engines.processes import process_space
 from benchfleet.errors import PluginError, ResultsError
 from benchfleet.import_cells import importing, publish_results
 from benchfleet.results.cache import Cached, ResultCache, is_cacheable, reseal
@@ -17,9 +20,12 @@ from benchfleet.results.read import sealed
 from benchfleet.results.transfer.download import arriving
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.recovery.rebuild import parsed_outcome
+from benchfleet.runner.recovery.startup import release_killed
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.study import Study
 
 _BATCH_RESULTS = 200  # fetched before they are entered
+_MAX_SECONDS = 1e10  # of a cell; three centuries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +60,22 @@ def take_cached(
     that cannot be used is a problem that the answer names: the cells run then."""
     if (cache := study.result_cache()) is None:
         return None
+    _release_abandoned(study)
     try:
         cached = in_cache(study, cells, study.records(cells))
         return _take(study, cache, [c for c in cells if c.fingerprint in cached], progress)
-    except (PluginError, ResultsError) as error:
+    except (PluginError, ResultsError, OSError) as error:
         return TakenResults(cache=cache.display_url, problem=str(error))
+
+
+def _release_abandoned(study: Study) -> None:
+    """Have cells pending that a run held which was killed, here or with an expired lease."""
+    ledger = study.open_existing_ledger(writes=True)
+    if ledger is None:
+        return
+    with closing(ledger):
+        ledger.reap()
+        release_killed(ledger, LocalHost(machine=socket.gethostname(), space=process_space()))
 
 
 def _take(
@@ -109,9 +126,11 @@ def _take(
 
 
 def _defect(folder: Path) -> str:
-    """Why a sealed folder tells no outcome; "" if it does."""
+    """Why a sealed folder has no outcome; "" if it has one."""
     try:
-        parsed_outcome(*sealed(folder))
-    except (ResultsError, ValueError, LookupError, TypeError, AttributeError) as error:
-        return f"its cell.json is not as it must be: {error}"
-    return ""
+        outcome = parsed_outcome(*sealed(folder))
+    except ValueError as error:
+        return str(error)
+    except (ResultsError, LookupError, TypeError, AttributeError):
+        return "its cell.json is not as benchfleet writes it"
+    return "" if sum(outcome.seconds.values()) < _MAX_SECONDS else "it took impossibly long"

@@ -113,11 +113,16 @@ def trusted(environ: Mapping[str, str]) -> list[str]:
 
 def result_cache_url(environ: Mapping[str, str]) -> str:
     """The result cache of campaigns that name none; "" for none. Raises ValueError for other than
-    a URL."""
+    a URL, and for one with a password."""
     url = environ.get(RESULT_CACHE, "").strip()
     if url and url != NO_CACHE and "://" not in url:
         raise ValueError(
             f"invalid {RESULT_CACHE} {url!r}: use a URL such as file:///mnt/team/cache, or none"
+        )
+    if ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]:
+        raise ValueError(
+            f"{RESULT_CACHE} holds a password, which results would show; keep it in the variables "
+            "of the store"
         )
     return url
 

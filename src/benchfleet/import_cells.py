@@ -16,7 +16,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.slots import BEGAN, ENDED
-from benchfleet.engines.processes import owner
+from benchfleet.engines.processes import owner, process_space
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
 from benchfleet.results.layout import Layout
@@ -81,12 +81,16 @@ def importing(study: Study, cells: Iterable[Cell]) -> Iterator[tuple[Ledger, Run
         ledger.enroll(list(cells))
         runner = RunnerId(f"import-{os.urandom(8).hex()}")
         machine = {"machine": socket.gethostname(), "process": owner(os.getpid())}
+        machine["space"] = process_space()
         make_folder(study.layout.root)
         data = {"runner": runner, **machine, "host": study.host, "folder": study.layout.own_id()}
         ledger.record(Event(kind=BEGAN, data=data))  # so that other hosts know where results are
         try:
             yield ledger, runner
         finally:
+            running = ledger.cells(states=["running"])
+            if leases := [record.lease for record in running if record.runner == runner]:
+                ledger.release(leases, "its import was stopped")
             ledger.record(Event(kind=ENDED, data={"runner": runner}))
 
 

@@ -35,8 +35,9 @@ def rerun_deleted(study: Study, records: Iterable[CellRecord]) -> list[CellRecor
 def deleted_notice(deleted: Sequence[CellRecord]) -> str:
     """A sentence on results that were deleted and are computed again."""
     results = f"{counted(len(deleted), 'result')} {'was' if len(deleted) == 1 else 'were'}"
+    waits = "its cell is pending" if len(deleted) == 1 else "their cells are pending"
     paths = examples([record.path for record in deleted])
-    return f"{results} deleted here and will be computed again: {paths}"
+    return f"{results} deleted here; {waits} again: {paths}"
 
 
 def _sizes(folder: Path, large: int) -> Iterator[bool]:

@@ -23,8 +23,14 @@ from benchfleet.domain.race import RACE_EVENTS, RaceHistory
 from benchfleet.domain.rental import RentalCost
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.domain.versions import mark_versions
-from benchfleet.environment import NO_CACHE, host_name, lease_seconds, result_cache_url
-from benchfleet.errors import BenchfleetError, LedgerError
+from benchfleet.environment import (
+    NO_CACHE,
+    RESULT_CACHE,
+    host_name,
+    lease_seconds,
+    result_cache_url,
+)
+from benchfleet.errors import BenchfleetError, LedgerError, PluginError, ResultsError
 from benchfleet.ledger.addresses import default_lease
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
@@ -244,9 +250,14 @@ class Study:
         return "" if url == NO_CACHE else url
 
     def result_cache(self) -> ResultCache | None:
-        """The result cache, or None. Raises as `result_store`."""
-        url = self.result_cache_url
-        return open_cache(url) if url else None
+        """The result cache, or None. Raises BenchfleetError for a wrong address."""
+        if not (url := self.result_cache_url):
+            return None
+        try:
+            return open_cache(url)
+        except (PluginError, ResultsError) as error:
+            key = "result_cache" if self.campaign.result_cache else RESULT_CACHE
+            raise BenchfleetError(f"{key} {url}: {error}") from error
 
 
 def in_order(records: Iterable[CellRecord], order: Iterable[str]) -> list[CellRecord]:

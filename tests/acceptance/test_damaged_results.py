@@ -29,7 +29,7 @@ def test_a_result_deleted_by_hand_is_named_and_run_again(finished: User, how: st
     assert finished.json("status", "study.yaml")["gone"] == [PATH]
     if how == "all of it":
         output = finished.run("run", "study.yaml").stdout
-        assert f"1 result was deleted here and will be computed again: {PATH}" in output
+        assert f"1 result was deleted here; its cell is pending again: {PATH}" in output
         assert finished_and_content(finished) == before
         return
     output = finished.run("run", "study.yaml", code=1).stdout

@@ -271,4 +271,4 @@ for quiet in (False, True):
     assert run(user, call).stdout == f"skipping 2 of 2 cells, done before: {skipped}\n"
     shutil.rmtree(user.folder / "benchmark_results" / "m2" / "dense" / "mock_benchmark")
     printed = run(user, call).stdout
-    assert "1 result was deleted here and will be computed again: m2/dense/mock" in printed
+    assert "1 result was deleted here; its cell is pending again: m2/dense/mock" in printed

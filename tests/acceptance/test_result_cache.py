@@ -57,6 +57,8 @@ def test_another_campaign_takes_what_was_run_under_its_own_names(user: User, cac
     plan = user.run("plan", second).stdout
     assert "2 cells · 0 to run · 0 reused · 2 in the result cache" in plan
     assert {one["state"] for one in user.json("plan", second)["cells"]} == {"cached"}
+    explained = user.json("plan", second, "--explain", "m/narrow/mock_benchmark")
+    assert explained["state"] == "cached"
     output = user.run("run", second).stdout
     assert f"took 2 results from {cache.as_uri()}, which saves" in output
     assert "2 cells · 2 done (2 reused)" in output
@@ -70,11 +72,11 @@ def test_another_campaign_takes_what_was_run_under_its_own_names(user: User, cac
     assert taken["provenance"] == first["provenance"]
     scores = {one["config"]: one["mean"] for one in user.json("report", second)["entries"]}
     assert scores["narrow"] == first["metrics"]["overall_score"]
-    assert user.json("status", second)["used"] == {
-        "attempts": 2,
-        "slot_hours": 0.0,
-        "gpu_hours": 0.0,
-    }
+    assert user.json("status", second)["used"]["attempts"] == 0
+    note = f"2 results come from the result cache {cache.as_uri()}; other runs computed them."
+    assert note in user.run("report", second).stdout
+    assert user.json("report", second)["time"] == []
+    assert user.run("manifest", second).stdout.count(f"taken from {cache.as_uri()}") == 2
     assert "nothing was run" in user.run("run", second).stdout
 
 
@@ -133,6 +135,58 @@ def test_a_damaged_result_is_named_and_its_cell_runs(user: User, cache: Path) ->
     user.run("verify", second)
 
 
+def test_numbers_that_samples_do_not_make_are_refused_and_replaced(user: User, cache: Path) -> None:
+    """What `verify` would refuse is not taken, and the cell's own result takes its place."""
+    user.run("run", write(user, "first", cache))
+    for file in cache.rglob("cell.json"):
+        content = json.loads(file.read_bytes())
+        content["metrics"]["overall_score"] = 0.99
+        file.write_text(json.dumps(content))
+    second = write(user, "second", cache)
+    output = user.run("run", second).stdout
+    assert output.count("was not taken from") == 2
+    assert output.count("metrics.json has the score") == 2
+    user.run("verify", second)
+    assert "took 2 results" in user.run("run", write(user, "third", cache)).stdout
+
+
+def test_what_cannot_be_read_is_a_warning(user: User, cache: Path) -> None:
+    """As a person without rights; root reads everything."""
+    user.run("run", write(user, "first", cache))
+    (cache / "fingerprints").rename(user.folder / "kept")
+    (cache / "fingerprints").write_text("a file")
+    output = user.run("run", write(user, "second", cache)).stdout
+    assert "2 success" in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_while_it_takes_results_releases_its_cells(
+    user: User, cache: Path, number: signal.Signals
+) -> None:
+    many = ", ".join(str(128 + 16 * n) for n in range(100))
+    text = CAMPAIGN.replace("[mock_benchmark]", f"[recall: {{{{samples: 2, subsets: [{many}]}}}}]")
+    values = {"cache": cache.as_uri(), "config": "window"}
+    user.run("run", user.write(text.format(name="first", **values), "first.yaml").name)
+    second = user.write(text.format(name="second", **values), "second.yaml").name
+    folder = results(user, "second")
+    run = user.start("run", second)
+    while run.poll() is None and not [*folder.glob("m/*/*/cell.json")]:
+        time.sleep(0.001)
+    run.send_signal(number)
+    run.communicate(timeout=60)
+    status = user.json("status", second)
+    assert status["running"] == 0
+    assert status["success"] + status["pending"] == 200
+    user.run("run", second)
+    user.run("verify", second)
+    taken = [
+        cell
+        for cell in map(str, folder.glob("m/*/*/cell.json"))
+        if "taken_from" in Path(cell).read_text()
+    ]
+    assert len(taken) == 200
+
+
 def test_the_environment_names_a_cache_and_none_turns_it_off(
     user: User, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +202,14 @@ def test_the_environment_names_a_cache_and_none_turns_it_off(
     monkeypatch.setenv("BENCHFLEET_RESULT_CACHE", "/mnt/cache")
     error = user.run("plan", named.name, code=2).stderr
     assert "invalid BENCHFLEET_RESULT_CACHE '/mnt/cache': use a URL such as file:///" in error
+    for verb in ("plan", "run"):
+        monkeypatch.setenv("BENCHFLEET_RESULT_CACHE", "flie:///mnt/cache")
+        error = user.run(verb, named.name, code=2).stderr
+        assert "BENCHFLEET_RESULT_CACHE flie:///mnt/cache: no results store 'flie'" in error
+        monkeypatch.setenv("BENCHFLEET_RESULT_CACHE", "rsync://me:secret@host/dir")
+        error = user.run(verb, named.name, code=2).stderr
+        assert "BENCHFLEET_RESULT_CACHE holds a password" in error
+        assert "secret" not in error
 
 
 @pytest.mark.parametrize(
@@ -156,6 +218,7 @@ def test_the_environment_names_a_cache_and_none_turns_it_off(
         ("/mnt/cache", "is not a URL such as file:///mnt/team/cache"),
         ("s4://bucket", "no results store 's4'; there are"),
         ("rsync://me:secret@host/dir", "holds a password"),
+        ("s3://", "names no bucket; write s3://bucket/prefix"),
     ],
 )
 def test_a_wrong_address_is_refused_before_anything_runs(
@@ -175,7 +238,7 @@ def test_failed_cells_are_not_shared(user: User, cache: Path) -> None:
 
 
 def test_a_run_that_is_killed_while_it_takes_results_loses_nothing(user: User, cache: Path) -> None:
-    """Killed at ten moments, each time run again: every result is there once, and whole."""
+    """Killed at ten moments, each time run again: every result is there once, whole, and taken."""
     text = CAMPAIGN.replace(
         "benchmarks: [", "benchmarks: [recall: {{samples: 2, subsets: [{many}]}}, "
     )
@@ -192,5 +255,8 @@ def test_a_run_that_is_killed_while_it_takes_results_loses_nothing(user: User, c
         run.wait()
     user.run("run", second)
     assert user.json("status", second)["success"] == 62
+    assert not [
+        one for one in folder.glob("m/*/*/cell.json") if "taken_from" not in one.read_text()
+    ]
     assert user.json("ledger", "check", second)["faults"] == []
     user.run("verify", second)

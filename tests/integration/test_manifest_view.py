@@ -74,6 +74,7 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
                 host=host,
                 device_type="RTX 4090" if host else "",
                 usage=PAID[number % len(PAID)],
+                taken_from="file:///cache" if number == 5 else "",
             )
             ledger.finish(claim.lease, outcome)
         for host, cost in (("r4090-dddddddd", 0.1), ("here", None), ("", 0.2)):
@@ -161,7 +162,7 @@ def expected(ledger: SqliteLedger) -> list[dict[str, Any]]:
 def earlier_view(backend: str) -> str:
     """The view as an earlier version made it."""
     text = (VIEWS / backend / "manifest.sql").read_text()
-    return text.replace("cancel_asked", "cancelled")
+    return text.replace("taken_from", "left_from")
 
 
 @pytest.mark.parametrize("has_earlier", [False, True])

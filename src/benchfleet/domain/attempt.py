@@ -68,6 +68,7 @@ class Outcome:
     first: Failure | None = None  # the cell's first true reason, where `failure` is a later one
     failures: Mapping[str, int] = field(default_factory=dict)  # by kind, this one's too
     usage: Usage | None = None  # what the attempt used up
+    taken_from: str = ""  # the result cache that its result came from; "" if it ran
 
     @property
     def reason(self) -> Failure | None:
@@ -98,6 +99,7 @@ class Outcome:
             "first": self.first.to_dict() if self.first else None,
             "failures": dict(self.failures),
             "usage": self.usage.to_dict() if self.usage else None,
+            "taken_from": self.taken_from,
         }
         return {
             "state": self.state,

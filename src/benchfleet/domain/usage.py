@@ -72,12 +72,9 @@ class Usage:
         return self.token_cost / self.tokens * 1e6 if self.tokens else None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values only; what is not known is left out. The seconds are there even if they are
-        none, which is another thing than not to know."""
+        """JSON values only; what is not known is left out."""
         fields = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
-        return {
-            name: value for name, value in fields if name == "seconds" or value not in (None, "", 0)
-        }
+        return {name: value for name, value in fields if value not in (None, "", 0)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Usage:

@@ -152,7 +152,10 @@ def _used(events: Iterable[Event]) -> Iterator[tuple[str, Mapping[str, Any] | No
         if event.kind == SPLIT:
             whole_of |= dict.fromkeys(event.data["parts"], event.fingerprint)
         elif event.kind == "finished":
-            by_key[key] = event.data["outcome"].get("usage")
+            if event.data["outcome"].get("taken_from"):
+                by_key.pop(key, None)  # nothing ran
+            else:
+                by_key[key] = event.data["outcome"].get("usage")
         elif event.kind == "used":
             by_key[key] = event.data["usage"]
         else:

@@ -24,7 +24,8 @@ def read_bills(ledger: Ledger, records: Iterable[CellRecord]) -> dict[str, Usage
         name = record.fingerprint
         if record.attempt == 1 and record.outcome is not None and name not in parts:
             totals[name] = UsageTotal()
-            totals[name].add(record.outcome.usage)
+            if not record.outcome.taken_from:
+                totals[name].add(record.outcome.usage)
         elif record.attempt:
             others.update((name, *parts.get(name, ())))
     if others:

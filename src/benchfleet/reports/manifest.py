@@ -117,6 +117,7 @@ def _end(row: Row, event: Event) -> None:
         row["_reason"] = event.data.get("reason", unsaid)
         return
     outcome = Outcome.from_dict(event.data["outcome"])
+    row["_reason"] = f"taken from {outcome.taken_from}" if outcome.taken_from else None
     row["status"] = outcome.state
     row["gpu_type"] = outcome.device_type or None
     row["benchmark_id"] = outcome.digest or None

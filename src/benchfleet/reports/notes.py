@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.humanize import counted
 
 from .pooling import Row
 
@@ -34,6 +36,12 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
             "No speed is shown for sparse configs whose density was measured: measuring it "
             "computes dense attention as well."
         )
+    records = [record for record in records if record.state == "success"]
+    by_cache = Counter(one.outcome.taken_from for one in records if one.outcome)
+    del by_cache[""]
+    for cache, count in by_cache.items():
+        results = counted(count, "result", "come")
+        yield f"{results} from the result cache {cache}; other runs computed them."
     if len(hosts := _hosts(records)) > 1:
         yield (
             f"Results come from {len(hosts)} machines, which can change scores slightly and speed "
@@ -48,7 +56,7 @@ def _has_uneven_samples(row: Row) -> bool:
 
 def _hosts(records: Iterable[CellRecord]) -> list[str]:
     """The hosts of the results, each with its kind of device if known."""
-    outcomes = [record.outcome for record in records if record.state == "success"]
+    outcomes = [record.outcome for record in records]
     hosts = {(one.host, one.device.partition(":")[0]) for one in outcomes if one and one.host}
     return [f"{host} ({device})" if device else host for host, device in sorted(hosts)]
 

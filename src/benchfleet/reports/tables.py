@@ -276,7 +276,7 @@ def _entry(
 def _time(pairs: Iterable[tuple[Cell, CellRecord | None]]) -> tuple[TimeSpent, ...]:
     spent: dict[tuple[str, str], dict[str, float]] = {}
     for cell, record in pairs:
-        if record and record.outcome:
+        if record and record.outcome and not record.outcome.taken_from:
             stages = spent.setdefault((cell.model.name, cell.config.name), {})
             for stage, seconds in record.outcome.seconds.items():
                 stages[stage] = stages.get(stage, 0.0) + seconds

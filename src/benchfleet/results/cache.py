@@ -14,13 +14,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
+from benchfleet.results.consistency import wrong_content
 from benchfleet.results.disk import encoded, sync_folder, write_synced
 from benchfleet.results.formats import config, pretty
 from benchfleet.results.incoming_check import has_arrived, refusal
-from benchfleet.results.layout import CELL, CONFIG
+from benchfleet.results.layout import CELL, CONFIG, REQUIRED_FILES
 from benchfleet.results.read import sealed
 from benchfleet.results.stores.base import ResultStore, open_store
 from benchfleet.results.transfer.download import sync_files
@@ -56,9 +58,13 @@ class ResultCache:
         return {paths[path]: digest for path, digest in self.store.digests([*paths]).items()}
 
     def put(self, folder: Path, fingerprint: str, digest: str) -> None:
-        """Upload a sealed result, unless the cell has one."""
-        if not self.digests([fingerprint]):
-            self.store.put(folder, _path(fingerprint), digest)
+        """Upload a sealed result, unless the cell has one that is sound."""
+        present = self.digests([fingerprint])
+        if present:
+            with TemporaryDirectory() as into:
+                if any(not one.problem for one in self.fetch(present, Path(into))):
+                    return
+        self.store.put(folder, _path(fingerprint), digest, keep=not present)
 
     def fetch(self, digests: Mapping[str, str], into: Path) -> Iterator[Cached]:
         """Download the results with these digests, by fingerprint, and check each against its
@@ -67,7 +73,7 @@ class ResultCache:
         for fingerprint, digest in digests.items():
             path = _path(fingerprint)
             if has_arrived(into, path):
-                problem = refusal(into, path, fingerprint, digest)
+                problem = refusal(into, path, fingerprint, digest) or _defect(into / path)
                 yield Cached(fingerprint=fingerprint, folder=into / path, problem=problem)
 
 
@@ -91,7 +97,7 @@ def reseal(folder: Path, cell: Cell, path: str, cache_url: str) -> str:
         "path": path,
         "cell": cell.to_dict(),
         "provenance": {**content["provenance"], "taken_from": taken_from},
-        "usage": {"seconds": 0.0},
+        "usage": {},
         "files": {**content["files"], **{name: _sha256(text) for name, text in own.items()}},
     }
     own[CELL] = encoded(pretty(seal))
@@ -99,6 +105,17 @@ def reseal(folder: Path, cell: Cell, path: str, cache_url: str) -> str:
     sync_files(folder)
     sync_folder(folder)
     return _sha256(own[CELL])
+
+
+def _defect(folder: Path) -> str:
+    """Why the content of a sealed folder is not that of a result; "" if it is."""
+    try:
+        content, _ = sealed(folder)
+        if missing := REQUIRED_FILES - {CELL} - content["files"].keys():
+            return f"{', '.join(sorted(missing))} was never sealed"
+        return "; ".join(wrong_content(folder, content, content["metrics"]))
+    except (ResultsError, OSError, ValueError, LookupError, TypeError, AttributeError):
+        return f"its {CELL} is not as benchfleet writes it"
 
 
 def _sha256(content: bytes) -> str:

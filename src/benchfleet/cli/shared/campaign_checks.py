@@ -169,7 +169,7 @@ def _result_cache(study: Study) -> Iterator[Check]:
             cache = study.result_cache()
             return cache.store if cache else None
 
-        yield _answers("cache", opened, fix, fix)
+        yield _answers("result cache", opened, fix, fix)
 
 
 def _answers(
@@ -184,7 +184,7 @@ def _answers(
         return judged(what, f"{store.display_url if store else ''} answers", "")
     except StoreUnreachable as error:
         return judged(what, str(error), if_away, warning=True)
-    except BenchfleetError as error:
+    except (BenchfleetError, OSError) as error:
         return judged(what, str(error), if_refused, problem=True)
 
 

@@ -134,7 +134,7 @@ def _in_cache(
     not known."""
     try:
         return in_cache(study, cells, records), ()
-    except (PluginError, ResultsError) as error:
+    except (PluginError, ResultsError, OSError) as error:
         return set(), (f"warning: the result cache cannot be used: {error}",)
 
 
@@ -154,14 +154,17 @@ def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
     records = known_records(study, cells)
     named = find(arguments.explain, list(with_paths(cells, records)), records)
     states = {record.fingerprint: record.state for record in records}
-    state = states.get(named.cell.fingerprint, "pending")
+    state: str = states.get(named.cell.fingerprint, "pending")
+    cached, remark = _in_cache(study, [named.cell], records)
+    if cached:
+        state = "cached"
     before = [
         (record, differences(record.cell.identity(), named.cell.identity()))
         for record in earlier(named.cell, records)
         if record.cell
     ]
     if not arguments.json:
-        _print(explained(named, state, before))
+        _print([*remark, *explained(named, state, before)])
         return 0
     payload = {
         "cell": named.path,

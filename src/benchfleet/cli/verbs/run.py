@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -123,13 +124,13 @@ def begin(
         from benchfleet.planner.reruns import find_reruns  # not of a run with nothing to do
 
         say(*map(str, find_reruns(study, cells)), *equal_draws(cells), to=beside(arguments))
+    _take_cached(arguments, study, cells)
     if arguments.detach:
         from benchfleet.cli.shared.detach import detach
 
         return detach(arguments, study, cells, devices)
     if arguments.resume_from is not None:
         _resume_from(arguments, study, cells)
-    _take_cached(arguments, study, cells)
     from benchfleet.cli.shared.foreground_run import run  # the runner, its slots and the reports
 
     return run(arguments, study, cells, devices, worker_options)
@@ -196,10 +197,17 @@ def _resume_from(arguments: argparse.Namespace, study: Study, cells: Sequence[Ce
 
 def _take_cached(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> None:
     """Take what the campaign's result cache has, and say how much that was."""
+    if not study.result_cache_url:
+        return
     from benchfleet.cached_results import take_cached
+    from benchfleet.cli.shared.foreground_run import handle_signals
+    from benchfleet.runner.events import EventQueue
 
     stream = beside(arguments)
-    with progress_line("results looked for in the result cache") as progress:
+    with (
+        handle_signals(EventQueue(), threading.Event()),
+        progress_line("results looked for in the result cache") as progress,
+    ):
         came = take_cached(study, cells, progress=progress)
     if came is None:
         return

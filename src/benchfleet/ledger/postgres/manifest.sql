@@ -23,7 +23,8 @@ attempt as (
     began.data->>'attempt' as number, began.data->>'runner' as runner,
     cell.path, spec.spec::json #>> '{model,name}' as model,
     (spec.terms::json->>'priority')::integer as priority, ending.kind as kind,
-    case when ending.kind <> 'finished' then coalesce(ending.data->>'reason', case when ending.kind = 'reaped' then 'its lease ran out' end) end as reason,
+    case when ending.kind <> 'finished' then coalesce(ending.data->>'reason', case when ending.kind = 'reaped' then 'its lease ran out' end)
+      else 'taken from ' || (ending.data #>> '{outcome,taken_from}') end as reason,
     ending.data->'outcome' as outcome,
     coalesce(nullif(ending.data #>> '{outcome,host}', ''), usage.data->>'host', '') as host,
     coalesce(ending.data #> '{outcome,usage}', usage.data->'usage') as usage

@@ -25,7 +25,8 @@ attempt as (
     json_extract(began.data, '$.attempt') as number, json_extract(began.data, '$.runner') as runner,
     cell.path, json_extract(spec.spec, '$.model.name') as model,
     json_extract(spec.terms, '$.priority') as priority, ending.kind as kind,
-    case when ending.kind <> 'finished' then coalesce(json_extract(ending.data, '$.reason'), case when ending.kind = 'reaped' then 'its lease ran out' end) end as reason,
+    case when ending.kind <> 'finished' then coalesce(json_extract(ending.data, '$.reason'), case when ending.kind = 'reaped' then 'its lease ran out' end)
+      else 'taken from ' || json_extract(ending.data, '$.outcome.taken_from') end as reason,
     json_extract(ending.data, '$.outcome') as outcome,
     coalesce(nullif(json_extract(ending.data, '$.outcome.host'), ''), json_extract(use.data, '$.host'), '') as host,
     coalesce(json_extract(ending.data, '$.outcome.usage'), json_extract(use.data, '$.usage')) as usage

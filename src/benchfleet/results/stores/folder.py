@@ -7,6 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -32,10 +33,15 @@ class FolderStore(ResultStore):
         self.root = self._base / path_part(campaign) if campaign else self._base
         self.display_url = url
 
-    def put(self, folder: Path, path: str, digest: str) -> None:
+    def put(self, folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
         check_path(path)
         public = self.root / path
-        if self.digests([path]).get(path) == digest:
+
+        def is_there() -> bool:
+            present = self.digests([path]).get(path)
+            return present == digest or (keep and present is not None)
+
+        if is_there():
             return
         self._check_mounted()
         incoming = self.root / INCOMING / uuid.uuid4().hex
@@ -43,7 +49,9 @@ class FolderStore(ResultStore):
             changed = make_folders(incoming.parent)
             copy_plain(folder, incoming)
             changed += make_folders(public.parent)
-            if public.exists():
+            if keep and is_there():  # another host was quicker
+                return
+            if os.path.lexists(public):
                 replaced = self.root / REPLACED / f"{path.replace('/', '+')}@{uuid.uuid4().hex[:8]}"
                 changed += make_folders(replaced.parent)
                 os.rename(public, replaced)
@@ -80,7 +88,8 @@ class FolderStore(ResultStore):
                 make_folders(into / part)
             else:
                 (into / path).rmdir()
-                copy_plain(self.root / path, into / path)
+                with suppress(PermissionError):  # the reader finds what is missing
+                    copy_plain(self.root / path, into / path)
 
     def remove(self, path: str) -> None:
         check_path(path)
@@ -97,7 +106,8 @@ class FolderStore(ResultStore):
 
     def _check_mounted(self) -> None:
         if not self._base.is_dir():  # never created: a share that is not mounted looks like this
-            raise StoreUnreachable(f"the folder {self._base} does not exist; is it mounted?")
+            is_what = "is not a folder" if self._base.exists() else "does not exist"
+            raise StoreUnreachable(f"the folder {self._base} {is_what}; is it mounted?")
 
 
 def copy_plain(source: Path, target: Path) -> None:

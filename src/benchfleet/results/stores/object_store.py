@@ -38,14 +38,18 @@ class ObjectStore(ResultStore):
         return module if module and find_spec(module) is None else ""
 
     def __init__(self, url: str, campaign: str) -> None:
+        scheme, _, bucket = url.partition("://")
+        if not bucket.strip("/") and scheme != "memory":
+            raise ResultsError(f"{url} names no bucket; write {scheme}://bucket/prefix")
         self.display_url = url
         self._url = f"{url.rstrip('/')}/{path_part(campaign)}" if campaign else url.rstrip("/")
         self._opened: tuple[Any, str] | None = None
         self._lock = threading.Lock()
 
-    def put(self, folder: Path, path: str, digest: str) -> None:
+    def put(self, folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
         check_path(path)
-        if self.digests([path]).get(path) == digest:
+        present = self.digests([path]).get(path)
+        if present == digest or (keep and present is not None):
             return
         files, root = self._files()
         names = file_names(folder)

@@ -38,5 +38,6 @@ class CacheUploader(Uploader):
     def _send(self, entry: Entry) -> None:
         folder = self._layout.published(entry.path)
         content, _ = sealed(folder)
-        if is_cacheable(Cell.from_dict(content["cell"])):
+        taken_from = (content["provenance"].get("taken_from") or {}).get("cache")
+        if taken_from != self._cache.display_url and is_cacheable(Cell.from_dict(content["cell"])):
             self._cache.put(folder, entry.fingerprint, entry.digest)

@@ -155,7 +155,7 @@ def _read(folder: Path, path: str) -> _Published:
         raise ResultsError(wrong)
     need, limits = cell.need, cell.limits
     if {*map(type, (need.gpus, need.vram, limits.tries, cell.priority))} != {int}:
-        raise ValueError("its needs, tries and priority are whole numbers")
+        raise ValueError("its needs, tries or priority are not whole numbers")
     return _Published(path=path, cell=cell, outcome=parsed_outcome(content, digest))
 
 
@@ -164,7 +164,7 @@ def parsed_outcome(content: Mapping[str, Any], digest: str) -> Outcome:
     has another shape."""
     metrics, provenance = _numbers(content["metrics"]), content["provenance"]
     if "overall_score" not in metrics:
-        raise ValueError("it has an overall_score")
+        raise ValueError("it has no overall_score")
     return Outcome(
         state="success",
         digest=digest,
@@ -174,6 +174,7 @@ def parsed_outcome(content: Mapping[str, Any], digest: str) -> Outcome:
         host=str(provenance.get("host", "")),
         device=str(provenance.get("device", "")),
         usage=_usage(content.get("usage")),
+        taken_from=str((provenance.get("taken_from") or {}).get("cache", "")),
     )
 
 
@@ -184,7 +185,7 @@ def _usage(value: Any) -> Usage | None:
 
 def _numbers(value: Mapping[str, Any]) -> dict[str, float]:
     if not all(type(number) in (int, float) and isfinite(number) for number in value.values()):
-        raise ValueError("its metrics and seconds are finite numbers")
+        raise ValueError("its metrics or seconds are not finite numbers")
     return dict(value)
 
 
