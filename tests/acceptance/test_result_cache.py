@@ -260,3 +260,13 @@ def test_a_run_that_is_killed_while_it_takes_results_loses_nothing(user: User, c
     ]
     assert user.json("ledger", "check", second)["faults"] == []
     user.run("verify", second)
+
+
+def test_a_machine_without_gpus_takes_what_it_cannot_run(user: User, cache: Path) -> None:
+    user.run("run", write(user, "first", cache))
+    text = CAMPAIGN.format(name="second", cache=cache.as_uri(), config="window")
+    text = text.replace("adapter: mock,", "adapter: mock, needs: {gpus: 1},")
+    text = text.replace("[mock_benchmark]", "[mock_benchmark, recall: {subsets: [128]}]")
+    output = user.run("run", user.write(text, "second.yaml").name, code=1).stdout
+    assert "took 2 results from" in output
+    assert "cannot run here: m/dense/recall_128 and 1 more: " in output

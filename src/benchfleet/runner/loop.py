@@ -47,7 +47,7 @@ class Runner:
         self._random, self._publish_all = context.random, parts.publish_all
         self._serving = parts.serving
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
-        self._impossible_report = ImpossibleReport(parts.devices)
+        self._impossible_report = ImpossibleReport(parts.devices, parts.state.progress.is_open)
         self._scheduler, self._gates, self._lifecycle = parts.scheduler, parts.gates, parts.cells
         self._host_lifecycle, self._commands = parts.host_lifecycle, parts.commands
         self._autoscaler = parts.autoscaler
@@ -107,7 +107,7 @@ class Runner:
             progress=self._state.progress,
             ran=self._lifecycle.ran,
             interrupted=bool(self._state.interrupts),
-            impossible=tuple(self._devices.impossible),
+            impossible=tuple(self._impossible_report.cells()),
             broken=self._state.broken,
             ledger_away=self._worker_time.gave_up,
             seconds=seconds,

@@ -166,6 +166,10 @@ class Progress:
         self.states[old] -= 1
         self.states[new] = self.states.get(new, 0) + 1
 
+    def is_open(self, cell: str) -> bool:
+        """Whether the cell was pending or running when it was counted last, or is not known."""
+        return self._of.get(cell, "pending") in ("pending", "running")
+
     @property
     def share(self) -> float:
         """The completed share of the run, from 0 to 1; a running cell counts by its samples."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from benchfleet.domain.cell import Cell
 from benchfleet.runner.resources.devices import Devices
 
@@ -9,10 +11,15 @@ from benchfleet.runner.resources.devices import Devices
 class ImpossibleReport:
     """Remembers what it reported of the cells that no machine can take."""
 
-    def __init__(self, devices: Devices) -> None:
-        self._devices = devices
+    def __init__(self, devices: Devices, is_open: Callable[[str], bool]) -> None:
+        """`is_open` is whether a cell, by fingerprint, has not ended."""
+        self._devices, self._is_open = devices, is_open
         self._able = frozenset[str]()  # the able cells of the last report
         self._messages: set[str] = set()
+
+    def cells(self) -> list[tuple[Cell, str]]:
+        """The cells that no machine will take, and why, without those that have ended."""
+        return [one for one in self._devices.impossible if self._is_open(one[0].fingerprint)]
 
     def news(self) -> list[str]:
         """A message for each reason that is new."""
@@ -20,7 +27,7 @@ class ImpossibleReport:
             return []
         self._able = self._devices.able
         cells: dict[str, list[Cell]] = {}
-        for cell, why in self._devices.impossible:
+        for cell, why in self.cells():
             cells.setdefault(why, []).append(cell)
         messages = []
         for why, some in cells.items():
