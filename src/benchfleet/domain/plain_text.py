@@ -19,6 +19,8 @@ def one_line(text: str, most: int | None = None) -> str:
     line = " ".join(text.split())
     if most is not None and len(line) > most:
         line = line[: most - 1].rstrip() + "…"
+    if line.isprintable():  # as nearly all are
+        return line
     return "".join(
         char.encode("unicode_escape").decode("ascii")
         if unicodedata.category(char) in _INVISIBLE

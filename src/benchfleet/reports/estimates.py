@@ -91,7 +91,7 @@ class ScoreEstimate:
         )
 
     def reversed(self) -> ScoreEstimate:
-        return replace(self, gains=self.losses, losses=self.gains)
+        return ScoreEstimate(gains=self.losses, losses=self.gains, n=self.n)
 
 
 @dataclass(frozen=True)
