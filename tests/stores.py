@@ -133,7 +133,7 @@ class StoreContract:
         (came,) = cache.fetch({cell.fingerprint: digest, absent: digest}, tmp_path / "into")
         assert (came.fingerprint, came.problem) == (cell.fingerprint, "")
         path = "tiny/another name/bench"
-        resealed = reseal(came.folder, other, path, "file:///cache")
+        resealed = reseal(came.folder, other, path, "file:///cache").digest
         seal_of, found = sealed(came.folder)
         assert found == resealed != digest
         assert (seal_of["path"], seal_of["id"]) == (path, other.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import time
 from contextlib import closing
@@ -115,7 +116,7 @@ def test_a_cache_that_is_away_changes_nothing_and_gets_the_results_later(
     first = write(user, "first", cache)
     cache.rename(user.folder / "unmounted")
     output = user.run("run", first).stdout
-    assert f"warning: the result cache was not used: the folder {cache} does not exist" in output
+    assert f"the result cache was not used: the folder {cache} does not exist" in output
     assert "2 success" in output
     (user.folder / "unmounted").rename(cache)
     user.run("run", first)
@@ -270,3 +271,55 @@ def test_a_machine_without_gpus_takes_what_it_cannot_run(user: User, cache: Path
     output = user.run("run", user.write(text, "second.yaml").name, code=1).stdout
     assert "took 2 results from" in output
     assert "cannot run here: m/dense/recall_128 and 1 more: " in output
+
+
+def test_taken_results_are_uploaded_to_the_campaigns_store(user: User, cache: Path) -> None:
+    user.run("run", write(user, "first", cache))
+    nas = user.folder / "nas"
+    nas.mkdir()
+    text = (user.folder / write(user, "second", cache)).read_text()
+    second = user.write(f"results: {nas.as_uri()}\n{text}", "second.yaml").name
+    user.run("run", second, "--only", "configs=dense")
+    user.run("run", second)
+    assert len([*(nas / "second").glob("m/*/*/cell.json")]) == 2
+
+
+def test_answers_of_a_take_that_was_killed_are_not_called_ones_own(user: User, cache: Path) -> None:
+    """What such a run leaves: a result sealed again, in the folder of its attempt."""
+    user.run("run", write(user, "first", cache))
+    user.run("run", write(user, "second", cache))
+    taken = results(user, "second") / "m" / "dense" / "mock_benchmark"
+    fingerprint = cell_json(user, "second", "m/dense/mock_benchmark")["fingerprint"]
+    third = write(user, "third", "none")
+    left = results(user, "third") / ".attempts" / fingerprint / "1-1"
+    shutil.copytree(taken, left)
+    assert "resumes" not in user.run("run", third).stdout
+    own = cell_json(user, "third", "m/dense/mock_benchmark")
+    assert own["provenance"]["resumed_samples"] == 0
+    assert "taken_from" not in own["provenance"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("telemetry", {"ram": float("nan")}),
+        ("seconds", {"load": 10**400}),
+        ("seconds", {"load": 1e308, "benchmark": 1e308}),
+        ("metrics", None),
+        ("provenance", []),
+        ("cell", {}),
+    ],
+    ids=str,
+)
+def test_an_odd_entry_harms_only_itself(user: User, cache: Path, key: str, value: object) -> None:
+    user.run("run", write(user, "first", cache))
+    file = sorted(cache.rglob("cell.json"))[0]
+    content = json.loads(file.read_bytes())
+    file.write_text(json.dumps({**content, key: value}))
+    second = write(user, "second", cache)
+    output = user.run("run", second).stdout
+    assert "took 1 result from" in output
+    assert output.count("was not taken from") == 1
+    assert user.json("status", second)["success"] == 2
+    user.run("verify", second)
+    assert "took 2 results from" in user.run("run", write(user, "third", cache)).stdout

@@ -9,6 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.campaign.load import load_campaign
+from benchfleet.compat.import_cells import importing, publish_results, sealed_outcome
+from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.cell import Cell
+from benchfleet.results.write import AttemptFolder, Verdict
+from benchfleet.study import open_study
+
 from .conftest import MOCK, User, until
 
 CPU = ("--cpu-slots", "1")
@@ -69,3 +76,24 @@ def test_an_interrupted_upload_leaves_the_summary(user: User) -> None:
     assert "2 results are not uploaded to rsync://" in output, output + errors
     assert (user.results / "execution_summary.json").exists()
     assert (user.results / "report.md").exists()
+
+
+def test_the_next_run_uploads_what_was_imported(user: User) -> None:
+    nas = user.folder / "nas"
+    nas.mkdir()
+    user.write(f"results: {nas.as_uri()}\n{MOCK}")
+    user.run("run", "study.yaml", "--only", "models=m1")
+    study = open_study(load_campaign(user.folder / "study.yaml"))
+    cell = study.cells()[1]
+
+    def seal(folder: AttemptFolder, claim: Claim, cell: Cell, _: None) -> Outcome:
+        score = {"overall": 1.0, "per_sample": [], "tasks": {}, "summary": {}}
+        verdict = Verdict(score=score, seconds={}, provenance={"origin": "imported"})
+        return sealed_outcome(folder, claim, cell, verdict)
+
+    with importing(study, [cell]) as (ledger, runner):
+        publish_results(ledger, study.layout, [(cell, None)], seal, runner=runner)
+    assert len([*nas.rglob("cell.json")]) == 1
+    user.run("run", "study.yaml")
+    assert len([*nas.rglob("cell.json")]) == 2
+    assert "nothing was run" in user.run("run", "study.yaml").stdout

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchfleet.errors import ResultsError, StoreUnreachable
+from benchfleet.results.cache import ResultCache
+from benchfleet.results.disk import digest_of
 from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.stores.object_store import ObjectStore
 from benchfleet.results.stores.rsync import RsyncStore
@@ -58,6 +60,31 @@ class TestObjectStore(StoreContract):
     @pytest.fixture
     def make(self, bucket: str) -> Callable[[], ResultStore]:
         return lambda: ObjectStore(f"{bucket}/prefix", "study")
+
+
+def test_one_damaged_entry_of_a_cache_in_a_bucket_harms_only_itself(
+    bucket: str, tmp_path: Path
+) -> None:
+    import fsspec
+
+    cells = [sample_cell(number) for number in range(2)]
+    cache = ResultCache(ObjectStore(bucket, "fingerprints"))
+    for cell in cells:
+        folder = tmp_path / cell.fingerprint
+        cache.put(folder, cell.fingerprint, seal(folder, cell))
+    bad, good = (str(cell.fingerprint) for cell in cells)
+    file = f"{bucket}/fingerprints/{bad[:2]}/{bad[2:4]}/{bad}/cell.json"
+    with fsspec.open(file, "wb") as opened:
+        opened.write(b"{odd")
+    digests = cache.digests([bad, good])
+    (tmp_path / "into").mkdir()
+    came = {one.fingerprint: one.problem for one in cache.fetch(digests, tmp_path / "into")}
+    assert came[good] == ""
+    assert "cannot be read" in came[bad]
+    cache.put(tmp_path / bad, bad, digest_of(tmp_path / bad / "cell.json"))
+    (tmp_path / "again").mkdir()
+    (again,) = cache.fetch(cache.digests([bad]), tmp_path / "again")
+    assert again.problem == ""
 
 
 def test_a_link_that_somebody_left_at_the_place_is_not_followed(rsh: str, tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from benchfleet.compat.import_cells import Published, publish_results, sealed_outcome
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
-from benchfleet.import_cells import Published, publish_results, sealed_outcome
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout

@@ -10,12 +10,14 @@ result taken from here is sealed again, with the names and the path of the campa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
 from benchfleet.results.consistency import wrong_content
@@ -23,10 +25,12 @@ from benchfleet.results.disk import encoded, sync_folder, write_synced
 from benchfleet.results.formats import config, pretty
 from benchfleet.results.incoming_check import has_arrived, refusal
 from benchfleet.results.layout import CELL, CONFIG, REQUIRED_FILES
+from benchfleet.results.outcome import parsed_outcome
 from benchfleet.results.read import sealed
 from benchfleet.results.stores.base import ResultStore, open_store
 from benchfleet.results.transfer.download import sync_files
 
+_MAX_SECONDS = 1e10  # of a cell; three centuries
 FOLDER = "fingerprints"  # below the cache's URL, where a campaign has its name
 
 
@@ -60,6 +64,8 @@ class ResultCache:
     def put(self, folder: Path, fingerprint: str, digest: str) -> None:
         """Upload a sealed result, unless the cell has one that is sound."""
         present = self.digests([fingerprint])
+        if present.get(fingerprint) == digest:
+            return
         if present:
             with TemporaryDirectory() as into:
                 if any(not one.problem for one in self.fetch(present, Path(into))):
@@ -82,9 +88,9 @@ def open_cache(url: str) -> ResultCache:
     return ResultCache(open_store(url, FOLDER))
 
 
-def reseal(folder: Path, cell: Cell, path: str, cache_url: str) -> str:
-    """Seal a result again as the one of `cell` at `path`, durably, and return the digest of its
-    cell.json. Its provenance stays, and names the cache. It used nothing here."""
+def reseal(folder: Path, cell: Cell, path: str, cache_url: str) -> Outcome:
+    """Seal a result again as the one of `cell` at `path`, durably, and return its outcome. Its
+    provenance stays, and names the cache. It used nothing here."""
     content, digest = sealed(folder)
     earlier = encoded(pretty(config(Cell.from_dict(content["cell"]))))
     own = {}
@@ -101,20 +107,27 @@ def reseal(folder: Path, cell: Cell, path: str, cache_url: str) -> str:
         "files": {**content["files"], **{name: _sha256(text) for name, text in own.items()}},
     }
     own[CELL] = encoded(pretty(seal))
+    outcome = parsed_outcome(seal, _sha256(own[CELL]))
     write_synced(folder, own)
     sync_files(folder)
-    sync_folder(folder)
-    return _sha256(own[CELL])
+    for below, _, _ in os.walk(folder):
+        sync_folder(below)
+    return outcome
 
 
 def _defect(folder: Path) -> str:
     """Why the content of a sealed folder is not that of a result; "" if it is."""
     try:
-        content, _ = sealed(folder)
+        content, digest = sealed(folder)
         if missing := REQUIRED_FILES - {CELL} - content["files"].keys():
             return f"{', '.join(sorted(missing))} was never sealed"
+        pretty(content)  # it is sealed again: numbers that are none cannot be
+        if sum(parsed_outcome(content, digest).seconds.values()) > _MAX_SECONDS:
+            return "it took impossibly long"
         return "; ".join(wrong_content(folder, content, content["metrics"]))
-    except (ResultsError, OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (ArithmeticError, RecursionError, OSError, ValueError) as error:
+        return str(error)
+    except (ResultsError, LookupError, TypeError, AttributeError):
         return f"its {CELL} is not as benchfleet writes it"
 
 

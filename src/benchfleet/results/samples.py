@@ -88,11 +88,22 @@ def _furthest(folder: Path) -> tuple[Path | None, dict[int, dict[str, Any]]]:
     most = 0
     if folder.is_dir():
         for attempt in sorted(folder.iterdir(), key=age):
+            if _was_taken(attempt):
+                continue
             samples = standing(sample_lines(attempt / names.SAMPLES))
             count = sum(index >= 0 for index in samples)
             if samples and count >= most:
                 best, most = (attempt, samples), count
     return best
+
+
+def _was_taken(attempt: Path) -> bool:
+    """Whether it is a result of a cache, whose run was killed before it could be published. Its
+    answers are those of another run, and its cell has no right to call them its own."""
+    try:
+        return b'"taken_from"' in read_plain(attempt / names.CELL)
+    except OSError:
+        return False
 
 
 def age(attempt: Path) -> tuple[int, ...]:

@@ -72,6 +72,10 @@ class UploadQueue:
         except (OSError, ValueError):
             return False
 
+    def unassign(self) -> None:
+        """Have the next run queue all results of the folder: some came that no run published."""
+        (self._folder / _STORE_FILE).unlink(missing_ok=True)
+
     def assign_to(self, store_url: str) -> None:
         """Note the store, once all its missing results are queued."""
         make_folders(self._folder)

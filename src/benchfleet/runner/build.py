@@ -14,6 +14,7 @@ from benchfleet.runner.execution.termination import Termination
 from benchfleet.runner.host_lifecycle import HostLifecycle
 from benchfleet.runner.outage import Outage
 from benchfleet.runner.progress import Observer
+from benchfleet.runner.recovery.cached import CachedResults
 from benchfleet.runner.resources.autoscaler import Autoscaler
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slots import Slots
@@ -45,6 +46,9 @@ class RunnerComponents:
         outage: Outage | None = None,
     ) -> None:
         self.context, self.request, self.publish_all = context, request, storage.publish_all
+        self.cached = (
+            CachedResults(context, storage.cache, storage.publish_all) if storage.cache else None
+        )
         self.serving = serving or threading.Event()
         self.state = RunState(
             ledger=context.ledger,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from benchfleet.domain.humanize import counted
+from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
 from benchfleet.runner.handlers import EventHandlers
 from benchfleet.runner.progress import NoticeKind
+from benchfleet.runner.recovery.cached import TakenResults
 from benchfleet.runner.recovery.rebuild import adopt_published
 from benchfleet.runner.recovery.startup import (
     publish_committed,
@@ -45,7 +46,7 @@ class Runner:
         self._layout, self._local_host = context.layout, context.local_host
         self._heartbeat = context.heartbeat
         self._random, self._publish_all = context.random, parts.publish_all
-        self._serving = parts.serving
+        self._serving, self._cached = parts.serving, parts.cached
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
         self._impossible_report = ImpossibleReport(parts.devices, parts.state.progress.is_open)
         self._scheduler, self._gates, self._lifecycle = parts.scheduler, parts.gates, parts.cells
@@ -139,9 +140,11 @@ class Runner:
                 self._ledger.enroll(self._enrolled)
             self._ledger.reap()
             released = release_killed(self._ledger, self._local_host)
+        cached = self._take_cached()
         self._state.count()
         self._state.progress.reused = self._state.progress.states.get("success", 0)
         self._state.notify("run_started")
+        self._report_cached(cached)
         if adopted.entered:
             results = counted(adopted.entered, "result")
             message = f"entered {results} of this folder that the ledger did not have"
@@ -157,6 +160,21 @@ class Runner:
         remove_late_attempts(self._ledger, self._layout)
         remove_joined_parts(self._ledger, self._layout)
         remove_empty_folders(self._layout)
+
+    def _take_cached(self) -> TakenResults:
+        """Take what the result cache has of the enrolled cells."""
+        if self._cached is None:
+            return TakenResults()
+        with self._state.waiting_for("the result cache, from which results are taken"):
+            return self._cached.take(self._enrolled)
+
+    def _report_cached(self, cached: TakenResults) -> None:
+        for problem in cached.problems:
+            self._state.notify("warning", message=problem)
+        if cached.results:
+            results, saved = counted(cached.results, "result"), duration(cached.seconds)
+            message = f"took {results} from {cached.cache}, which saves {saved} of computing"
+            self._state.notify("results_taken", message=message)
 
     def _taking_in(self, done: int, of: int) -> None:
         """Show progress: a hosted repository takes some seconds for each batch."""

@@ -30,6 +30,7 @@ NoticeKind = Literal[
     "cell_cancelled",
     "claim_lost",
     "published_late",
+    "results_taken",
     "waiting",
     "gate_decided",
     "kept_off",

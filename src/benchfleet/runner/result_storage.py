@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.results.cache import ResultCache
 from benchfleet.results.publish import PublishAll, publish_all
 from benchfleet.results.write import AttemptFolder, SealAll, seal_all
 from benchfleet.runner.disk_guard import UNLIMITED, DiskSpace
@@ -39,3 +40,4 @@ class ResultStorage:
     background: Background = at_once  # writes and syncs, here or in another thread
     # brings results of other hosts into this folder, as far as the campaign's place has them
     fetch: Callable[[Sequence[CellRecord]], None] = fetch_nothing
+    cache: ResultCache | None = None  # from which results are taken before cells run

@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 from benchfleet.campaign.load import load_campaign
+from benchfleet.compat.import_cells import Published
 from benchfleet.compat.legacy_import import import_results
 from benchfleet.compat.legacy_repository import Entry
 from benchfleet.domain.cell import Cell
-from benchfleet.import_cells import Published
 from benchfleet.ledger.git.batched import BatchedLedger
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger

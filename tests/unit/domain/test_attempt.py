@@ -61,6 +61,7 @@ def test_an_outcome_is_written_with_all_that_it_has() -> None:
     whole = Outcome(
         state="partial", first=OOM, failures={"oom": 1}, advice=Advice(alone=True),
         reported={"a": 1}, device_type="cpu", resumed=3, usage=Usage(seconds=1.0),
+        taken_from="file:///cache",
     )  # fmt: skip
     assert whole.to_dict().keys() == {field.name for field in fields(Outcome)}
 

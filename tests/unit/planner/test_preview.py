@@ -55,7 +55,7 @@ def test_what_ended_well_is_reused_and_what_ended_otherwise_is_not_run() -> None
     ]
     assert [row.cell for row in plan.to_run] == cells[3:]
     assert plan.counts == {
-        "total": 5, "reused": 1, "to_run": 2, "impossible": 0,
+        "total": 5, "reused": 1, "cached": 0, "to_run": 2, "impossible": 0,
         "partial": 1, "failed": 1, "skipped": 0, "cancelled": 0,
     }  # fmt: skip
 

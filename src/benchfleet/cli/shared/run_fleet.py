@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
+from benchfleet.cached_results import in_cache
 from benchfleet.cli.shared.fleet import machines
 from benchfleet.cli.shared.options import RequestedDevices
 from benchfleet.cli.shared.rent import budget_of
@@ -27,7 +28,9 @@ def run_fleet(
     from benchfleet.wiring import count_spending
 
     count_spending(study, fleet.rent.spending)
-    agreed = agree_to_rent(arguments, study, cells, fleet)
+    cached, _ = in_cache(study, cells, study.records(cells))
+    to_run = [cell for cell in cells if cell.fingerprint not in cached]
+    agreed = agree_to_rent(arguments, study, to_run, fleet)
     if agreed is None:
         print("nothing was rented, and nothing was run")
         return None

@@ -140,6 +140,7 @@ _SENTENCES: Mapping[str, Callable[[Notice], str]] = {
     "host_lost": _host_lost,
     "slots_changed": lambda n: f"~ {n.message}",
     "slot_lost": lambda n: f"! slot {n.slot} ended: {n.message}; another takes its place",
+    "results_taken": lambda n: f"✓ {n.message}",
     "published_late": lambda n: f"✓ {n.cell}  published now; the run before ended too early",
     "waiting": lambda n: f"… waiting for {': '.join(filter(None, (n.cell, n.message)))}",
     "gate_decided": lambda n: f"▪ phase {n.message}",

@@ -11,12 +11,12 @@ from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.terminal import display_path
+from benchfleet.compat.import_cells import importing, publish_results
 from benchfleet.compat.imports.match import match
 from benchfleet.compat.imports.read import FORMATS, read_results
 from benchfleet.compat.imports.result import ForeignResult, UnreadableResult
 from benchfleet.compat.imports.seal import seal, verdict_of
 from benchfleet.domain.cell import Cell
-from benchfleet.import_cells import importing, publish_results
 from benchfleet.study import open_study
 
 _MAX_LISTED = 20  # results of no cell

@@ -10,12 +10,12 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.terminal import display_path
+from benchfleet.compat.import_cells import importing
 from benchfleet.compat.legacy_import import campaign_draft, import_results, summarize
 from benchfleet.compat.legacy_repository import Entry, Repository, read_repository
 from benchfleet.compat.phase_lists import by_result_name
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import BenchfleetError, wrong_option
-from benchfleet.import_cells import importing
 from benchfleet.study import Study, open_study
 
 _DRAFT = "phase_settings.py"

@@ -17,7 +17,7 @@ from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.plan_text import explained, overview
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.errors import DeviceError, PluginError, ResultsError
+from benchfleet.errors import DeviceError
 from benchfleet.fleet import choose_pool
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
@@ -79,7 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
         missing = str(error)
     records = known_records(study, cells)
     phases = study.phases(cells, records)
-    cached, remark = _in_cache(study, cells, records)
+    cached, problem = in_cache(study, cells, records)
     done = cached | {str(record.fingerprint) for record in records if record.state == "success"}
     missing_data = missing_data_of([cell for cell in cells if cell.fingerprint not in done])
     placement_rules = placement_text.placement_rules(
@@ -102,7 +102,7 @@ def main(arguments: argparse.Namespace) -> int:
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept_off = [one for one in placement_rules.kept_off(open_) if one.host not in ("", study.host)]
     reruns = find_reruns(study, cells)
-    warnings = [*equal_draws(cells), *remark]
+    warnings = [*equal_draws(cells), *filter(None, [problem])]
     effects = _effects(arguments, study, cells, records)
     if arguments.json:
         plan_text = {
@@ -127,17 +127,6 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _in_cache(
-    study: Study, cells: Sequence[Cell], records: Sequence[CellRecord]
-) -> tuple[set[str], tuple[str, ...]]:
-    """The pending cells that a run takes from the result cache, by fingerprint, and why that is
-    not known."""
-    try:
-        return in_cache(study, cells, records), ()
-    except (PluginError, ResultsError, OSError) as error:
-        return set(), (f"warning: the result cache cannot be used: {error}",)
-
-
 def _effects(
     arguments: argparse.Namespace,
     study: Study,
@@ -155,7 +144,7 @@ def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
     named = find(arguments.explain, list(with_paths(cells, records)), records)
     states = {record.fingerprint: record.state for record in records}
     state: str = states.get(named.cell.fingerprint, "pending")
-    cached, remark = _in_cache(study, [named.cell], records)
+    cached, problem = in_cache(study, [named.cell], records)
     if cached:
         state = "cached"
     before = [
@@ -164,7 +153,7 @@ def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
         if record.cell
     ]
     if not arguments.json:
-        _print([*remark, *explained(named, state, before)])
+        _print([*filter(None, [problem]), *explained(named, state, before)])
         return 0
     payload = {
         "cell": named.path,

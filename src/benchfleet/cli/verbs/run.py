@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -20,11 +19,10 @@ from benchfleet.cli.shared import (
 )
 from benchfleet.cli.text.notices import LEVELS
 from benchfleet.cli.text.output import say
-from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.humanize import counted
 from benchfleet.judgements import with_judgements
 from benchfleet.result_locations import ResultLocator, deleted_notice, rerun_deleted
 from benchfleet.runner.worker_options import WorkerOptions
@@ -124,7 +122,6 @@ def begin(
         from benchfleet.planner.reruns import find_reruns  # not of a run with nothing to do
 
         say(*map(str, find_reruns(study, cells)), *equal_draws(cells), to=beside(arguments))
-    _take_cached(arguments, study, cells)
     if arguments.detach:
         from benchfleet.cli.shared.detach import detach
 
@@ -193,31 +190,6 @@ def _resume_from(arguments: argparse.Namespace, study: Study, cells: Sequence[Ce
         print(f"imported {counts} from {display_path(arguments.resume_from)}", file=stream)
         for reason in imported.left_out:
             say(f"left out: {reason}", to=stream)
-
-
-def _take_cached(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> None:
-    """Take what the campaign's result cache has, and say how much that was."""
-    if not study.result_cache_url:
-        return
-    from benchfleet.cached_results import take_cached
-    from benchfleet.cli.shared.foreground_run import handle_signals
-    from benchfleet.runner.events import EventQueue
-
-    stream = beside(arguments)
-    with (
-        handle_signals(EventQueue(), threading.Event()),
-        progress_line("results looked for in the result cache") as progress,
-    ):
-        came = take_cached(study, cells, progress=progress)
-    if came is None:
-        return
-    if came.problem:
-        say(f"warning: the result cache was not used: {came.problem}", to=stream)
-    for cell, why in came.refused:
-        say(f"warning: {cell} was not taken from {came.cache}: {why}", to=stream)
-    if came.results:
-        results, saved = counted(came.results, "result"), duration(came.seconds)
-        say(f"took {results} from {came.cache}, which saves {saved} of computing", to=stream)
 
 
 def _nothing_was_run(

@@ -8,9 +8,9 @@ from typing import Any
 
 from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.benchmarks.lm_eval.score import headline_key
+from benchfleet.compat.import_cells import sealed_outcome
 from benchfleet.domain.attempt import Claim, Outcome
 from benchfleet.domain.cell import Cell
-from benchfleet.import_cells import sealed_outcome
 from benchfleet.results.write import AttemptFolder, Verdict
 
 from .result import ForeignResult, UnreadableResult

@@ -51,6 +51,8 @@ class FolderStore(ResultStore):
             changed += make_folders(public.parent)
             if keep and is_there():  # another host was quicker
                 return
+            if keep and os.path.lexists(public / CELL) and not os.access(public / CELL, os.R_OK):
+                raise ResultsError(f"{public} is of somebody else, and cannot be read")
             if os.path.lexists(public):
                 replaced = self.root / REPLACED / f"{path.replace('/', '+')}@{uuid.uuid4().hex[:8]}"
                 changed += make_folders(replaced.parent)
@@ -70,8 +72,12 @@ class FolderStore(ResultStore):
             check_path(path)
             try:
                 digests[path] = digest_of(self.root / path / CELL)
-            except OSError:
-                continue
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue  # not there, or not for us
+            except OSError as error:
+                raise StoreUnreachable(
+                    f"{self.root / path} cannot be read: {error.strerror}"
+                ) from error
         if not digests and not self.root.is_dir():
             self._check_mounted()
         return digests

@@ -83,7 +83,7 @@ class ObjectStore(ResultStore):
                     continue
                 folder = into / path
                 folder.mkdir(parents=True)
-                for name in sealed_names(content):
+                for name in _names_in(content):
                     target = folder / name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     try:
@@ -131,6 +131,14 @@ def _seal_of(files: Any, file: str) -> bytes | None:
             raise
         return None
     return content
+
+
+def _names_in(content: bytes) -> list[str]:
+    """The files that a cell.json names; none if it is damaged, which the reader finds."""
+    try:
+        return sealed_names(content)
+    except ResultsError:
+        return []
 
 
 class _PlainErrors:

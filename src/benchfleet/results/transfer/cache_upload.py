@@ -39,5 +39,9 @@ class CacheUploader(Uploader):
         folder = self._layout.published(entry.path)
         content, _ = sealed(folder)
         taken_from = (content["provenance"].get("taken_from") or {}).get("cache")
-        if taken_from != self._cache.display_url and is_cacheable(Cell.from_dict(content["cell"])):
+        if taken_from == self._cache.display_url or not is_cacheable(
+            Cell.from_dict(content["cell"])
+        ):
+            return
+        if all((folder / name).exists() for name in content["files"]):  # none was archived
             self._cache.put(folder, entry.fingerprint, entry.digest)

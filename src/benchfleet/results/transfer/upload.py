@@ -121,8 +121,8 @@ class Uploader:
             except (StoreUnreachable, LedgerError) as error:
                 self.problem = str(error)
                 return False
-            except (ResultsError, OSError) as error:
-                self.problem = str(error)
+            except Exception as error:  # noqa: BLE001 - the others are uploaded
+                self.problem = str(error) or type(error).__name__
                 continue
             self._queue.drop(entry)
         return not self.problem

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import FINAL_STATES, State
-from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
+from benchfleet.results.outcome import parsed_outcome
 from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
-from benchfleet.results.summary import numbers_and_truths
 from benchfleet.runner.recovery.adopt import finish_cells
 
 _RUNNER = RunnerId("rebuild")
@@ -157,36 +155,6 @@ def _read(folder: Path, path: str) -> _Published:
     if {*map(type, (need.gpus, need.vram, limits.tries, cell.priority))} != {int}:
         raise ValueError("its needs, tries or priority are not whole numbers")
     return _Published(path=path, cell=cell, outcome=parsed_outcome(content, digest))
-
-
-def parsed_outcome(content: Mapping[str, Any], digest: str) -> Outcome:
-    """How an attempt ended, as its cell.json tells it. Raises all that parsing raises where that
-    has another shape."""
-    metrics, provenance = _numbers(content["metrics"]), content["provenance"]
-    if "overall_score" not in metrics:
-        raise ValueError("it has no overall_score")
-    return Outcome(
-        state="success",
-        digest=digest,
-        metrics=metrics,
-        reported=numbers_and_truths(content.get("reported") or {}),
-        seconds=_numbers(content["seconds"]),
-        host=str(provenance.get("host", "")),
-        device=str(provenance.get("device", "")),
-        usage=_usage(content.get("usage")),
-        taken_from=str((provenance.get("taken_from") or {}).get("cache", "")),
-    )
-
-
-def _usage(value: Any) -> Usage | None:
-    """What the attempt used up; None where its result does not tell, as older ones."""
-    return Usage.from_dict(value) if isinstance(value, dict) and value else None
-
-
-def _numbers(value: Mapping[str, Any]) -> dict[str, float]:
-    if not all(type(number) in (int, float) and isfinite(number) for number in value.values()):
-        raise ValueError("its metrics or seconds are not finite numbers")
-    return dict(value)
 
 
 def _placed(

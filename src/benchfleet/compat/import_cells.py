@@ -21,6 +21,7 @@ from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
 from benchfleet.results.layout import Layout
 from benchfleet.results.publish import publish
+from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.runner.recovery.adopt import Ready, finish_cells
 from benchfleet.study import Study
@@ -92,6 +93,8 @@ def importing(study: Study, cells: Iterable[Cell]) -> Iterator[tuple[Ledger, Run
             if leases := [record.lease for record in running if record.runner == runner]:
                 ledger.release(leases, "its import was stopped")
             ledger.record(Event(kind=ENDED, data={"runner": runner}))
+            for folder in (study.layout.outbox, study.layout.cache_outbox):
+                UploadQueue(folder).unassign()
 
 
 def sealed_outcome(
