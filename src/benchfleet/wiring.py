@@ -34,7 +34,6 @@ from benchfleet.machines.free_memory import free_memory
 from benchfleet.machines.provenance import provenance
 from benchfleet.maintenance.rescore import Rescored, Rescorer
 from benchfleet.placement_loader import load_placement, missing_data_of
-from benchfleet.results.cache import ResultCache
 from benchfleet.results.disk import make_folder
 from benchfleet.results.publish import publish_all
 from benchfleet.results.stores.phase_lists import with_order
@@ -98,8 +97,7 @@ def run_cells(
         with contextlib.suppress(LedgerFull):
             study.record_campaign(ledger)
         cells = with_order(ledger, cells)
-        cache = study.result_cache()
-        uploaders = _uploaders(study, ledger, inbox, cache)
+        uploaders = _uploaders(study, ledger, inbox)
         lists = connected.enter_context(_list_keeper(study, shared, inbox))
         runner = Runner(
             RunnerComponents(
@@ -138,7 +136,7 @@ def run_cells(
                     publish_all=uploaders[-1].publish_all if uploaders else publish_all,
                     background=publishers.submit,
                     fetch=partial(_fetch_results, study, shared),
-                    cache=cache,
+                    cache=study.result_cache(),
                 ),
                 observer=observer,
                 stop_waiting=stop_waiting,
@@ -206,9 +204,7 @@ def _provenance(study: Study) -> Callable[[], Mapping[str, Any]]:
     return cache(partial(provenance, study.campaign.folder))
 
 
-def _uploaders(
-    study: Study, ledger: Ledger, inbox: EventQueue, cache: ResultCache | None
-) -> list[Uploader]:
+def _uploaders(study: Study, ledger: Ledger, inbox: EventQueue) -> list[Uploader]:
     """What uploads results to the campaign's store and to its result cache, where it has them. Each
     publishes through the one before."""
 
@@ -218,10 +214,10 @@ def _uploaders(
     uploaders: list[Uploader] = []
     if (store := study.result_store()) is not None:
         uploaders.append(Uploader(ledger, study.layout, store, host=study.host, notify=notify))
-    if cache is not None:
+    if (result_cache := study.result_cache()) is not None:
         publish = uploaders[0].publish_all if uploaders else publish_all
         uploaders.append(
-            CacheUploader(ledger, study.layout, cache, publish_all=publish, notify=notify)
+            CacheUploader(ledger, study.layout, result_cache, publish_all=publish, notify=notify)
         )
     for uploader in uploaders:
         uploader.start()
