@@ -79,6 +79,11 @@ def test_another_campaign_takes_what_was_run_under_its_own_names(user: User, cac
     assert user.json("report", second)["time"] == []
     assert user.run("manifest", second).stdout.count(f"taken from {cache.as_uri()}") == 2
     assert "nothing was run" in user.run("run", second).stdout
+    user.run("dashboard", second, "--export", "site")
+    pages = [file.read_text() for file in (user.folder / "site" / "cell").glob("*.html")]
+    assert sum("· taken from the result cache" in page for page in pages) == 2
+    index = (user.folder / "site" / "index.html").read_text()
+    assert index.count("taken from the result cache, score") == 2
 
 
 def test_a_lost_ledger_is_rebuilt_from_taken_results(user: User, cache: Path) -> None:

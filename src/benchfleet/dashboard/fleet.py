@@ -84,8 +84,8 @@ class Fleet:
 
     def take_work(self, event: Event) -> None:
         """Keep what an attempt did that ended within the last day."""
-        if event.kind != "finished":
-            return
+        if event.kind != "finished" or event.data["outcome"].get("taken_from"):
+            return  # what a result cache had ran on a machine that is none of this campaign
         self.hosts.add(str(event.data["outcome"].get("host", "")))
         if event.at < time.time() - WORK_SPAN_S:
             return

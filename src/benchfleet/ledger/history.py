@@ -75,6 +75,11 @@ class Attempt:
             return None
         return Outcome.from_dict(self.ended.data["outcome"])
 
+    @property
+    def was_taken(self) -> bool:
+        """Whether its result came from a result cache, so that nothing ran."""
+        return bool(self.outcome and self.outcome.taken_from)
+
 
 def attempts(ledger: Ledger, fingerprint: str) -> list[Attempt]:
     """The attempts of one cell, oldest first."""

@@ -104,7 +104,7 @@ def gantt(
         replace(span, lane=running.get(name, span.lane)) if span.state == "running" else span
         for name, some in attempts.items()
         if name in names
-        for span in (span_of(names[name], attempt, now) for attempt in some)
+        for span in (span_of(names[name], one, now) for one in some if not one.was_taken)
     ]
     if not every:
         return None

@@ -120,7 +120,8 @@ def _finished(data: Mapping[str, Any]) -> tuple[str, str]:
     failure = outcome.get("first") or outcome.get("failure")
     if outcome.get("state") == "success":
         score = outcome.get("metrics", {}).get("overall_score")
-        return (f"done, score {score:.3f}" if isinstance(score, (int, float)) else "done"), "good"
+        done = "taken from the result cache" if outcome.get("taken_from") else "done"
+        return (f"{done}, score {score:.3f}" if isinstance(score, (int, float)) else done), "good"
     why = f": {failure['stage']}, {failure['kind']}" if failure else ""
     again = "; it is tried again" if outcome.get("retry_in") is not None else ""
     return f"{outcome.get('state')}{why}{again}", "bad"

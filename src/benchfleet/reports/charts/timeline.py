@@ -59,9 +59,7 @@ def longest_spans(cells: Sequence[Cell], attempts: Mapping[str, Sequence[Attempt
         _MAX_BARS, every, key=lambda pair: _end(pair[1], now) - pair[1].claimed_at
     )
     some = [
-        span_of(str(cell.id), attempt, now)
-        for cell, attempt in longest
-        if not (attempt.outcome and attempt.outcome.taken_from)  # it ran elsewhere
+        span_of(str(cell.id), attempt, now) for cell, attempt in longest if not attempt.was_taken
     ]
     return Spans(some, len(every) - len(some))
 
