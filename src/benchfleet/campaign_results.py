@@ -22,7 +22,7 @@ from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.layout import SAMPLES
 from benchfleet.results.read import is_published, published_metrics
 from benchfleet.results.samples import read_samples
-from benchfleet.results.score_reader import Processes, ScoreReader
+from benchfleet.results.score_reader import ScoreReader
 from benchfleet.study import Study
 
 
@@ -99,15 +99,11 @@ def _serving_metrics(study: Study, record: CellRecord) -> Mapping[str, Any]:
     return serving if isinstance(serving, Mapping) else {}
 
 
-def sample_scores_of(
-    study: Study, records: Iterable[CellRecord], processes: Processes = ()
-) -> Scores:
+def sample_scores_of(study: Study, records: Iterable[CellRecord]) -> Scores:
     """What reads the samples' scores of these records from the campaign's results folder; none
     where another thing lies at a result's path."""
     reader = ScoreReader(
-        study.layout.root,
-        [record.path for record in records if record.state == "success"],
-        processes,
+        study.layout.root, [record.path for record in records if record.state == "success"]
     )
     return lambda record: reader(record.path, record.outcome.digest if record.outcome else "")
 

@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from itertools import cycle
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from benchfleet.environment import child_environment
 from benchfleet.errors import ResultsError
@@ -27,7 +28,6 @@ _PROCESSES = 8
 _LEAST_RESULTS = 2_000  # for fewer, starting the processes takes longer than it saves
 _BATCH_RESULTS = 500
 
-Processes = Sequence[subprocess.Popen[bytes]]
 _Read = tuple[str, SampleScores]  # the digest of a result's cell.json, and its scores
 _Batch = Mapping[str, _Read | None]  # by path; None for one that could not be read
 
@@ -37,11 +37,10 @@ class ScoreReader:
     in the order of `paths`. Any other is read when it is asked for, and so are all if a process
     dies."""
 
-    def __init__(self, root: Path, paths: Sequence[str], processes: Processes = ()) -> None:
-        """`processes` are those of `early_processes`, if any were started."""
+    def __init__(self, root: Path, paths: Sequence[str]) -> None:
         self._root = str(root.absolute())
         many = len(paths) >= _LEAST_RESULTS
-        self._batches = _read_ahead(self._root, paths, processes) if many else iter(())
+        self._batches = _read_ahead(self._root, paths) if many else iter(())
         self._read: dict[str, _Read | None] = dict(next(self._batches, {}))
 
     def __call__(self, path: str, digest: str) -> SampleScores:
@@ -51,18 +50,6 @@ class ScoreReader:
             self._read.update(batch)
         actual, scores = self._read.pop(path, None) or _read(self._root, path, digest)
         return scores if actual == digest else SampleScores()
-
-
-@contextmanager
-def early_processes(results: int) -> Iterator[Processes]:
-    """Processes for a `ScoreReader` of at most so many results, which start while these are looked
-    up; none if they are few. All end with the context."""
-    with ExitStack() as stack:
-        processes: Processes = ()
-        if results >= _LEAST_RESULTS:
-            with suppress(OSError):  # the reader tries it again
-                processes = _started(stack)
-        yield processes
 
 
 def _read(root: str, path: str, digest: str | None = None) -> _Read:
@@ -76,36 +63,33 @@ def _read(root: str, path: str, digest: str | None = None) -> _Read:
     return actual, sample_scores(folder) if digest in (None, actual) else SampleScores()
 
 
-def _read_ahead(root: str, paths: Sequence[str], processes: Processes) -> Iterator[_Batch]:
-    """The results in batches, in the order of `paths`; first an empty one, when all processes know
-    what to read. Ends early if a process fails."""
+def _read_ahead(root: str, paths: Sequence[str]) -> Iterator[_Batch]:
+    """The results in batches, in the order of `paths`; first an empty one, when all processes have
+    started. Ends early if a process fails."""
     starts = range(0, len(paths), _BATCH_RESULTS)
     batches = [paths[start : start + _BATCH_RESULTS] for start in starts]
-    with suppress(OSError, EOFError, pickle.UnpicklingError), ExitStack() as stack:
-        processes = processes or _started(stack)
-        for number, process in enumerate(processes):
-            with process.stdin as pipe:  # type: ignore[union-attr]
-                pickle.dump((root, batches[number :: len(processes)]), pipe)
+    with ExitStack() as stack, suppress(OSError, EOFError, pickle.UnpicklingError):
+        processes = []
+        for number in range(_PROCESSES):
+            processes.append(stack.enter_context(_started(root, batches[number::_PROCESSES])))
+            stack.callback(processes[-1].kill)
         yield {}
         for _, process in zip(batches, cycle(processes), strict=False):
             yield pickle.load(process.stdout)  # type: ignore[arg-type] # noqa: S301 - our own
 
 
-def _started(stack: ExitStack) -> Processes:
-    """Processes that wait for what they are to read; they end with the stack."""
-    processes = []
-    for _ in range(_PROCESSES):
-        process = subprocess.Popen(
+def _started(root: str, batches: Sequence[Sequence[str]]) -> subprocess.Popen[bytes]:
+    with TemporaryFile() as file:
+        pickle.dump((root, batches), file)
+        file.seek(0)
+        return subprocess.Popen(
             _PROGRAM,
-            stdin=subprocess.PIPE,
+            stdin=file,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd="/",  # the modules of a user's folder are not imported
             env=child_environment(),
         )
-        processes.append(stack.enter_context(process))
-        stack.callback(process.kill)
-    return processes
 
 
 def _interned(root: str, path: str) -> _Read | None:

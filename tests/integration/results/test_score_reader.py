@@ -12,7 +12,7 @@ import pytest
 
 from benchfleet.results import score_reader
 from benchfleet.results.read import SampleScores, sample_scores
-from benchfleet.results.score_reader import ScoreReader, early_processes
+from benchfleet.results.score_reader import ScoreReader
 from benchfleet.testing import sample_cell
 from study import Study
 
@@ -69,22 +69,6 @@ def test_the_error_of_a_result_is_raised_where_it_is_asked_for(
     with pytest.raises(ValueError, match="high"):
         reader(*results[1])
     assert reader(*results[2]).scores
-
-
-def test_processes_may_start_before_it_is_known_what_they_read(
-    study: Study, results: list[Result]
-) -> None:
-    with early_processes(CELLS) as processes:
-        assert len(processes) == 2
-        paths = [path for path, _ in results]
-        reader = ScoreReader(study.layout.root, paths, processes)
-        assert [reader(*one) for one in results] == one_by_one(study, results)
-    assert [process.poll() is not None for process in processes] == [True, True]
-    with pytest.raises(FileNotFoundError), early_processes(CELLS) as unused:
-        raise FileNotFoundError
-    assert all(process.poll() is not None for process in unused)
-    with early_processes(0) as none:
-        assert none == ()
 
 
 def test_all_are_read_where_the_processes_die(

@@ -22,7 +22,6 @@ from benchfleet.reports.charts import images
 from benchfleet.reports.charts.collection import KINDS, REASONS, charts_of_kind
 from benchfleet.reports.charts.timeline import Spans, longest_spans
 from benchfleet.reports.tables import Comparison
-from benchfleet.results.score_reader import early_processes
 from benchfleet.study import Study
 
 FORMATS = (
@@ -87,11 +86,10 @@ def _main(arguments: argparse.Namespace) -> int:
         raise wrong_option(f"--chart {arguments.chart}", message)
     study, cells = missing_models.opened(arguments)
     output = arguments.output or (_page(study) if drawn == "html" else _STDOUT)
-    with early_processes(len(cells)) as processes:  # they read while this one prepares
-        records = missing_ledger.records_of(arguments, study, cells, always=True)
-        scores = sample_scores_of(study, records, processes)
-        spans = _prepared(arguments, study, cells, drawn)
-        comparison = comparison_of(study, cells, records, arguments.baseline, scores)
+    records = missing_ledger.records_of(arguments, study, cells, always=True)
+    scores = sample_scores_of(study, records)  # other processes read while this one prepares
+    spans = _prepared(arguments, study, cells, drawn)
+    comparison = comparison_of(study, cells, records, arguments.baseline, scores)
     if drawn == "terminal" and output == _STDOUT:
         show(study, comparison)
         return 0
