@@ -14,7 +14,7 @@ import pytest
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.study import open_study
-from repositories import make_bare
+from repositories import git, make_bare
 
 from .conftest import User
 
@@ -102,6 +102,21 @@ def test_it_works_with_a_ledger_in_git(user: User, cache: Path) -> None:
     assert user.json("status", *at)["success"] == 2
     merged = user.json("merge", *at, "--results", "elsewhere")
     assert len(merged["came"]) == 2
+
+
+def test_large_files_of_taken_results_stay_on_the_host_that_took_them(
+    user: User, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab1")
+    user.run("run", write(user, "first", cache))
+    bare = make_bare(user.folder / "lab.git")
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab2")
+    at = (write(user, "second", cache), "--ledger", "git+file:lab.git?large=300B")
+    user.run("run", *at)
+    path = "results/second/m/dense/mock_benchmark/left_out.json"
+    branch = git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").strip()
+    left_out = json.loads(git(bare, "show", f"{branch}:{path}"))
+    assert {one["host"] for one in left_out.values()} == {"lab2"}
 
 
 def test_a_worker_without_the_file_takes_results_too(user: User, cache: Path) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.names import entry_name, path_part
+from benchfleet.environment import host_name
 from benchfleet.errors import GitAway, GitDenied, GitError, ResultsError, StoreUnreachable
 from benchfleet.git.objects import EMPTY_TREE, Objects, read_pin, write_pin
 from benchfleet.git.remote import Remote
@@ -146,7 +147,9 @@ class GitResultWriter:
             raise GitError(str(error)) from error
         if digest != outcome.digest:
             raise GitError(f"{folder}: the seal differs from the finished attempt's")
-        location = {"host": outcome.host, **self._store}
+        # What came from a result cache ran elsewhere, and its files are here.
+        host = host_name() if outcome.taken_from else outcome.host
+        location = {"host": host, **self._store}
         result_tree = _add_files(objects, EMPTY_TREE, folder, content, self._max_bytes, location)
         run = json.dumps(summary(content, outcome, self._campaign), indent=2, sort_keys=True)
         return {
