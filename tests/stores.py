@@ -121,12 +121,6 @@ class StoreContract:
         ResultCache(make()).put(tmp_path / "one", cell.fingerprint, digest)
         cache = ResultCache(make())
         cache.put(tmp_path / "two", cell.fingerprint, later)
-        make().put(
-            tmp_path / "two",
-            f"{cell.fingerprint[:2]}/{cell.fingerprint[2:4]}/{cell.fingerprint}",
-            later,
-            keep=True,
-        )
         absent = sample_cell(2).fingerprint
         assert cache.digests([cell.fingerprint, absent]) == {cell.fingerprint: digest}
         (tmp_path / "into").mkdir()

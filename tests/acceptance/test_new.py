@@ -37,7 +37,9 @@ USES = {
         "config": "a: {attention: {my-part: 8}}",
     },
     "policy": {"more": "placement: my-part"},
-    "store": {"more": "results: 'my-part://{folder}/store'"},
+    "store": {
+        "more": "results: 'my-part://{folder}/store'\nresult_cache: 'my-part://{folder}/cache'"
+    },
     "provider": {},
     "exporter": {},
 }
@@ -98,6 +100,7 @@ def test_what_is_written_passes_its_test_and_is_used_by_a_campaign(
         assert "my-part: 1 unchanged" in run(*export)
     if kind == "store":
         assert list((tmp_path / "store").rglob("cell.json"))
+        assert list((tmp_path / "cache").rglob("cell.json"))
 
 
 def test_the_recipe_of_stores_has_the_steps_that_are_followed_above() -> None:

@@ -40,7 +40,7 @@ class Lab(ResultStore):
         self.puts: list[str] = []
         self.notices: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    def put(self, folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
+    def put(self, folder: Path, path: str, digest: str) -> None:
         if self.away:
             raise self.away
         self.puts.append(path)
@@ -156,7 +156,7 @@ def test_one_result_that_is_refused_does_not_hold_up_the_others(lab: Lab) -> Non
     uploader = lab.uploader()
     paths = [lab.finish(number, uploader) for number in range(2)]
 
-    def put(folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
+    def put(folder: Path, path: str, digest: str) -> None:
         if path == paths[0]:
             raise ResultsError("no such bucket")
         lab.inside.put(folder, path, digest)

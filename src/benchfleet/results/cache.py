@@ -4,8 +4,9 @@ It lies in any result store, below a folder of its own::
 
     <url>/fingerprints/<first 2 digits>/<next 2>/<fingerprint>/   a sealed result
 
-The first result of a cell stays. Names of models and configs are no part of a fingerprint, so a
-result taken from here is sealed again, with the names and the path of the campaign that takes it.
+The first sound result of a cell stays; of two that are uploaded at the same moment, the later one
+does. Names of models and configs are no part of a fingerprint, so a result taken from here is
+sealed again, with the names and the path of the campaign that takes it.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class ResultCache:
             with TemporaryDirectory() as into:
                 if any(not one.problem for one in self.fetch(present, Path(into))):
                     return
-        self.store.put(folder, _path(fingerprint), digest, keep=not present)
+        self.store.put(folder, _path(fingerprint), digest)
 
     def fetch(self, digests: Mapping[str, str], into: Path) -> Iterator[Cached]:
         """Download the results with these digests, by fingerprint, and check each against its

@@ -37,9 +37,9 @@ class ResultStore(registry.Plugin, ABC):
         return ""
 
     @abstractmethod
-    def put(self, folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
-        """Upload a sealed folder to its public path. A repetition changes nothing. Another result
-        at the path, which the ledger no longer has, is moved aside; with `keep` it stays."""
+    def put(self, folder: Path, path: str, digest: str) -> None:
+        """Upload a sealed folder to its public path. A repetition changes nothing; another result
+        at the path, which the ledger no longer has, is moved aside."""
 
     @abstractmethod
     def digests(self, paths: Collection[str]) -> Mapping[str, str]:

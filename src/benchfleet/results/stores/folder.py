@@ -33,15 +33,10 @@ class FolderStore(ResultStore):
         self.root = self._base / path_part(campaign) if campaign else self._base
         self.display_url = url
 
-    def put(self, folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
+    def put(self, folder: Path, path: str, digest: str) -> None:
         check_path(path)
         public = self.root / path
-
-        def is_there() -> bool:
-            present = self.digests([path]).get(path)
-            return present == digest or (keep and present is not None)
-
-        if is_there():
+        if self.digests([path]).get(path) == digest:
             return
         self._check_mounted()
         incoming = self.root / INCOMING / uuid.uuid4().hex
@@ -49,10 +44,6 @@ class FolderStore(ResultStore):
             changed = make_folders(incoming.parent)
             copy_plain(folder, incoming)
             changed += make_folders(public.parent)
-            if keep and is_there():  # another host was quicker
-                return
-            if keep and os.path.lexists(public / CELL) and not os.access(public / CELL, os.R_OK):
-                raise ResultsError(f"{public} is of somebody else, and cannot be read")
             if os.path.lexists(public):
                 replaced = self.root / REPLACED / f"{path.replace('/', '+')}@{uuid.uuid4().hex[:8]}"
                 changed += make_folders(replaced.parent)
@@ -112,8 +103,8 @@ class FolderStore(ResultStore):
 
     def _check_mounted(self) -> None:
         if not self._base.is_dir():  # never created: a share that is not mounted looks like this
-            is_what = "is not a folder" if self._base.exists() else "does not exist"
-            raise StoreUnreachable(f"the folder {self._base} {is_what}; is it mounted?")
+            problem = "is not a folder" if self._base.exists() else "does not exist"
+            raise StoreUnreachable(f"the folder {self._base} {problem}; is it mounted?")
 
 
 def copy_plain(source: Path, target: Path) -> None:

@@ -55,7 +55,7 @@ class GitStore(ResultStore):
         self._trees: list[str] | None = None
         self._expected: dict[str, str] = {}  # by path
 
-    def put(self, folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
+    def put(self, folder: Path, path: str, digest: str) -> None:
         raise ResultsError(f"{self.display_url} stores results only through its ledger")
 
     def expect(self, digests: Mapping[str, str]) -> None:

@@ -46,10 +46,9 @@ class ObjectStore(ResultStore):
         self._opened: tuple[Any, str] | None = None
         self._lock = threading.Lock()
 
-    def put(self, folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
+    def put(self, folder: Path, path: str, digest: str) -> None:
         check_path(path)
-        present = self.digests([path]).get(path)
-        if present == digest or (keep and present is not None):
+        if self.digests([path]).get(path) == digest:
             return
         files, root = self._files()
         names = file_names(folder)

@@ -37,8 +37,7 @@ _PUBLISH = """\
 set -e
 cd {root}
 if [ -e {path} ]; then
-  if [ "$(sha256sum < {path}/{cell} 2>/dev/null | cut -c1-64)" = {digest} ] ||
-    {{ {keep} && [ -f {path}/{cell} ]; }}; then
+  if [ "$(sha256sum < {path}/{cell} 2>/dev/null | cut -c1-64)" = {digest} ]; then
     rm -rf {coming}
     exit 0
   fi
@@ -76,7 +75,7 @@ class RsyncStore(ResultStore):
             folder = folder[3:]
         self._root = f"{folder}/{path_part(campaign)}" if campaign else folder
 
-    def put(self, folder: Path, path: str, digest: str, *, keep: bool = False) -> None:
+    def put(self, folder: Path, path: str, digest: str) -> None:
         check_path(path)
         name = f"{digest[:16]}-{uuid.uuid4().hex[:8]}"
         incoming = f"{INCOMING}/{name}"
@@ -91,7 +90,6 @@ class RsyncStore(ResultStore):
             "coming": incoming,
             "name": name,
             "digest": digest,
-            "keep": "true" if keep else "false",
             "replaced": REPLACED,
             "aside": f"{path.replace('/', '+')}@{uuid.uuid4().hex[:8]}",
         }
