@@ -35,19 +35,15 @@ from benchfleet.machines.provenance import provenance
 from benchfleet.maintenance.rescore import Rescored, Rescorer
 from benchfleet.placement_loader import load_placement, missing_data_of
 from benchfleet.results.disk import make_folder
-from benchfleet.results.publish import publish_all
 from benchfleet.results.stores.phase_lists import with_order
-from benchfleet.results.transfer.cache_upload import CacheUploader
 from benchfleet.results.transfer.download import download_results
 from benchfleet.results.transfer.list_keeper import ListKeeper
-from benchfleet.results.transfer.upload import Uploader
 from benchfleet.runner.attempt.heartbeat import LeaseHeartbeat
 from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.disk_guard import disk_space
 from benchfleet.runner.events import (
     EventQueue,
-    Interrupted,
     LeaseLost,
     LedgerChanged,
     ThreadFailed,
@@ -64,10 +60,9 @@ from benchfleet.runner.scheduler.gates import GateConfig
 from benchfleet.runner.scheduler.run_request import RunRequest
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
+from benchfleet.uploads import start_uploads
 
 PUBLISHERS = 4  # threads that write results; a disk syncs for several threads at once
-UPLOAD_TIMEOUT_S = 3600.0  # for the uploads that are left at the end
-INTERRUPTED_UPLOAD_TIMEOUT_S = 20.0
 
 
 def run_cells(
@@ -97,7 +92,7 @@ def run_cells(
         with contextlib.suppress(LedgerFull):
             study.record_campaign(ledger)
         cells = with_order(ledger, cells)
-        uploaders = _uploaders(study, ledger, inbox)
+        uploads = start_uploads(study, ledger, inbox)
         lists = connected.enter_context(_list_keeper(study, shared, inbox))
         runner = Runner(
             RunnerComponents(
@@ -133,7 +128,7 @@ def run_cells(
                 ),
                 ResultStorage(
                     disk_space=partial(disk_space, study.layout.root),
-                    publish_all=uploaders[-1].publish_all if uploaders else publish_all,
+                    publish_all=uploads.publish_all,
                     background=publishers.submit,
                     fetch=partial(_fetch_results, study, shared),
                     cache=study.result_cache(),
@@ -147,7 +142,7 @@ def run_cells(
         shared.listen(lambda: inbox.post(LedgerChanged()))
         end = runner.run()
         lists.stop(wait=not (end.interrupted or end.ledger_away))
-        return _finish_uploads(uploaders, inbox, end)
+        return uploads.finish(inbox, end)
     finally:
         connected.close()
         publishers.shutdown()
@@ -204,26 +199,6 @@ def _provenance(study: Study) -> Callable[[], Mapping[str, Any]]:
     return cache(partial(provenance, study.campaign.folder))
 
 
-def _uploaders(study: Study, ledger: Ledger, inbox: EventQueue) -> list[Uploader]:
-    """What uploads results to the campaign's store and to its result cache, where it has them. Each
-    publishes through the one before."""
-
-    def notify(message: str) -> None:
-        inbox.post(ThreadWarning(message=message))
-
-    uploaders: list[Uploader] = []
-    if (store := study.result_store()) is not None:
-        uploaders.append(Uploader(ledger, study.layout, store, host=study.host, notify=notify))
-    if (result_cache := study.result_cache()) is not None:
-        publish = uploaders[0].publish_all if uploaders else publish_all
-        uploaders.append(
-            CacheUploader(ledger, study.layout, result_cache, publish_all=publish, notify=notify)
-        )
-    for uploader in uploaders:
-        uploader.start()
-    return uploaders
-
-
 def _list_keeper(study: Study, ledger: Ledger, inbox: EventQueue) -> ListKeeper:
     """What keeps the lists of phases in the ledger's repository, where it has one."""
     return ListKeeper(
@@ -231,21 +206,6 @@ def _list_keeper(study: Study, ledger: Ledger, inbox: EventQueue) -> ListKeeper:
         study.campaign.name,
         notify=lambda message: inbox.post(ThreadWarning(message=message)),
     )
-
-
-def _finish_uploads(uploaders: Sequence[Uploader], inbox: EventQueue, end: RunEnd) -> RunEnd:
-    """How the run ended, once the results that are left were sent, or could not be. Who interrupts
-    it does not wait for that. A result that the cache lacks is no fault of the run."""
-    for uploader in uploaders:
-        uploader.stop()
-    until = inbox.now() + (INTERRUPTED_UPLOAD_TIMEOUT_S if end.interrupted else UPLOAD_TIMEOUT_S)
-    while not all(uploader.ended for uploader in uploaders) and inbox.now() < until:
-        if isinstance(inbox.take(0.02), Interrupted):
-            break
-    for uploader in uploaders:
-        if not isinstance(uploader, CacheUploader):
-            end = replace(end, unsent=uploader.queued, problem=uploader.problem)
-    return end
 
 
 def _gate_config(study: Study, cells: Sequence[Cell], *, patient: bool) -> GateConfig:

@@ -19,6 +19,7 @@ from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.stores.folder import FolderStore
+from benchfleet.results.transfer.targets import StoreTarget
 from benchfleet.results.transfer.upload import Uploader
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.testing.claims import claim_any
@@ -56,7 +57,8 @@ class Lab(ResultStore):
         self.inside.remove(path)
 
     def uploader(self) -> Uploader:
-        return Uploader(self.ledger, self.layout, self, host="lab1", notify=self.notices.put)
+        target = StoreTarget(self.ledger, self.layout, self, host="lab1")
+        return Uploader(self.ledger, self.layout, target, notify=self.notices.put)
 
     def finish(
         self, number: int, uploader: Uploader | None = None, *, cell: Cell | None = None

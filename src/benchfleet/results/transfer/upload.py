@@ -1,4 +1,4 @@
-"""Uploads published results to the campaign's store, during the run and at its end."""
+"""Uploads published results, during the run and at its end."""
 
 from __future__ import annotations
 
@@ -8,36 +8,34 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.event import STORED, Event
-from benchfleet.domain.part import SPLIT, is_part_id, whole_of
+from benchfleet.domain.part import is_part_id, whole_of
 from benchfleet.errors import LedgerError, ResultsError, StoreUnreachable
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import digest_of
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.publish import Moves, PublishAll, publish_all
 from benchfleet.results.read import is_published, published_folders, sealed
-from benchfleet.results.stores.base import ResultStore
-from benchfleet.results.upload_queue import Entry, UploadQueue
+from benchfleet.results.transfer.targets import Target
+from benchfleet.results.upload_queue import Entry
 
 _RETRY_DELAYS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # the last one repeats
 
 
 class Uploader:
-    """Uploads the queued results of a results folder and records each in the ledger (``stored``).
-    A result that cannot be uploaded stays in the queue, and the next run uploads it first."""
+    """Uploads the queued results of a results folder. A result that cannot be uploaded stays in the
+    queue, and the next run uploads it first."""
 
     def __init__(
         self,
         ledger: Ledger,
         layout: Layout,
-        store: ResultStore,
+        target: Target,
         *,
-        host: str,
         publish_all: PublishAll = publish_all,
         notify: Callable[[str], object] = lambda message: None,
     ) -> None:
-        self._ledger, self._layout, self._store, self._host = ledger, layout, store, host
-        self._queue, self._publish_all = UploadQueue(self._outbox(layout)), publish_all
+        self._ledger, self._layout, self._target = ledger, layout, target
+        self._queue, self._publish_all = target.queue, publish_all
         self._notify, self._reported_problem = notify, ""
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -71,20 +69,16 @@ class Uploader:
         """Results that are not uploaded yet."""
         return len(self._queue)
 
-    def _outbox(self, layout: Layout) -> Path:
-        """The folder of its queue."""
-        return layout.outbox
-
     def _enqueue_existing(self) -> None:
         """Queue all published results if the queue was for another store, or is new."""
-        if self._queue.is_for(self._store.display_url):
+        if self._queue.is_for(self._target.display_url):
             return
         entries = []
         for folder in published_folders(self._layout.root):
             with contextlib.suppress(ResultsError):
                 entries.append(_entry(self._layout, folder, folder))
         self._queue.add(entries)
-        self._queue.assign_to(self._store.display_url)
+        self._queue.assign_to(self._target.display_url)
 
     def _run(self) -> None:
         failures = 0
@@ -108,7 +102,7 @@ class Uploader:
         if self.problem and not self._reported_problem:
             self._notify(f"uploads fail and are retried: {self.problem}")
         elif self._reported_problem and not self.problem:
-            self._notify(f"uploads to {self._store.display_url} work again")
+            self._notify(f"uploads to {self._target.display_url} work again")
         self._reported_problem = self.problem
 
     def upload(self) -> bool:
@@ -117,7 +111,7 @@ class Uploader:
         self.problem = ""
         for entry in self._uploadable(entries):
             try:
-                self._send(entry)
+                self._target.upload(entry)
             except (StoreUnreachable, LedgerError) as error:
                 self.problem = str(error)
                 return False
@@ -152,21 +146,6 @@ class Uploader:
     def _may_be_published(self, entry: Entry) -> bool:
         return self._layout.attempts_of(entry.fingerprint).exists()
 
-    def _send(self, entry: Entry) -> None:
-        """Upload one result. Raises LedgerError, ResultsError or OSError."""
-        self._store.put(self._layout.published(entry.path), entry.path, entry.digest)
-        self._record(entry)
-        self._remove_parts(entry)
-
-    def _record(self, entry: Entry) -> None:
-        data = {
-            "place": self._store.display_url,
-            "path": entry.path,
-            "digest": entry.digest,
-            "host": self._host,
-        }
-        self._ledger.record(Event(kind=STORED, fingerprint=entry.fingerprint, data=data))
-
     def _joined_parts(self, records: Iterable[CellRecord]) -> set[str]:
         """Those of the cells that are parts of a cell with a result."""
         parts = [record.fingerprint for record in records if is_part_id(record.path)]
@@ -181,16 +160,6 @@ class Uploader:
         done = self._ledger.cells(states=["success"], fingerprints=names)
         joined = {str(record.fingerprint) for record in done}
         return {part for part, whole in wholes.items() if whole in joined}
-
-    def _remove_parts(self, entry: Entry) -> None:
-        """Remove the results of a cell's parts from the store, which are in its own result."""
-        content, _ = sealed(self._layout.published(entry.path))
-        if not content["provenance"].get("parts"):
-            return
-        splits = self._ledger.events(fingerprints={entry.fingerprint}, kinds={SPLIT})
-        names = {name for event in splits for name in event.data["parts"]}
-        for record in self._ledger.cells(fingerprints=names) if names else ():
-            self._store.remove(record.path)
 
 
 def _entry(layout: Layout, folder: Path, public: Path) -> Entry:
