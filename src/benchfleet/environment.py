@@ -111,6 +111,11 @@ def trusted(environ: Mapping[str, str]) -> list[str]:
     return [one for part in environ.get(TRUST, "").split(",") if (one := part.strip())]
 
 
+def has_password(url: str) -> bool:
+    """Whether a URL names a password, as in ``s3://user:password@host/path``."""
+    return ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+
+
 def result_cache_url(environ: Mapping[str, str]) -> str:
     """The result cache of campaigns that name none; "" for none. Raises ValueError for other than
     a URL, and for one with a password."""
@@ -119,7 +124,7 @@ def result_cache_url(environ: Mapping[str, str]) -> str:
         raise ValueError(
             f"invalid {RESULT_CACHE} {url!r}: use a URL such as file:///mnt/team/cache, or none"
         )
-    if ":" in url.partition("://")[2].partition("/")[0].rpartition("@")[0]:
+    if has_password(url):
         raise ValueError(
             f"{RESULT_CACHE} holds a password, which results would show; keep it in the variables "
             "of the store"

@@ -7,19 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from benchfleet import registry
 from benchfleet.domain.budget import Budget
 from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.host import AUTO
 from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
-from benchfleet.environment import NO_CACHE
-from benchfleet.errors import CampaignError, PluginError, ResultsError
+from benchfleet.errors import CampaignError
 from benchfleet.policies.base import DEFAULT
 
 from . import defaults, eligibility
-from .base import RESULTS, Campaign, Machine, results_folder
+from .base import Campaign, Machine, results_folder
 from .defaults import read_defaults
 from .eligibility import read_eligibility
 from .engines import ENGINE, read_engine
@@ -36,7 +33,6 @@ from .schema_types import (
     NAME,
     PRICE,
     SLOTS,
-    TEXT,
     Shape,
     doc,
     listing,
@@ -45,6 +41,7 @@ from .schema_types import (
     whole,
 )
 from .source import Flaw, Source
+from .stores import STORES, read_result_cache, read_results
 from .suites import SUITES, read_suites
 from .toml_reader import read_toml
 from .yaml_reader import read_yaml
@@ -61,16 +58,7 @@ MACHINE: Mapping[str, Shape] = {
 }
 KEYS: Mapping[str, Shape] = {
     "campaign": doc(NAME, "names the results folder, and the campaign in its ledger"),
-    "results": doc(
-        TEXT,
-        f"a folder ({RESULTS}), or a store for uploads as well: rsync://user@host/dir, "
-        "s3://bucket/prefix; below it each campaign has its own",
-    ),
-    "result_cache": doc(
-        TEXT,
-        "a store of results by content, such as file:///mnt/team/cache: cells that it has are "
-        "taken from there; none turns BENCHFLEET_RESULT_CACHE off",
-    ),
+    **STORES,
     **MACHINE,
     "budget": doc(MONEY, "no cell begins once this is spent, such as 20 USD"),
     "placement": doc(plugin("policies"), f"which waiting cells go first ({DEFAULT})"),
@@ -185,8 +173,8 @@ def _campaign(root: Entry, file: Path) -> Campaign | None:
     if fields["campaign"].absent:
         fields["campaign"].wrong("the campaign needs a name, such as campaign: my-study")
     name = fields["campaign"].name()
-    base, store_url = _results(fields["results"])
-    result_cache = _result_cache(fields["result_cache"])
+    base, store_url = read_results(fields["results"])
+    result_cache = read_result_cache(fields["result_cache"])
     machine = read_machine(*(fields[key] for key in MACHINE))
     money = fields["budget"].money()
     placement = fields["placement"].text(DEFAULT)
@@ -270,41 +258,3 @@ def read_machine(
         slots_per_gpu=None if slots_per_gpu.absent else slots_per_gpu.slots(AUTO),
         endpoint_slots=endpoint_slots.whole(DEFAULT_ENDPOINT_SLOTS),
     )
-
-
-def _results(entry: Entry) -> tuple[str, str]:
-    """The results folder of this machine, and the URL of the store."""
-    base = entry.text(RESULTS)
-    if not base:
-        entry.wrong(f"names no folder; remove it for {RESULTS}")
-    if "://" not in base:
-        return base, ""
-    _check_store(entry, base)
-    return RESULTS, base
-
-
-def _result_cache(entry: Entry) -> str:
-    """The URL of the result cache; "" for the environment's."""
-    url = entry.text()
-    if "://" in url:
-        _check_store(entry, url)
-    elif url != NO_CACHE and not entry.absent:
-        entry.wrong("is not a URL such as file:///mnt/team/cache or s3://bucket/cache, or none")
-    return url
-
-
-def _check_store(entry: Entry, url: str) -> None:
-    """Note what is wrong with the URL of a result store."""
-    scheme = url.partition("://")[0]
-    if ":" in urlsplit(url).netloc.rpartition("@")[0]:
-        entry.wrong("holds a password, which all would see; keep it in the environment")
-    elif scheme not in registry.names("stores"):
-        entry.wrong(registry.no_such("stores", scheme))
-    else:
-        try:
-            store = registry.load("stores", scheme)
-            store(url, "")
-            if module := store.missing_module(scheme):
-                entry.wrong(f"{scheme}:// needs {module}; pip install {module}")
-        except (PluginError, ResultsError, ValueError) as error:
-            entry.wrong(str(error))
