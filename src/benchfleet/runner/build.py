@@ -14,7 +14,7 @@ from benchfleet.runner.execution.termination import Termination
 from benchfleet.runner.host_lifecycle import HostLifecycle
 from benchfleet.runner.outage import Outage
 from benchfleet.runner.progress import Observer
-from benchfleet.runner.recovery.cached import CachedResults
+from benchfleet.runner.recovery.run_start import RunStart
 from benchfleet.runner.resources.autoscaler import Autoscaler
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slots import Slots
@@ -45,10 +45,7 @@ class RunnerComponents:
         serving: threading.Event | None = None,
         outage: Outage | None = None,
     ) -> None:
-        self.context, self.request, self.publish_all = context, request, storage.publish_all
-        self.cached = (
-            CachedResults(context, storage.cache, storage.publish_all) if storage.cache else None
-        )
+        self.context, self.request = context, request
         self.serving = serving or threading.Event()
         self.state = RunState(
             ledger=context.ledger,
@@ -58,6 +55,9 @@ class RunnerComponents:
             disk_space=storage.disk_space,
             budget=request.budget,
             stop_waiting=stop_waiting or threading.Event(),
+        )
+        self.start = RunStart(
+            context, request, self.state, publish_all=storage.publish_all, cache=storage.cache
         )
         self.slots = Slots(context.runner[:8], context.engine, context.layout, self.state.progress)
         hosts, self.feed = Hosts(context.engine.hosts()), EventFeed(context.ledger)

@@ -5,22 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
 from benchfleet.runner.handlers import EventHandlers
-from benchfleet.runner.progress import NoticeKind
-from benchfleet.runner.recovery.cached import TakenResults
-from benchfleet.runner.recovery.rebuild import adopt_published
-from benchfleet.runner.recovery.startup import (
-    publish_committed,
-    release_killed,
-    remove_empty_folders,
-    remove_joined_parts,
-    remove_late_attempts,
-)
 from benchfleet.runner.resources.impossible_report import ImpossibleReport
 from benchfleet.runner.run_end import RunEnd
 from benchfleet.runner.scheduler.eta import eta
@@ -39,14 +28,13 @@ class Runner:
 
     def __init__(self, parts: RunnerComponents) -> None:
         context = parts.context
-        self._enrolled = parts.request.cells
+        self._start = parts.start
         self._options = parts.request.options
         self._runner, self._ledger, self._engine = context.runner, context.ledger, context.engine
         self._inbox = context.inbox
-        self._layout, self._local_host = context.layout, context.local_host
         self._heartbeat = context.heartbeat
-        self._random, self._publish_all = context.random, parts.publish_all
-        self._serving, self._cached = parts.serving, parts.cached
+        self._random = context.random
+        self._serving = parts.serving
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
         self._impossible_report = ImpossibleReport(parts.devices, parts.state.progress.is_open)
         self._scheduler, self._gates, self._lifecycle = parts.scheduler, parts.gates, parts.cells
@@ -70,7 +58,7 @@ class Runner:
         began = self._state.progress.began = self._next_look = self._inbox.now()
         try:
             self._worker_time.begin(began)
-            self._enroll()
+            self._start.begin()
             if self._options.stays or self._gates.begin(began) or self._unfinished():
                 self._scheduler.load_state()
                 self._report_exclusions()
@@ -132,56 +120,6 @@ class Runner:
             if isinstance(arrival := self._inbox.take(LOOK_EVERY_S), Concluded):
                 with contextlib.suppress(LedgerError):  # one such error ends the run already
                     self._lifecycle.concluded(arrival)
-
-    def _enroll(self) -> None:
-        adopted = adopt_published(self._ledger, self._layout, self._enrolled, seen=self._taking_in)
-        with self._state.waiting_for("the ledger, which has not taken this run in yet"):
-            if self._options.enrolls:
-                self._ledger.enroll(self._enrolled)
-            self._ledger.reap()
-            released = release_killed(self._ledger, self._local_host)
-        cached = self._take_cached()
-        self._state.count()
-        self._state.progress.reused = self._state.progress.states.get("success", 0)
-        self._state.notify("run_started")
-        self._report_cached(cached)
-        if adopted.entered:
-            results = counted(adopted.entered, "result")
-            message = f"entered {results} of this folder that the ledger did not have"
-            self._state.notify("warning", message=message)
-        if released:
-            message = f"released {counted(released, 'cell')} of a run that ended without notice"
-            self._state.notify("warning", message=message)
-        for path, why in adopted.refused:
-            self._state.notify("warning", cell=path, message=why)
-        for late in publish_committed(self._ledger, self._layout, publish_all=self._publish_all):
-            kind: NoticeKind = "warning" if late.problem else "published_late"
-            self._state.notify(kind, cell=late.path, message=late.problem)
-        remove_late_attempts(self._ledger, self._layout)
-        remove_joined_parts(self._ledger, self._layout)
-        remove_empty_folders(self._layout)
-
-    def _take_cached(self) -> TakenResults:
-        """Take what the result cache has of the enrolled cells."""
-        if self._cached is None:
-            return TakenResults()
-        with self._state.waiting_for("the result cache, from which results are taken"):
-            return self._cached.take(self._enrolled)
-
-    def _report_cached(self, cached: TakenResults) -> None:
-        for problem in cached.problems:
-            self._state.notify("warning", message=problem)
-        if cached.results:
-            results, saved = counted(cached.results, "result"), duration(cached.seconds)
-            message = f"took {results} from {cached.cache}, which saves {saved} of computing"
-            self._state.notify("results_taken", message=message)
-
-    def _taking_in(self, done: int, of: int) -> None:
-        """Show progress: a hosted repository takes some seconds for each batch."""
-        if self._ledger.hosted:
-            self._state.count()
-            message = f"the ledger, to enter results of this folder: {done} of {of}"
-            self._state.notify("waiting", message=message)
 
     def _report_exclusions(self) -> None:
         """Say what is new of which cells machines may not have, and why."""
