@@ -13,14 +13,14 @@ from benchfleet.study import Study
 
 def in_cache(
     study: Study, cells: Sequence[Cell], records: Sequence[CellRecord]
-) -> tuple[set[str], str]:
-    """The fingerprints of those pending cells that a run would take from the cache, and why that is
-    not known. Raises BenchfleetError for a wrong address."""
+) -> tuple[set[str], list[str]]:
+    """The fingerprints of those pending cells that a run would take from the cache, and warnings if
+    it cannot be asked. Raises BenchfleetError for a wrong address."""
     if (cache := study.result_cache()) is None:
-        return set(), ""
+        return set(), []
     others = {str(record.fingerprint) for record in records if record.state != "pending"}
     pending = {str(cell.fingerprint) for cell in cells if is_cacheable(cell)} - others
     try:
-        return {*cache.digests(pending)}, ""
+        return {*cache.digests(pending)}, []
     except (PluginError, ResultsError, OSError) as error:
-        return set(), f"the result cache cannot be used: {error}"
+        return set(), [f"the result cache cannot be used: {error}"]

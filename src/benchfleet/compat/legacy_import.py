@@ -10,7 +10,6 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from benchfleet.compat.import_cells import Published, publish_results, sealed_outcome
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
@@ -20,6 +19,7 @@ from benchfleet.results.disk import read_plain
 from benchfleet.results.layout import Layout
 from benchfleet.results.write import AttemptFolder, Verdict
 
+from .import_cells import Published, publish_results, sealed_outcome
 from .legacy_repository import Entry, Repository, number
 
 _RUNNER = RunnerId("import")

@@ -79,7 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
         missing = str(error)
     records = known_records(study, cells)
     phases = study.phases(cells, records)
-    cached, problem = in_cache(study, cells, records)
+    cached, cache_warnings = in_cache(study, cells, records)
     done = cached | {str(record.fingerprint) for record in records if record.state == "success"}
     missing_data = missing_data_of([cell for cell in cells if cell.fingerprint not in done])
     placement_rules = placement_text.placement_rules(
@@ -102,7 +102,7 @@ def main(arguments: argparse.Namespace) -> int:
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept_off = [one for one in placement_rules.kept_off(open_) if one.host not in ("", study.host)]
     reruns = find_reruns(study, cells)
-    warnings = [*equal_draws(cells), *filter(None, [problem])]
+    warnings = [*equal_draws(cells), *cache_warnings]
     effects = _effects(arguments, study, cells, records)
     if arguments.json:
         plan_text = {
@@ -144,7 +144,7 @@ def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
     named = find(arguments.explain, list(with_paths(cells, records)), records)
     states = {record.fingerprint: record.state for record in records}
     state: str = states.get(named.cell.fingerprint, "pending")
-    cached, problem = in_cache(study, [named.cell], records)
+    cached, warnings = in_cache(study, [named.cell], records)
     if cached:
         state = "cached"
     before = [
@@ -153,7 +153,7 @@ def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
         if record.cell
     ]
     if not arguments.json:
-        _print([*filter(None, [problem]), *explained(named, state, before)])
+        _print([*warnings, *explained(named, state, before)])
         return 0
     payload = {
         "cell": named.path,

@@ -88,7 +88,10 @@ def _main(arguments: argparse.Namespace) -> int:
     output = arguments.output or (_page(study) if drawn == "html" else _STDOUT)
     records = missing_ledger.records_of(arguments, study, cells, always=True)
     scores = sample_scores_of(study, records)  # other processes read while this one prepares
-    spans = _prepared(arguments, study, cells, drawn)
+    if drawn == "html":
+        html.load_libraries()
+    has_time_line = drawn == "html" or arguments.chart == "timeline"
+    spans = _spans(study, cells) if has_time_line else Spans()
     comparison = comparison_of(study, cells, records, arguments.baseline, scores)
     if drawn == "terminal" and output == _STDOUT:
         show(study, comparison)
@@ -129,14 +132,8 @@ def _page(study: Study) -> Path:
     return study.layout.report_page
 
 
-def _prepared(
-    arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], drawn: str
-) -> Spans:
-    """What a drawing needs besides the comparison: libraries, and attempts for a time line."""
-    if drawn == "html":
-        html.load_libraries()
-    elif drawn not in images.FORMATS or arguments.chart != "timeline":
-        return Spans()
+def _spans(study: Study, cells: Sequence[Cell]) -> Spans:
+    """The attempts of these cells, for a time line."""
     nothing: dict[str, list[Attempt]] = {}
     attempts = study.query(
         lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing

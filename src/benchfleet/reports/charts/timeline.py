@@ -61,7 +61,7 @@ def longest_spans(cells: Sequence[Cell], attempts: Mapping[str, Sequence[Attempt
     some = [
         span_of(str(cell.id), attempt, now) for cell, attempt in longest if not attempt.was_taken
     ]
-    return Spans(some, len(every) - len(some))
+    return Spans(some, len(every) - len(longest))
 
 
 def span_of(cell: str, attempt: Attempt, now: float) -> Span:
