@@ -53,11 +53,12 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
     clock = FakeClock(1_750_000_000.25)
     ledger = SqliteLedger(tmp_path / "ledger.db", campaign="study", clock=clock)
     with closing(ledger):
-        ledger.enroll([sample_cell(number, priority=number) for number in range(14)])
+        ledger.enroll([sample_cell(number, priority=number) for number in range(16)])
         rent(ledger, clock, "aaaaaaaa", costs=[100_001])
         rent(ledger, clock, "bbbbbbbb", costs=[7_000, 500], exact=False)
         rent(ledger, clock, "cccccccc", costs=[], kind="wrong_hardware")
         rent(ledger, clock, "dddddddd", costs=[3])
+        rent(ledger, clock, "hhhhhhhh", costs=[])
         rent(ledger, clock, "gggggggg", costs=[9])
         refuse(ledger, "eeeeeeee")
         lost(ledger, "ffffffff")
@@ -77,7 +78,8 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
                 taken_from="file:///cache" if number == 5 else "",
             )
             ledger.finish(claim.lease, outcome)
-        for host, cost in (("r4090-dddddddd", 0.1), ("here", None), ("", 0.2)):
+        uses = ("r4090-dddddddd", 0.1), ("here", None), ("", 0.2), ("r4090-hhhhhhhh", 0.3)
+        for host, cost in (*uses, ("r4090-hhhhhhhh", None)):
             (claim,) = claim_any(ledger, RunnerId("me"))
             used = {"seconds": 1.0} | ({} if cost is None else {"cost": cost, "currency": "USD"})
             data = {"attempt": 1, "token": claim.lease.token, "host": host, "usage": used}
@@ -94,7 +96,7 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
             ledger.record(cancel)
             clock.advance(1.0)
             ledger.record(cancel)  # again: that cell ended before
-        ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell(13).fingerprint))
+        ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell(15).fingerprint))
         claim_any(ledger, RunnerId("another"), limit=1)
         yield ledger
 
@@ -151,7 +153,7 @@ def append(ledger: SqliteLedger, event: Event) -> None:
 
 def expected(ledger: SqliteLedger) -> list[dict[str, Any]]:
     rows = read_manifest(ledger)
-    assert len(rows) == 19
+    assert len(rows) == 21
     assert len({row["cost_per_million_tokens"] for row in rows}) > 3
     assert {row["status"] for row in rows} >= {"released", "reaped", "running", "void", "ended"}
     cancelled = [row["notes"] for row in rows if row["status"] == "cancelled"]
@@ -162,7 +164,7 @@ def expected(ledger: SqliteLedger) -> list[dict[str, Any]]:
 def earlier_view(backend: str) -> str:
     """The view as an earlier version made it."""
     text = (VIEWS / backend / "manifest.sql").read_text()
-    return text.replace("taken_from", "left_from")
+    return text.replace("final_cost", "billed_cost")
 
 
 @pytest.mark.parametrize("has_earlier", [False, True])

@@ -2,7 +2,8 @@
 
 Its columns are those of the manifest table of source S4 (benchmarks on rented GPUs), and the cost
 of a million output tokens: of the slot at the measured speed, and of tokens with a price. The costs
-of the rows of a rental add up to what the rental cost: they are shared by time, in millionths.
+of the rows of a rental that ended add up to what it cost: they are shared by time, in millionths.
+While it is open, its rows have what attempts cost by price and time, if that is known.
 
 The view `benchmark_manifest` of a SQLite or PostgreSQL ledger has the same rows.
 """
@@ -76,7 +77,8 @@ def manifest(
         row["notes"] = "; ".join(one for one in notes if one) or None
     alone = [_unused(one) for one in rentals.rentals.values() if one.id not in by_rental]
     for id, some in by_rental.items():
-        _share(rentals.rentals[id].cost, some)
+        if not rentals.rentals[id].is_open:
+            _share(rentals.rentals[id].cost, some)
     every = [*rows.values(), *alone]
     every.sort(key=lambda row: row["started_at"] or row["created_at"])
     for row in every:
@@ -188,7 +190,7 @@ def _unused(rental: Rental) -> Row:
         "failure_stage": failure.get("stage"),
         "error_message": failure.get("message"),
         "notes": rental.why,
-        "total_cost": rental.cost / _MILLION,
+        "total_cost": None if rental.is_open else rental.cost / _MILLION,
     }
 
 

@@ -33,7 +33,8 @@ def rows(ledger: MemoryLedger) -> list[Row]:
     return manifest(ledger.events(kinds=EVENTS), ledger.cells(with_cell=True), rentals)
 
 
-def rent(ledger: MemoryLedger, id: str, cost: int, **failure: str) -> None:
+def rent(ledger: MemoryLedger, id: str, cost: int | None, **failure: str) -> None:
+    """A rental that ended at this cost, or is open."""
     rental = Rental(id=id, account=ACCOUNT, entry="r4090", gpu="RTX 4090", hourly=300_000)
     last = ledger.record(rental.intent("b" * 10), after=_last(ledger))
     steps = (
@@ -41,7 +42,7 @@ def rent(ledger: MemoryLedger, id: str, cost: int, **failure: str) -> None:
         rental_event(RETURNING, id, why="over", **({"failure": failure} if failure else {})),
         rental_event(ENDED, id, cost=cost, exact=True),
     )
-    for step in steps:
+    for step in steps if cost is not None else steps[:1]:
         last = ledger.record(step, after=last)
 
 
@@ -129,6 +130,24 @@ def test_a_million_tokens_cost_the_slot_at_its_speed_and_the_tokens() -> None:
     for row, (_, price, cost) in zip(rows(ledger), cases, strict=True):
         assert row["price_per_hour"] == (price and pytest.approx(price))
         assert row["cost_per_million_tokens"] == (cost and pytest.approx(cost))
+
+
+def test_while_a_rental_is_open_its_attempts_cost_what_their_time_does() -> None:
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock)
+    ledger.enroll([sample_cell(n) for n in range(3)])
+    rent(ledger, "aaaaaaaa", None)
+    rent(ledger, "bbbbbbbb", None)
+    for usage in (Usage.at(Rate(gpus=1.0, cost=2.0, currency="USD"), 1800.0), None):
+        (claim,) = claim_any(ledger, RunnerId("me"))
+        clock.advance(1.0)
+        outcome = Outcome(state="success", digest="d", host="r4090-aaaaaaaa", usage=usage)
+        ledger.finish(claim.lease, outcome)
+    unused = [row for row in rows(ledger) if row["started_at"] is None]
+    assert [(row["total_cost"], row["notes"]) for row in unused] == [(None, "")]
+    ran = [row for row in rows(ledger) if row["started_at"] is not None]
+    assert [row["total_cost"] for row in ran] == [1.0, None]
+    assert {row["notes"] for row in ran} == {"estimated"}
 
 
 def test_a_row_can_name_the_currency_of_its_cost() -> None:

@@ -101,7 +101,7 @@ rental as (
     coalesce(ready.data->>'address', '') as address,
     coalesce((ready.data->>'port')::integer, 22) as port,
     coalesce(why.why, '') as why, why.data->'failure' as failure,
-    coalesce(bill.cost, 0) as cost,
+    case when last.kind in ('rental_ended', 'rental_void') then coalesce(bill.cost, 0) end as final_cost,  -- null while it is open
     case when last.kind = 'rental_ended' and bill.exact then 'exact' else 'estimated' end as exact
   from latest
   join step as first on first.seq = latest.first
@@ -114,7 +114,7 @@ rental as (
   left join bill on bill.id = latest.id
 ),
 timed as (  -- attempts on rented machines, by hundredths of a second
-  select attempt.seq, rental.id, rental.cost,
+  select attempt.seq, rental.id, final_cost as cost,
     greatest(0, trunc((coalesce(completed, 0) - began) * 100))::numeric as time
   from attempt join rental on rental.host = attempt.host
 ),
@@ -161,7 +161,7 @@ line as (
   select id, owner, intended, gpu, provider, null, null, owner, instance, address, port, offer,
     price, state, null, null, null, null, null, null, null,
     failure->>'kind', failure->>'stage', failure->>'message',
-    cost::double precision / 1e6::double precision, why, null, 1, seq
+    final_cost::double precision / 1e6::double precision, why, null, 1, seq
   from rental where id not in (select id from timed)
 )
 select id, run_id,

@@ -13,7 +13,7 @@ from benchfleet.ledger.postgres.queries import run
 SCHEMA = 7  # the number of schema.sql; earlier ones were never released
 _SCRIPT, _VIEW = (Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql"))
 
-_NEWEST_TEXT = "taken_from"  # in the view
+_NEWEST_TEXT = "final_cost"  # in the view
 
 
 def prepare(

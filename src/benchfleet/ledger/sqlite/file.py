@@ -13,7 +13,7 @@ from benchfleet.errors import LedgerDamaged, LedgerError, LedgerTooNew, LedgerUn
 
 SCHEMA = 2  # its number, as schema.sql enters it
 _SCHEMA_FILES = [Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql")]
-_NEWEST_TEXT = "taken_from"  # in the view of the manifest
+_NEWEST_TEXT = "final_cost"  # in the view of the manifest
 QUERIES = Path(__file__).with_name("queries.sql")
 MAX_DRAFT_AGE_S = 60.0  # seconds
 NETWORK_FILE_SYSTEMS = frozenset(

@@ -105,7 +105,7 @@ rental as (
     coalesce(json_extract(ready.data, '$.address'), '') as address,
     coalesce(json_extract(ready.data, '$.port'), 22) as port,
     coalesce(why.why, '') as why, json_extract(why.data, '$.failure') as failure,
-    coalesce(bill.cost, 0) as cost,
+    case when last.kind in ('rental_ended', 'rental_void') then coalesce(bill.cost, 0) end as final_cost,  -- null while it is open
     case when last.kind = 'rental_ended' and bill.exact then 'exact' else 'estimated' end as exact
   from latest
   join step as first on first.seq = latest.first
@@ -118,7 +118,7 @@ rental as (
   left join bill on bill.id = latest.id
 ),
 timed as (  -- attempts on rented machines, by hundredths of a second
-  select attempt.seq, rental.id, rental.cost,
+  select attempt.seq, rental.id, final_cost as cost,
     max(0, cast((coalesce(completed, 0) - began) * 100 as integer)) as time
   from attempt join rental on rental.host = attempt.host
 ),
@@ -164,7 +164,7 @@ line as (
   select id, owner, intended, gpu, provider, null, null, owner, instance, address, port, offer,
     price, state, null, null, null, null, null, null, null,
     json_extract(failure, '$.kind'), json_extract(failure, '$.stage'), json_extract(failure, '$.message'),
-    cost / 1e6, why, null, 1, seq
+    final_cost / 1e6, why, null, 1, seq
   from rental where id not in (select id from timed)
 )
 select id, run_id,
