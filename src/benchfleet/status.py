@@ -70,6 +70,8 @@ class Status:
     unpublished: Sequence[Unpublished]
     unsent: int  # results that wait for their upload
     store: str  # where they are uploaded to; "" for nowhere
+    unsent_to_cache: int = 0  # results that wait for their upload to the result cache
+    result_cache: str = ""  # its URL
     rented: Sequence[Rental] = ()  # may cost money now; those to be destroyed first
     rentals: Sequence[RentalCost] = ()  # what all of them cost, by currency
     budget: Budget | None = None  # with what was spent of it
@@ -95,6 +97,7 @@ class Status:
             "budget": self.budget and self.budget.to_dict(),
             "elsewhere": dict(self.elsewhere),
             "unsent": self.unsent,
+            "unsent_to_cache": self.unsent_to_cache,
             "rented": [_machine(rental) for rental in self.rented],
             "rentals": [one.to_dict() for one in self.rentals],
             "gone": list(self.missing),
@@ -166,6 +169,8 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         ],
         unsent=len(UploadQueue(study.layout.outbox)),
         store=study.campaign.store_url,
+        unsent_to_cache=len(UploadQueue(study.layout.cache_outbox)),
+        result_cache=study.result_cache_url,
         rented=ledger_facts.rented,
         rentals=ledger_facts.rentals,
         budget=read_budget(study),

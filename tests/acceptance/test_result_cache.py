@@ -138,6 +138,8 @@ def test_a_cache_that_is_away_changes_nothing_and_gets_the_results_later(
     output = user.run("run", first).stdout
     assert f"the result cache was not used: the folder {cache} does not exist" in output
     assert "2 success" in output
+    assert user.json("status", first)["unsent_to_cache"] == 2
+    assert f"2 results wait for upload to {cache.as_uri()}" in user.run("status", first).stdout
     (user.folder / "unmounted").rename(cache)
     user.run("run", first)
     assert len([*cache.rglob("cell.json")]) == 2

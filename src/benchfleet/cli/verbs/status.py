@@ -135,8 +135,12 @@ def _results(status: Status, command: Command) -> Iterator[str]:
     if status.elsewhere:
         stores = counted_stores(status.elsewhere.values())
         yield f"results that are not here: {stores}; bring them: {command('merge')}"
-    if status.unsent:
-        yield f"{counted(status.unsent, 'result', 'wait')} to be put to {status.store}"
+    for unsent, url in (
+        (status.unsent, status.store),
+        (status.unsent_to_cache, status.result_cache),
+    ):
+        if unsent and url:
+            yield f"{counted(unsent, 'result', 'wait')} for upload to {url}; the next run does it"
     for path in status.missing:
         yield f"  gone     {path}  done, but its results are not there"
     if status.missing:

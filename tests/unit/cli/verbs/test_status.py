@@ -87,6 +87,8 @@ def test_everything_out_of_order_is_named_with_its_way_out() -> None:
         missing=["e"],
         unsent=2,
         store="s3://bucket",
+        unsent_to_cache=1,
+        result_cache="rsync://lab/cache",
     )
     assert shown == [
         "study: 6 cells · 1 running · 3 success · 1 failed · 1 cancelled · 0 %",
@@ -97,7 +99,8 @@ def test_everything_out_of_order_is_named_with_its_way_out() -> None:
         "1 cell is cancelled; bring it back: benchfleet retry --cancelled",
         "  waits    c  done; something else lies at its place: benchfleet verify",
         "results that are not here: 1 at lab1; bring them: benchfleet merge",
-        "2 results wait to be put to s3://bucket",
+        "2 results wait for upload to s3://bucket; the next run does it",
+        "1 result waits for upload to rsync://lab/cache; the next run does it",
         "  gone     e  done, but its results are not there",
         "run them again: benchfleet retry --gone",
     ]
