@@ -119,6 +119,19 @@ def test_every_report_says_what_was_stopped_and_saved(
     assert "a race stopped 3 cells" in raced.run("verify", "study.yaml").stdout
 
 
+def test_the_dashboard_shows_the_race_and_does_not_wait_for_what_it_stopped(raced: User) -> None:
+    raced.run("dashboard", "study.yaml", "--export", "site")
+    text = re.sub(r"<[^>]+>|\s+", " ", (raced.folder / "site/race.html").read_text())
+    words = " ".join(text.split())
+    assert re.search(
+        r"m1 / mine .* bad 1 of 4 40 −0\.\d+ −0\.\d+ to −0\.\d+ good stopped 3 cells", words
+    )
+    assert "with 90 % confidence at every look, over 6 comparisons" in words
+    compare = (raced.folder / "site/compare.html").read_text()
+    assert 'href="race.html"' in compare
+    assert "Not yet" not in compare
+
+
 def test_a_second_run_and_decision_do_nothing_more(raced: User) -> None:
     before = raced.published()
     assert "nothing was run" in raced.run("run", "study.yaml").stdout

@@ -14,7 +14,7 @@ from benchfleet.dashboard.campaigns import ShownCampaign
 from benchfleet.dashboard.context import frame_values
 from benchfleet.dashboard.pages import csv_lines, failure_values, filter_values
 from benchfleet.dashboard.render import Links, asset, render
-from benchfleet.dashboard.result_pages import manifest_values, plan_values
+from benchfleet.dashboard.result_pages import manifest_values, plan_values, race_values
 from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.views import (
     cell,
@@ -113,6 +113,7 @@ class _Export:
         yield "failures", "failures.html.j2", self._failures
         yield "machines", "machines.html.j2", self._machines
         yield "compare", "compare.html.j2", self._compare
+        yield "race", "race.html.j2", lambda: race_values(results.race(study))
         yield "plan", "plan.html.j2", lambda: plan_values(study, model, Window())
         yield "cost", "cost.html.j2", lambda: {"view": results.cost_view(study)}
         rows = results.manifest_rows(study)

@@ -28,6 +28,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
+from benchfleet.domain.race import RACE_STOPPED
 from benchfleet.domain.worker_progress import WorkerProgress
 
 MAX_KEPT_EVENTS = 2_000  # of the newest, for the pages that show what happened
@@ -35,7 +36,7 @@ MAX_KEPT_CHANGES = 20_000  # changes of cells that a stream can continue from
 CELLS_PER_NOTICE = 2_000  # that are read between two messages of how many they are
 AXES = ("model", "config", "benchmark", "subset")
 LISTED_KINDS = frozenset({*FLEET_KINDS, *GATE_EVENTS})
-_RESULT_EVENTS = frozenset({"finished", "retry_asked", "used"})
+_RESULT_EVENTS = frozenset({"finished", "retry_asked", "used", RACE_STOPPED})
 
 
 @dataclass(frozen=True, slots=True)

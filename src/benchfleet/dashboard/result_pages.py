@@ -1,4 +1,4 @@
-"""The pages of whole results: compare, plan, cost and manifest; computed once for all viewers."""
+"""The pages of whole results: compare, race, plan, cost, manifest; computed once for all."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from benchfleet.dashboard.views.gantt import MAX_GANTT_EVENTS, MAX_ZOOM, Window,
 from benchfleet.dashboard.views.side_by_side import MAX_ITEMS
 from benchfleet.dashboard.views.slots import slots_of
 from benchfleet.domain.plan import ASSIGNED, newest, plans
-from benchfleet.reports import wording
+from benchfleet.reports import race_table, wording
 from benchfleet.reports.manifest import COLUMNS
+from benchfleet.reports.race_standings import Race
 from benchfleet.study import Study
 
 MAX_MANIFEST_ROWS = 200
@@ -134,6 +135,15 @@ def router_of(context: Context) -> APIRouter:
         )
         return Response(content, media_type={"svg": "image/svg+xml", "png": "image/png"}[form])
 
+    @router.get("/c/{slug}/race")
+    def race_page(request: Request, slug: str) -> Response:
+        campaign = context.campaign(slug)
+        model = campaign.view()
+        race = kept_results.get(campaign, model, "race", lambda: results.race(campaign.study))
+        return context.page(
+            request, campaign, model, "race.html.j2", lambda: race_values(race), page="compare"
+        )
+
     @router.get("/c/{slug}/plan")
     def plan_page(
         request: Request,
@@ -225,6 +235,11 @@ def plan_values(study: Study, model: ReadModel, window: Window) -> dict[str, Any
 def _limited(context: Context, compute: Callable[[], T]) -> T:
     with context.hold_expensive():
         return compute()
+
+
+def race_values(race: Race) -> dict[str, Any]:
+    """What the page of the race shows."""
+    return {"race": race, "race_head": race_table.HEAD, "race_row": race_table.row}
 
 
 def manifest_values(rows: list[dict[str, Any]]) -> dict[str, Any]:

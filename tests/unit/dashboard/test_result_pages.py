@@ -36,6 +36,11 @@ def test_what_ran_and_what_waits_is_on_the_plan(client: TestClient) -> None:
     assert client.get(f"/c/{NAME}/plan", params={"at": 2}).status_code == 422
 
 
+def test_a_campaign_without_a_race_has_a_page_that_says_so(client: TestClient) -> None:
+    assert "Nothing races" in client.get(f"/c/{NAME}/race").text
+    assert "/race" not in client.get(f"/c/{NAME}/compare").text
+
+
 def test_what_each_machine_took_is_on_the_cost_page(client: TestClient) -> None:
     text = client.get(f"/c/{NAME}/cost").text
     assert "By model and config" in text

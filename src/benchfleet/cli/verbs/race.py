@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 
 from benchfleet.cli.shared import missing_ledger, next_command, options
@@ -12,23 +11,8 @@ from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.plain_text import one_line
 from benchfleet.race import Racer, record_stops
-from benchfleet.reports.race_standings import Group, Race, Standing
-
-_VERDICTS = {
-    "leads": "leads",
-    "in": "still in",
-    "worse": "surely worse; nothing left to stop",
-    "kept": "surely worse; kept",
-    "stops": "stopped now",
-    "stopped": "stopped",
-    "brought back": "brought back; not stopped again",
-    "no result": "no result yet",
-    "does not race": "does not race",
-}
-_HEAD = (
-    *("config", "repeats", "samples", "difference", "anytime interval", "compared with"),
-    *("verdict", "saved"),
-)
+from benchfleet.reports import race_table
+from benchfleet.reports.race_standings import Group, Race
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -103,22 +87,10 @@ def _table(group: Group, *, would: bool) -> object:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False)
-    for name in _HEAD:
+    for name in race_table.HEAD:
         table.add_column(Text(name), no_wrap=True)
+    stops = {"stops": "would stop"} if would else {}
     for one in group.standings:
-        table.add_row(*map(Text, _row(one, would=would)))
+        config, *rest = map(one_line, race_table.row(one, **stops))
+        table.add_row(*map(Text, [f"  {config}", *rest]))
     return table
-
-
-def _row(one: Standing, *, would: bool) -> Iterator[str]:
-    yield one_line(f"  {one.config}")
-    yield f"{one.repeats} of {one.of}"
-    compared = one.difference
-    yield str(compared.samples) if compared else ""
-    yield f"{compared.difference:+.3f}".replace("-", "\N{MINUS SIGN}") if compared else ""
-    bounds = [f"{bound:.3f}" for bound in compared.interval] if compared else []
-    yield " to ".join(bounds).replace("-", "\N{MINUS SIGN}")
-    yield one_line(one.compared_with)
-    yield "would stop" if would and one.verdict == "stops" else _VERDICTS[one.verdict]
-    saved = one.to_dict()["saved"]
-    yield counted(saved, "cell") if saved else ""

@@ -17,12 +17,14 @@ from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalHistory
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.history import BILLED, bill, host_of
+from benchfleet.race import Racer
 from benchfleet.reports import spending, verdicts
 from benchfleet.reports.charts.base import Chart
 from benchfleet.reports.charts.collection import charts_of_kind
 from benchfleet.reports.charts.images import image
 from benchfleet.reports.grids import Grid, page_tables
 from benchfleet.reports.manifest import EVENTS, Row, manifest
+from benchfleet.reports.race_standings import Race
 from benchfleet.reports.ranking import Pair
 from benchfleet.reports.tables import Comparison
 from benchfleet.status import read_budget
@@ -42,7 +44,8 @@ class CompareView:
     charts: Sequence[tuple[str, Chart]]  # by kind; several of a kind are one picture
     pairs: Sequence[Pair]
     more_pairs: int
-    missing: int  # cells without a result
+    missing: int  # cells that may still get a result
+    has_race: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,7 @@ def compare_view(study: Study, chosen: Chosen) -> CompareView:
     ]
     comparison = comparison_of(study, cells, study.records(cells), chosen.baseline or None)
     pairs = sorted(comparison.pairs, key=lambda pair: _p_value(pair))
+    counts = comparison.counts
     return CompareView(
         comparison=comparison,
         sentences=verdicts.sentences(comparison, one_line),
@@ -76,7 +80,8 @@ def compare_view(study: Study, chosen: Chosen) -> CompareView:
         charts=drawable(comparison),
         pairs=pairs[:MAX_PAIRS],
         more_pairs=max(0, len(pairs) - MAX_PAIRS),
-        missing=comparison.counts["total"] - comparison.counts.get("success", 0),
+        missing=counts["total"] - counts.get("success", 0) - counts.get("skipped", 0),
+        has_race=study.campaign.race is not None or bool(study.race().stops),
     )
 
 
@@ -151,6 +156,15 @@ def _hosts_and_rentals(ledger: Ledger) -> tuple[list[tuple[str, UsageTotal]], Re
     for name, events in sorted(by_host.items()):
         hosts.append((name, bill(events, {event.fingerprint for event in events})))
     return hosts, RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+
+
+def race(study: Study) -> Race:
+    """How the race of a campaign stands by the results that are here. Raises LedgerError."""
+    cells = study.cells()
+    empty = Race(confidence=0.0, comparisons=0, groups=())
+    return study.query(
+        lambda ledger: Racer(study, cells).look(ledger, enrolled=False), default=empty
+    )
 
 
 def manifest_rows(study: Study) -> list[Row]:
