@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from lora_adapters import merged, saved_lora
+from packages import require
 from tiny_models import saved_model
 
 from .conftest import User
 
-pytest.importorskip("peft")
+require("peft")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of PEFT
 STUDY = """\
 campaign: study

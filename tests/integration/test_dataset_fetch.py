@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from hubs import TOKEN, DatasetHub, client_of, serving
+from packages import require
 
-pytest.importorskip("lm_eval")
+require("lm_eval")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "recall"
 TASK = """\

@@ -29,9 +29,10 @@ from benchfleet.engines.ssh import SshEngine
 from benchfleet.machines.host_capacity import capacity_from_facts
 from benchfleet.models.transformers import TransformersAdapter
 from benchfleet.testing.engine_fixture import slot_id
+from packages import require
 from sshd import Sshd
 
-pytest.importorskip("torch")
+require("torch")
 TINY = Path(__file__).parents[2] / "examples" / "recall" / "model"
 SLOT = slot_id()
 

@@ -19,9 +19,10 @@ from benchfleet.errors import CellFailure
 from benchfleet.models.base import Answer, Prompt
 from benchfleet.models.transformers import TransformersAdapter
 from kept_sessions import KeptSession
+from packages import require
 from tiny_models import saved_model
 
-pytest.importorskip("inspect_ai")
+require("inspect_ai")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of packages that Inspect uses
 TASK = """
 from inspect_ai import Task, task

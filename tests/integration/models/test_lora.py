@@ -13,9 +13,10 @@ from benchfleet.errors import CampaignError, CellFailure
 from benchfleet.models.base import Prompt
 from benchfleet.models.transformers import TransformersAdapter
 from lora_adapters import merged, saved_lora
+from packages import require
 from tiny_models import saved_model
 
-pytest.importorskip("peft")
+require("peft")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of PEFT
 PROMPTS = [Prompt(context=f"text {number} ", question="why?") for number in range(4)]
 GREEDY = {"max_new_tokens": 12, "temperature": 0, "seed": 1}

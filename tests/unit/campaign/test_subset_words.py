@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from benchfleet.campaign.benchmarks import read_benchmarks
+from packages import require
 
 from .reading import mistakes_of, mock_defaults, read
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
 
-pytest.importorskip("lm_eval")
+require("lm_eval")
 
 
 @pytest.mark.parametrize("word", ["tasks", "subsets"])

@@ -12,7 +12,6 @@ from benchfleet.domain.failure import KINDS
 from docs_troubleshooting import AREAS, FIXES, fix_of, troubleshooting
 from error_messages import ErrorMessage, error_messages
 
-MESSAGES = error_messages()
 EXAMPLE = '''
 class Odd(BenchfleetError): ...
 class Odder(Odd): ...
@@ -34,6 +33,11 @@ def internal():
     raise RuntimeError("a fault of our own")
     raise Odd(str(key))
 '''
+
+
+@pytest.fixture(scope="module")
+def messages() -> list[ErrorMessage]:
+    return list(error_messages())
 
 
 def test_messages_are_found_where_they_are_made(tmp_path: Path) -> None:
@@ -61,20 +65,20 @@ def test_the_fix_is_in_the_message_or_else_of_its_error(text: str, error: str, f
     assert fix_of(ErrorMessage(text, error, "module.py")) == fix
 
 
-def test_every_message_says_what_to_do() -> None:
-    without = [one for one in MESSAGES if not fix_of(one)]
+def test_every_message_says_what_to_do(messages: list[ErrorMessage]) -> None:
+    without = [one for one in messages if not fix_of(one)]
     assert not without, "add what to do to the message, or to tools/message_fixes.yaml"
 
 
-def test_no_fix_is_of_a_message_that_is_gone() -> None:
-    texts = {one.text for one in MESSAGES}
+def test_no_fix_is_of_a_message_that_is_gone(messages: list[ErrorMessage]) -> None:
+    texts = {one.text for one in messages}
     assert not set(FIXES["messages"]) - texts
-    assert not set(FIXES["classes"]) - {one.error for one in MESSAGES} - set(vars(errors))
+    assert not set(FIXES["classes"]) - {one.error for one in messages} - set(vars(errors))
     unused = [p for p in FIXES["patterns"] if not any(re.search(p, text) for text in texts)]
     assert not unused
 
 
-def test_the_page_has_every_kind_error_and_message() -> None:
+def test_the_page_has_every_kind_error_and_message(messages: list[ErrorMessage]) -> None:
     page = troubleshooting()
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     for kind in KINDS:
@@ -83,11 +87,11 @@ def test_the_page_has_every_kind_error_and_message() -> None:
         assert row.count(" | ") == 3
     own = {name for name, value in vars(errors).items() if isinstance(value, type)}
     assert len({line for line in rows for name in own if line.startswith(f"| `{name}` |")}) > 20
-    assert len(MESSAGES) > 600
-    for one in MESSAGES:
+    assert len(messages) > 600
+    for one in messages:
         assert one.text.replace("|", "\\|") in page
 
 
-def test_each_part_of_the_package_has_its_heading() -> None:
-    parts = {one.module.partition("/")[0] for one in MESSAGES if "/" in one.module}
+def test_each_part_of_the_package_has_its_heading(messages: list[ErrorMessage]) -> None:
+    parts = {one.module.partition("/")[0] for one in messages if "/" in one.module}
     assert parts <= set(AREAS)
