@@ -7,23 +7,21 @@ writes the ledger and asks for pages, as runners and viewers do.
 from __future__ import annotations
 
 import gc
-import gzip
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import psutil
+from dashboard_client import PAGES, get, messages
+from dashboard_ledger import NAME, create_ledger, write
 from measure import BENCHFLEET, aim, arguments, folder
 
 from benchfleet.dashboard.app import application
@@ -32,78 +30,11 @@ from benchfleet.dashboard.security import allowed_hosts
 from benchfleet.dashboard.server import listen, serving
 from benchfleet.dashboard.stream import Streams
 from benchfleet.dashboard.tokens import Tokens
-from benchfleet.domain.attempt import Outcome, RunnerId
-from benchfleet.domain.failure import Failure
-from benchfleet.ledger.sqlite.ledger import SqliteLedger
-from benchfleet.testing import sample_cell
 
-NAME = "study"
-PAGES = (
-    "",
-    "matrix",
-    "cells?after=5000",
-    "cells?q=config-7",
-    "cells?sort=-score&after=50000",
-    "failures",
-    "machines",
-)
-ASSETS = ("app.css", "live.js", "keys.js", "htmx.min.js", "icon.svg")
 VIEWERS = 200
-CLIENT = "--client"
+CLIENT = Path(__file__).with_name("dashboard_client.py")
 PAINTS = 5  # each in a context of its own
 WARM_UP_REFRESHES = 400
-
-
-def create_ledger(root: Path, cells: int, ended: int) -> str:
-    """A ledger with so many cells, of which some have ended; its address."""
-    file = root / NAME / "ledger.db"
-    file.parent.mkdir(parents=True)
-    ledger = SqliteLedger(file, campaign=NAME)
-    every = [
-        sample_cell(
-            benchmark % 10,
-            model=f"model-{model}",
-            config=f"config-{config}",
-            subset=f"s{benchmark // 10}",
-            repeat=repeat,
-            repeats=True,
-        )
-        for model in range(10)
-        for config in range(50)
-        for benchmark in range(40)
-        for repeat in range(5)
-    ][:cells]
-    ledger.enroll(every)
-    names = [str(cell.fingerprint) for cell in every]
-    for begin in range(0, ended, 500):
-        turn(ledger, names[begin : min(begin + 500, ended)])
-    ledger.close()
-    return f"sqlite:///{file}"
-
-
-def turn(ledger: SqliteLedger, names: Sequence[str]) -> None:
-    """Claim and end these cells; one of twenty fails, for one of twelve causes."""
-    claims = ledger.claim(RunnerId("runner"), names, len(names))
-    outcomes = [
-        failed(int(claim.lease.fingerprint[:6], 16))
-        if n % 20 == 19
-        else Outcome(
-            state="success", digest="d", metrics={"overall_score": n % 100 / 100}, host="lab1"
-        )
-        for n, claim in enumerate(claims)
-    ]
-    ledger.finish_all([(one.lease, outcome) for one, outcome in zip(claims, outcomes, strict=True)])
-
-
-def failed(number: int) -> Outcome:
-    """A failure; its message has a number that differs each time."""
-    cause = number % 12
-    message = f"CUDA out of memory in block {chr(97 + cause)}: tried to allocate {number} MiB"
-    return Outcome(
-        state="failed",
-        failure=Failure(stage="load" if cause % 2 else "benchmark", kind="oom", message=message),
-        host=f"lab{number % 4}",
-    )
 
 
 def main() -> None:
@@ -123,7 +54,7 @@ def main() -> None:
         hosts = allowed_hosts("127.0.0.1", port, ())
         app = application(campaigns, Tokens(b"k" * 32, port), streams, hosts=hosts, private=False)
         with serving(app, listener, stop=streams.stop):
-            command = [sys.executable, __file__, CLIENT, str(port), url, str(chosen.requests)]
+            command = [sys.executable, str(CLIENT), str(port), url, str(chosen.requests)]
             figures = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
             figures |= queries(campaigns, port)
             figures |= in_a_browser(port, url, chosen.refreshes)
@@ -132,105 +63,6 @@ def main() -> None:
     report(figures)
     if chosen.json:
         Path(chosen.json).write_text(json.dumps(figures, indent=2) + "\n")
-
-
-def get(port: int, path: str) -> tuple[float, bytes]:
-    """The seconds until an answer was read, and what came over the wire."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    began = time.perf_counter()
-    connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
-    content = connection.getresponse().read()
-    took = time.perf_counter() - began
-    connection.close()
-    return took, content
-
-
-def client(port: int, url: str, requests: int) -> None:
-    """What viewers see while a writer changes 200 cells a second; prints figures as JSON."""
-    figures: dict[str, float] = {}
-    get(port, f"/api/status?campaign={NAME}")  # every cell was read
-    figures["failed cells on the page of failures"] = failed_cells(
-        get(port, f"/c/{NAME}/failures")[1]
-    )
-    stop = threading.Event()
-    writer = threading.Thread(target=write, args=(url, stop))
-    writer.start()
-    time.sleep(2)
-    for page in PAGES:
-        times = []
-        for number in range(requests):
-            mark = "&" if "?" in page else "?"
-            times.append(get(port, f"/c/{NAME}/{page}{mark}n={number}")[0])  # never from a cache
-        figures[f"p95 /{page}"] = statistics.quantiles(times, n=20)[-1]
-    size = sum(len(get(port, f"/static/{name}")[1]) for name in ASSETS)
-    figures["first page, bytes"] = size + len(get(port, f"/c/{NAME}/")[1])
-    figures["first page, requests"] = 1 + len(ASSETS)
-    figures |= streamed(port)
-    stop.set()
-    writer.join()
-    figures |= visible(port, url)
-    print(json.dumps(figures))
-
-
-def failed_cells(page: bytes) -> int:
-    """How many cells failed, as the page says."""
-    head = re.search(rb"<h1>([\d,]+) cells? without a whole result", gzip.decompress(page))
-    assert head is not None, "the page of failures shows none"
-    return int(head[1].replace(b",", b""))
-
-
-def write(url: str, stop: threading.Event) -> None:
-    """Change 200 cells a second: claim and end a hundred."""
-    ledger = SqliteLedger(Path(url.removeprefix("sqlite:///")), campaign=NAME)
-    names = [str(one.fingerprint) for one in ledger.cells(states=["pending"])]
-    while names and not stop.is_set():
-        began = time.monotonic()
-        turn(ledger, names[:100])
-        del names[:100]
-        stop.wait(max(0.0, 1.0 - (time.monotonic() - began)))
-    ledger.close()
-
-
-def messages(port: int) -> Iterator[bytes]:
-    """The lines of a stream."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request("GET", f"/api/stream?campaign={NAME}")
-    answer = connection.getresponse()
-    while line := answer.readline():
-        yield line
-
-
-def streamed(port: int) -> dict[str, float]:
-    """What a stream brings in ten seconds."""
-    began, size, count = time.monotonic(), 0, -1
-    for line in messages(port):
-        if line.startswith(b"data"):
-            count += 1
-        size += len(line) if count > 0 else 0  # the first message has no changes
-        if time.monotonic() - began > 10:
-            break
-    return {"stream, bytes a second": size / 10, "stream, messages a second": count / 10}
-
-
-def visible(port: int, url: str) -> dict[str, float]:
-    """The longest time from a change in the ledger to the message of it, of ten."""
-    ledger = SqliteLedger(Path(url.removeprefix("sqlite:///")), campaign=NAME)
-    names = [str(one.fingerprint) for one in ledger.cells(states=["pending"])][:10]
-    stream = (line for line in messages(port) if line.startswith(b"data"))
-    next(stream)
-    worst = 0.0
-    for name in names:
-        before = json.loads(next(stream)[5:])["counts"]["success"] if worst else None
-        turn(ledger, [name])
-        changed_at = time.monotonic()
-        for line in stream:
-            message = json.loads(line[5:])
-            if message["cells"] and message["counts"]["success"] != before:
-                break
-        worst = max(worst, time.monotonic() - changed_at)
-        break
-    ledger.close()
-    return {"a change is visible after": worst}
 
 
 def queries(campaigns: Campaigns, port: int) -> dict[str, float]:
@@ -400,7 +232,4 @@ def report(figures: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    if CLIENT in sys.argv:
-        client(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
-    else:
-        main()
+    main()
