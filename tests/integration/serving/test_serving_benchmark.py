@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchfleet.benchmarks.serving import point
 from benchfleet.benchmarks.serving.benchmark import Serving
 from benchfleet.benchmarks.serving.result import NUMBERS
-from benchfleet.domain.cell import Model
-from benchfleet.errors import CellFailure
 from benchfleet.models.served.endpoint import Endpoint
-from benchfleet.models.served.ollama import OllamaAdapter
-from benchfleet.models.served.openai import OpenAIAdapter
 from benchfleet.serving import client_bound
 from benchfleet.serving.round_trip import round_trip_ms
-from benchfleet.testing.simulated_server import DIGEST, Behaviour, SimulatedServer
+from benchfleet.testing.simulated_server import Behaviour, SimulatedServer
 from kept_sessions import KeptSession
 
-QUICK = {"calibrate": False, "input_tokens": 30, "output_tokens": 8}
-
-
-@contextmanager
-def session_of(
-    server: SimulatedServer, folder: Path, *, ollama: bool = False, **more: Any
-) -> Iterator[KeptSession]:
-    kind, path = (OllamaAdapter, "") if ollama else (OpenAIAdapter, "/v1")
-    model = Model(
-        name="m",
-        adapter="openai",
-        source=server.model,
-        digest=f"ollama:{DIGEST}",
-        model_kwargs={"url": server.url + path},
-    )
-    adapter = kind(model)
-    adapter.load()
-    try:
-        yield KeptSession(adapter=adapter, model=model, subset="x", scratch=folder, **more)
-    finally:
-        adapter.unload()
+from .sessions import QUICK, SEARCH, session_of
 
 
 @pytest.mark.parametrize("ollama", [False, True])
@@ -153,98 +124,6 @@ def test_prompts_differ_and_a_seed_repeats_them(tmp_path: Path) -> None:
     assert len(set(seen[0])) == 10
 
 
-def test_a_server_that_is_gone_ends_the_cell_by_name(tmp_path: Path) -> None:
-    server = SimulatedServer(otherwise=Behaviour(gap_s=0.01))
-    with server, session_of(server, tmp_path) as session:
-        timer = threading.Timer(1.5, lambda: server.__exit__())
-        timer.start()
-        with pytest.raises(CellFailure, match="does not answer any more") as caught:
-            Serving({**QUICK, "duration": "60s"}).run(session)
-        timer.join()
-        server.__enter__()
-    assert caught.value.kind == "server_unavailable"
-    assert session.samples
-    assert session.checkpoints[-1]["total_requests"] == len(session.samples)
-
-
-def test_a_server_that_hangs_ends_the_cell_after_two_checks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with SimulatedServer(otherwise=Behaviour(first_s=60.0)) as server:
-        server.script.extend([Behaviour()] * 4)  # two as it is loaded, two prompts
-        with session_of(server, tmp_path) as session:
-            monkeypatch.setattr(type(session.adapter), "is_healthy", lambda self: False)
-            monkeypatch.setattr(point, "HEALTH_EVERY_S", 0.2)
-            monkeypatch.setattr(
-                point.PointRunner.__init__,
-                "__kwdefaults__",
-                {**(point.PointRunner.__init__.__kwdefaults__ or {}), "health_every_s": 0.2},
-            )
-            with pytest.raises(CellFailure) as caught:
-                Serving({**QUICK, "duration": "60s"}).run(session)
-    assert caught.value.kind == "server_unavailable"
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "kind", "message"),
-    [
-        (Behaviour(status=500), "server_unavailable", r"40 http_500.*the first: .*HTTP 500: "),
-        (Behaviour(status=401), "wrong_key", "HTTP 401"),
-        (Behaviour(status=429, code="insufficient_quota"), "rate_limited", "account is spent"),
-        (Behaviour(fault="error_in_stream"), "server_unavailable", "40 error_in_stream"),
-        (Behaviour(fault="no_last_object"), "bad_request", "is it a server of this protocol?"),
-    ],
-)
-def test_a_point_without_an_answer_fails_with_the_first_error_and_starts_again(
-    tmp_path: Path, behaviour: Behaviour, kind: str, message: str
-) -> None:
-    params = {**QUICK, "concurrency": 2, "requests": 40, "slo": {"ttft": "1s"}}
-    with SimulatedServer() as server:
-        with session_of(server, tmp_path) as first:
-            server.respond = failing_after(2, behaviour)
-            with pytest.raises(CellFailure, match=message) as caught:
-                Serving(params).run(first)
-        assert (caught.value.stage, caught.value.kind) == ("benchmark", kind)
-        assert "40 of 40 requests failed" in str(caught.value)
-        server.respond = None
-        with session_of(server, tmp_path, recorded=first.kept) as session:
-            score = Serving(params).run(session)
-    assert score.summary["successful_requests"] == 40
-    assert score.overall > 0
-
-
-def failing_after(count: int, behaviour: Behaviour) -> Callable[[dict[str, Any]], Behaviour | None]:
-    """Streams after so many behave so."""
-    seen = itertools.count()
-    return lambda body: behaviour if body["stream"] and next(seen) >= count else None
-
-
-def test_a_point_whose_server_broke_after_the_warm_up_is_no_result(tmp_path: Path) -> None:
-    params = {**QUICK, "requests": 60, "slo": {"ttft": "1s"}}
-    with SimulatedServer() as server, session_of(server, tmp_path) as session:
-        server.respond = failing_after(3, Behaviour(status=500))
-        with pytest.raises(CellFailure, match="59 of 60 requests failed") as caught:
-            Serving(params).run(session)
-    assert caught.value.kind == "server_unavailable"
-    assert caught.value.is_retryable
-
-
-def test_a_search_without_an_answer_fails_and_is_measured_again(tmp_path: Path) -> None:
-    params = {**SEARCH, "from": 1, "to": 2}
-    with SimulatedServer(otherwise=Behaviour(gap_s=0.001)) as server:
-        with session_of(server, tmp_path) as first:
-            server.respond = failing_after(2, Behaviour(status=503))
-            with pytest.raises(CellFailure, match="none of the steady window was answered"):
-                Serving(params).run(first)
-        server.respond = None
-        with session_of(server, tmp_path, recorded=first.kept) as session:
-            again = Serving(params).run(session)
-        with session_of(server, tmp_path, recorded=[*first.kept, *session.kept]) as session:
-            assert Serving(params).run(session).summary["conclusion"] == "at least 2"
-    assert again.summary["conclusion"] == "at least 2"
-    assert not session.kept
-
-
 def interrupted(
     tmp_path: Path, server: SimulatedServer, params: dict[str, Any], after: int
 ) -> KeptSession:
@@ -297,9 +176,6 @@ def test_a_complete_part_is_only_scored(tmp_path: Path) -> None:
             score = Serving(params).run(session)
     assert not session.kept
     assert score.summary["total_requests"] == 12
-
-
-SEARCH = {**QUICK, "search": "concurrency", "under": "slo", "slo": {"ttft": "10s"}, "point": "1s"}
 
 
 def test_a_search_journals_its_points_and_a_resume_repeats_none(tmp_path: Path) -> None:
