@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import vl_convert
 
 from benchfleet.reports.charts import base
 from benchfleet.reports.charts.base import Chart
+from benchfleet.reports.charts.collection import charts_of_kind
+
+HOSTILE = '"] || 1 + datum.x </text><b>`${y}`'  # as a name
+
+
+def only(study: Any, kind: str) -> Chart:
+    """The one chart of this kind that the cells of a study make."""
+    (chart,) = charts_of_kind(kind, study.compared())
+    return chart
 
 
 def svg(chart: Chart) -> str:
