@@ -18,7 +18,6 @@ from benchfleet.reports.statistics import (
     mcnemar_p,
     paired_difference,
 )
-from benchfleet.reports.students_t import t_quantile, two_sided_p
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 
@@ -41,54 +40,6 @@ def test_standard_error_is_unknown_below_two_values():
 def test_mean_of_nothing_is_refused():
     with pytest.raises(ValueError, match="no values"):
         mean([])
-
-
-@pytest.mark.parametrize(
-    ("confidence", "tabulated"),
-    [
-        (0.95, {1: 12.706, 2: 4.303, 5: 2.571, 10: 2.228, 30: 2.042, 120: 1.980, 10**6: 1.960}),
-        (0.99, {1: 63.657, 4: 4.604, 60: 2.660}),
-    ],
-)
-def test_t_quantile_agrees_with_the_tables(confidence, tabulated):
-    found = {freedom: t_quantile(confidence, freedom) for freedom in tabulated}
-    assert found == pytest.approx(tabulated, abs=6e-4)
-
-
-@given(st.floats(0, 1e6))
-def test_p_value_is_the_closed_form_where_there_is_one(t):
-    assert two_sided_p(t, 1) == pytest.approx(2 / math.pi * math.atan2(1, t), abs=1e-13, rel=1e-9)
-    two = 2 / (2 + t * t) / (1 + t / math.sqrt(2 + t * t))
-    assert two_sided_p(t, 2) == pytest.approx(two, abs=1e-13, rel=1e-9)
-
-
-@given(st.floats(-50, 50), st.integers(1, 20_000))
-def test_p_value_falls_with_distance_and_knows_no_sign(t, freedom):
-    assert two_sided_p(t, freedom) == two_sided_p(-t, freedom)
-    assert two_sided_p(abs(t) + 0.1, freedom) <= two_sided_p(t, freedom)
-
-
-def test_p_value_passes_to_the_normal_without_a_step():
-    for t in (0.5, 1.96, 4.0):
-        assert two_sided_p(t, 9_999) == pytest.approx(two_sided_p(t, 10_000), rel=0.01)
-
-
-def test_p_value_at_the_ends():
-    assert two_sided_p(0.0, 7) == 1
-    assert two_sided_p(math.inf, 7) == 0
-    assert two_sided_p(1e200, 7) == 0
-
-
-@pytest.mark.parametrize("wrong", [0, -1])
-def test_students_t_wants_a_degree_of_freedom(wrong):
-    with pytest.raises(ValueError, match="degree of freedom"):
-        two_sided_p(1.0, wrong)
-
-
-@pytest.mark.parametrize("wrong", [0.0, 1.0])
-def test_a_confidence_lies_between_nothing_and_certainty(wrong):
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        t_quantile(wrong, 5)
 
 
 def test_paired_difference_worked_by_hand():
