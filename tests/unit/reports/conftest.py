@@ -100,6 +100,12 @@ class Study:
         )
 
 
+def only(comparison):
+    """The one entry of a comparison."""
+    (entry,) = comparison.entries
+    return entry
+
+
 @pytest.fixture
 def study() -> Study:
     return Study()

@@ -1,0 +1,89 @@
+"""What the comparison notes and warns of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchfleet.domain.attempt import Outcome
+from benchfleet.reports.grids import ended
+
+from .conftest import only
+
+
+def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study):
+    study.done("dense", [1, 0])
+    study.done("window", [1, 1])
+    study.samples.update({key: {} for key in study.samples})
+    assert [note for note in study.compared().notes if "samples" in note] == [
+        "Some samples are not here, so each repeat counts as one value: recall_512."
+    ]
+
+
+def test_the_speed_of_a_server_has_no_answers_to_warn_of(study):
+    """Its requests are samples without scores, and are cut off by design."""
+    ends = {"samples": 9, "ended_length": 1.0, "same_answer": 1.0}
+    study.done("dense", [], headline=500.0, metrics=ends)
+    assert len(study.compared().warnings) == 2
+    study.records.clear()
+    (cell,) = study.cells
+    study.cells = [replace(cell, workload=replace(cell.workload, benchmark="serving"))]
+    study.samples[study.cells[0].fingerprint] = {}
+    outcome = Outcome(state="success", metrics={"overall_score": 500.0, **ends})
+    study.record(study.cells[0], "success", outcome)
+    found = study.compared()
+    assert only(found).mean == 500.0
+    assert found.warnings == ()
+    assert ended(found) is None
+    assert not any("are not here" in note for note in found.notes)
+
+
+def test_a_script_that_reports_no_samples_lacks_none(study):
+    study.done("dense", [], headline=0.5)
+    study.done("window", [], headline=0.25)
+    assert study.compared().notes == (
+        "Without samples, each repeat counts as one value: recall_512.",
+    )
+
+
+def test_results_of_different_machines_are_noted(study):
+    study.done("dense", [1, 0], host="lab1", device="gpu:0")
+    study.done("window", [1, 0], host="lab1", device="gpu:1")
+    assert study.compared().notes == ()
+    study.done("sink", [1, 0], host="lab2", device="cpu:0")
+    assert "lab1 (gpu), lab2 (cpu)" in study.compared().notes[0]
+
+
+def test_configs_that_have_fewer_samples_are_noted(study):
+    study.done("dense", [1, 0], repeat=0)
+    study.done("dense", [1, 0], repeat=1)
+    study.done("window", [1, 0], repeat=0)
+    assert "fewer samples" in study.compared().notes[0]
+
+
+def test_no_speed_is_shown_where_density_was_measured_beside_dense_attention(study):
+    timed = {"completion_tokens": 100, "seconds": 2.0}
+    study.done("dense", [1.0, 0.0], metrics={**timed, "density": 1.0})
+    study.done("window", [1.0, 0.0], metrics={**timed, "density": 0.1})
+    study.done("bare", [1.0, 0.0], metrics=timed)
+    compared = study.compared()
+    speeds = {entry.config: entry.tokens_per_second for entry in compared.entries}
+    assert speeds == {"dense": 50.0, "window": None, "bare": 50.0}
+    assert [note for note in compared.notes if note.startswith("No speed is shown")]
+
+
+def test_mode_fast_shows_its_speed_beside_its_density(study):
+    timed = {"completion_tokens": 100, "seconds": 2.0, "density": 0.1}
+    study.done("window", [1.0, 0.0], metrics=timed, mode="fast")
+    compared = study.compared()
+    assert only(compared).tokens_per_second == 50.0
+    assert only(compared).density == pytest.approx(0.1)
+    assert not [note for note in compared.notes if note.startswith("No speed is shown")]
+
+
+def test_notes_list_a_handful_of_names_and_no_empty_brackets(study):
+    for number in range(10):
+        study.done("dense", [1.0, 0.0], subset=str(number), host=f"h{number}")
+    [note] = study.compared().notes
+    assert note.endswith("h0, h1, h2 and 7 more.")
