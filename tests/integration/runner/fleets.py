@@ -8,7 +8,7 @@ from dataclasses import replace
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.placement import Placement
 from benchfleet.domain.resource import Device
-from benchfleet.engines.base import AttemptRequest, Done, HostReady, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, Done, HostReady, SlotEvent, SlotId, SlotLost
 from benchfleet.runner.resources.shapes import Pool
 from stage import Stage, good
 
@@ -23,6 +23,11 @@ def host_ready(name: str, slots: int = 1, *, gpus: int = 0, model: str = "") -> 
     ]
     devices = devices or [Device(kind="cpu", index=i, host=name) for i in range(slots)]
     return HostReady(host=name, devices=tuple(devices), slots=slots, threads=1)
+
+
+def lost_with(slot: SlotId, *, reason: str = "its connection broke") -> SlotLost:
+    """A slot that is lost with the connection to its host."""
+    return SlotLost(slot=slot, reason=reason, host_lost=True)
 
 
 def planned(**given: Sequence[Cell]) -> Placement:
