@@ -58,6 +58,27 @@ class SimulatedHost:
         self.here = reachable
 
 
+def make_hosts(count: int) -> list[SimulatedHost]:
+    """The runner's own machine, and so many others."""
+    found = [SimulatedHost(name="", devices=_devices("", 0), slots=2, starts_in=0.5)]
+    for number in range(1, count + 1):
+        name = f"host{number}"
+        gpus = (2, 4, 0)[(number - 1) % 3]
+        devices = _devices(name, gpus)
+        slots = len(devices) * (2 if number % 2 else 1)
+        found.append(SimulatedHost(name=name, devices=devices, slots=slots))
+    return found
+
+
+def _devices(host: str, gpus: int) -> tuple[Device, ...]:
+    if not gpus:
+        return tuple(Device(kind="cpu", index=index, host=host) for index in range(2))
+    return tuple(
+        Device(kind="gpu", index=index, memory=(8 + 8 * (index % 2)) * GB, host=host)
+        for index in range(gpus)
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Nature:
     """How a cell behaves in every slot."""

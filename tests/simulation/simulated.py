@@ -13,7 +13,6 @@ from typing import Literal
 
 from benchfleet.domain.part import SPLIT
 from benchfleet.domain.plan import Plan
-from benchfleet.domain.resource import Device
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import LedgerAway, LedgerUnreachable
 from benchfleet.ledger.base import Ledger
@@ -25,14 +24,7 @@ from benchfleet.results.samples import read_samples
 from benchfleet.runner.resources.shapes import Pool
 from simulation.disk import SimulatedDisk
 from simulation.faults import FAULTS, Adversary, draw_acts
-from simulation.hosts import (
-    GB,
-    SimulatedHost,
-    draw_cells,
-    draw_natures,
-    draw_placing,
-    sample_of,
-)
+from simulation.hosts import draw_cells, draw_natures, draw_placing, make_hosts, sample_of
 from simulation.invariants import wrong_history, wrong_results
 from simulation.process import LEASE, RunnerProcess, Surroundings
 from simulation.turns import Turns
@@ -91,7 +83,7 @@ class SimulatedFleet:
         self._lives: Counter[int] = Counter()
         self._peace = False
         key = f"{seed}"
-        machines = _hosts(hosts)
+        machines = make_hosts(hosts)
         declared = draw_cells(key, cells, machines, faults="cell-failure" in faults)
         self._around = Surroundings(
             turns=self._turns,
@@ -288,24 +280,3 @@ class SimulatedFleet:
         for folder in self._around.layout.attempts_of(fingerprint).glob("*"):
             if not (folder / FAILURE).exists():
                 self._wrong.append(f"{path} is published, and its attempt {folder.name} is left")
-
-
-def _hosts(count: int) -> list[SimulatedHost]:
-    """The runner's own machine, and so many others."""
-    found = [SimulatedHost(name="", devices=_devices("", 0), slots=2, starts_in=0.5)]
-    for number in range(1, count + 1):
-        name = f"host{number}"
-        gpus = (2, 4, 0)[(number - 1) % 3]
-        devices = _devices(name, gpus)
-        slots = len(devices) * (2 if number % 2 else 1)
-        found.append(SimulatedHost(name=name, devices=devices, slots=slots))
-    return found
-
-
-def _devices(host: str, gpus: int) -> tuple[Device, ...]:
-    if not gpus:
-        return tuple(Device(kind="cpu", index=index, host=host) for index in range(2))
-    return tuple(
-        Device(kind="gpu", index=index, memory=(8 + 8 * (index % 2)) * GB, host=host)
-        for index in range(gpus)
-    )
