@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
 import torch
 
+from attention_query import Query, best, number
 from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.compose import KeptKeys, build_steps, kept_keys
@@ -29,11 +28,11 @@ def states_of(steps: Sequence[AttentionConfig], scene: Any) -> dict[int, State]:
     heads, key_heads = scene.query.shape[1], scene.key.shape[1]
     device = scene.key.device
     shape = Shape(layer=0, heads=heads, key_heads=key_heads, dim=8, device=device)
-    for number, step in enumerate(steps):
+    for place, step in enumerate(steps):
         if (state := step.new_state(shape)) is not None:
             state.fit(scene.key, scene.tokens)
             state.update(scene.key, scene.tokens)
-            states[number] = state
+            states[place] = state
     return states
 
 
@@ -47,60 +46,6 @@ def found_weights(kept: KeptKeys, scene: Any, row: int, head: int, query: int) -
     if kept.weight is None:
         return dict.fromkeys(columns, 1.0)
     return {column: float(kept.weight[row, head, query, column]) for column in columns}
-
-
-def number(size: Any, of: int) -> int:
-    return min(size, of) if isinstance(size, int) else math.ceil(Fraction(str(size)) * of)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Query:
-    """One query of one head, and the keys that it sees, in their order."""
-
-    scene: Any
-    step: Any
-    state: Any
-    row: int
-    head: int
-    query: int
-
-    @property
-    def seen(self) -> list[int]:
-        keys = self.scene.key.shape[2]
-        own = keys - self.scene.query.shape[2] + self.query
-        return [column for column in range(own + 1) if self.scene.tokens[self.row, column]]
-
-    @property
-    def groups(self) -> int:
-        return len(self.scene.query[0]) // len(self.scene.key[0])
-
-    @property
-    def heads(self) -> list[int]:
-        """The heads that share this one's key head."""
-        return [self.head - self.head % self.groups + place for place in range(self.groups)]
-
-    def q(self, head: int | None = None) -> torch.Tensor:
-        return self.scene.query[self.row, self.head if head is None else head, self.query].float()
-
-    def k(self, column: int) -> torch.Tensor:
-        return self.scene.key[self.row, self.head // self.groups, column].float()
-
-    def score(self, column: int) -> float:
-        return self.scaled(float(self.q() @ self.k(column)))
-
-    def scaled(self, product: float) -> float:
-        """A product as the softmax has it: scaled, then capped where the model caps."""
-        score, cap = product * self.scene.scaling, self.scene.softcap
-        return float(cap * math.tanh(score / cap) if cap else score)
-
-    def softmax(self, columns: Sequence[int]) -> dict[int, float]:
-        p = torch.tensor([self.score(column) for column in columns]).softmax(0)
-        return dict(zip(columns, p.tolist(), strict=True))
-
-
-def best(scores: Mapping[int, float], many: int) -> list[int]:
-    """Of equal scores the later key."""
-    return sorted(scores, key=lambda key: (-scores[key], -key))[:many]
 
 
 def oracle_top_p(q: Query, kept: set[int]) -> Weights:
