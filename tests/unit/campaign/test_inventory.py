@@ -17,23 +17,11 @@ from benchfleet.campaign.inventory import (
 )
 from benchfleet.campaign.toml_reader import read_toml
 from benchfleet.campaign.yaml_reader import read_yaml
-from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import AUTO, Host
 from benchfleet.domain.usage import Price
 from benchfleet.errors import CampaignError
 
-FOLDER = Path("/inventories")
-
-
-def inventory(text: str) -> Inventory:
-    return read_inventory(read_yaml(dedent(text)), folder=FOLDER, file_label="machines.yaml")
-
-
-def mistakes(text: str) -> dict[str, str]:
-    with pytest.raises(CampaignError) as caught:
-        inventory(text)
-    return {mistake.key: mistake.message for mistake in caught.value.mistakes}
-
+from .inventories import FOLDER, inventory, mistakes
 
 WHOLE = """\
     here: {cpu_slots: 2}
@@ -278,31 +266,3 @@ def test_a_price_is_of_the_machine_or_of_its_gpus_and_stands_in_the_defaults_too
         Price(amount=2, currency="$", per_gpu=True),
         Price(amount=0.5),
     ]
-
-
-def test_engines_stand_beside_hosts_and_are_chosen_by_name() -> None:
-    found = inventory("{hosts: [lab1], engines: {here-too: local, cluster: {local: {}}}}")
-    assert found.engines == (
-        EngineChoice(engine="local", name="here-too"),
-        EngineChoice(engine="local", name="cluster"),
-    )
-    chosen = choose_hosts(found, ["cluster"])
-    assert (chosen.hosts, chosen.engines) == ((), found.engines[1:])
-
-
-def test_an_inventory_may_name_engines_alone() -> None:
-    assert inventory("{engines: {cluster: local}}").hosts == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "message"),
-    [
-        ("{engines: {a: nope}}", "engines.a", "no engine 'nope'"),
-        ("{engines: {a: {local: {gpus: 1}}}}", "engines.a.local", "no setting 'gpus'"),
-        ("{engines: {a: {local: {}, ray: {}}}}", "engines.a", "must name one engine"),
-        ("{hosts: [a], engines: {a: local}}", "engines.a", "the name of a host"),
-        ("{engines: {here: local}}", "engines.here", "is this machine"),
-    ],
-)
-def test_wrong_engines_are_mistakes(text: str, key: str, message: str) -> None:
-    assert message in mistakes(text)[key]
