@@ -38,6 +38,7 @@ ORIGIN = f"http://127.0.0.1:{PORT}"
 NAME = "study"
 RUNNER = RunnerId("11111111-2222-3333-4444-555555555555")
 KEY = b"k" * 32
+TABS = ("log", "samples", "side", "metrics", "telemetry", "stack", "events")
 
 
 class DashboardCampaign:
@@ -196,6 +197,13 @@ def client_of(
         client.close()
         if stop:
             campaigns.stop()
+
+
+def text_of(client: TestClient, page: str, **query: str) -> str:
+    """A page of the campaign, which must be there."""
+    answer = client.get(f"/c/{NAME}/{page}", params=query or None)
+    assert answer.status_code == 200, answer.text
+    return answer.text
 
 
 @contextmanager
