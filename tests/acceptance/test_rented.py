@@ -6,20 +6,18 @@ import json
 import shlex
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from benchfleet.machines.nvml import RECORDING
-from benchfleet.testing.simulated_http import Answer
 from benchfleet.testing.simulated_server import SimulatedServer
-from rented_machines import KEY, RealCloud, real_cloud
+from rented_machines import RealCloud
 
 from .conftest import MOCK as STUDY
-from .conftest import User, samples_kept, until, well
+from .conftest import User, well
 from .hurried import start_hurried
+from .renting import RUN, renting
 
 
 @pytest.fixture
@@ -27,15 +25,7 @@ def rented(
     user: User, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RealCloud]:
     """A user with a campaign, and an inventory that rents one machine at a time."""
-    monkeypatch.setenv("VAST_API_KEY", KEY)
-    with real_cloud(lambda: tmp_path_factory.mktemp("rented")) as cloud:
-        user.write(STUDY)
-        (user.folder / "machines.yaml").write_text(
-            f"providers: {{vast: {{url: '{cloud.url}', visible_within: 1s}}}}\n"
-            f"rent:\n"
-            f"  - {{name: r4090, gpu: RTX 4090, max_price: 0.60 USD/h,\n"
-            f"     cpu_slots: 1, python: {sys.executable}}}\n"
-        )
+    with renting(user, tmp_path_factory, monkeypatch) as cloud:
         yield cloud
 
 
@@ -63,7 +53,6 @@ matrix:
     - {hardware: rented, models: m2}
     - {hardware: mine, models: m1}
 """
-RUN = ["run", "study.yaml", "--machines", "machines.yaml", "--rent"]
 
 
 def test_a_run_rents_works_and_returns(
@@ -119,41 +108,6 @@ def test_a_run_rents_works_and_returns(
     assert len([host for host in hosts if host.startswith("r4090-")]) == 1
 
 
-def test_the_next_run_returns_what_a_killed_one_rented(
-    user: User, rented: RealCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_long_cells(user)
-    killed = start_hurried(user, *RUN, "--yes")
-    until(lambda: samples_kept(user), 180)
-    killed.kill()
-    killed.wait()
-    (orphan,) = rented.cloud.living
-    user.write(STUDY)
-    rented.api.keys = {KEY: "me", "an0therk3y": "somebody else"}
-    monkeypatch.setenv("VAST_API_KEY", "an0therk3y")  # all its lists are empty
-    refused = user.run(*RUN, "--yes", code=2).stderr
-    account = f"(vast {orphan.id}, account me at {rented.url}); use that key and address"
-    assert account in refused
-    assert rented.cloud.living == [orphan]
-    monkeypatch.setenv("VAST_API_KEY", KEY)
-    out, err = start_hurried(user, *RUN, "--yes").communicate(timeout=240)
-    assert not rented.cloud.living, out + err
-    assert not orphan.lives
-    assert len(rented.cloud.instances) == 2
-    assert len(set(rented.cloud.creates)) == 2
-
-
-def test_an_instance_ends_itself_when_nobody_is_left(user: User, rented: RealCloud) -> None:
-    rented.patience = 4
-    write_long_cells(user)
-    killed = start_hurried(user, *RUN, "--yes")
-    until(lambda: samples_kept(user), 180)
-    (instance,) = rented.cloud.living
-    killed.kill()
-    killed.wait()
-    until(lambda: not instance.lives, 180)
-
-
 def test_a_machine_is_rented_by_hand_until_ctrl_c(user: User, rented: RealCloud) -> None:
     words = ["rent", "study.yaml", "r4090", "--machines", "machines.yaml"]
     assert "did you mean 'r4090'" in user.run(*words[:2], "r4009", *words[3:], code=2).stderr
@@ -187,42 +141,6 @@ def test_a_machine_is_rented_by_hand_until_ctrl_c(user: User, rented: RealCloud)
     assert {one["status"] for one in others} == {"success"}
     done = user.run(*words, "--yes", "--budget", f"{row['total_cost']:.6f} USD", code=1)
     assert "the budget allows no further machine" in done.stderr
-
-
-def test_a_machine_that_does_not_end_is_named_at_the_end_of_the_run(
-    user: User, rented: RealCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BENCHFLEET_RETURN_SECONDS", "6")  # of ten minutes
-    rented.cloud.faults["destroy"] = ["ignored"] * 1000
-    process = start_hurried(user, *RUN, "--yes")
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == 1, out + err
-    assert user.json("status", "study.yaml")["success"] == 2
-    (instance,) = rented.cloud.living
-    console = "https://cloud.vast.ai/instances/"
-    assert f"vast {instance.id} ({console}) at 0.300 USD/h: its end is not proved" in err
-    assert "benchfleet sweep-orphans" in err
-    sweep = ["sweep-orphans", "study.yaml", "--machines", "machines.yaml", "--yes"]
-    assert user.run(*sweep, code=1).stdout
-    rented.cloud.faults.clear()
-    user.run(*sweep)
-    assert not rented.cloud.living
-    monkeypatch.setenv("BENCHFLEET_RETURN_SECONDS", "soon")
-    assert "use seconds from 2 to 86400" in user.run(*RUN, "--yes", code=2).stderr
-
-
-def test_ctrl_c_returns_the_machine(user: User, rented: RealCloud) -> None:
-    write_long_cells(user)
-    process = start_hurried(user, *RUN, "--yes")
-    until(lambda: samples_kept(user) > 40, 180)  # providers count whole seconds
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=240)
-    assert process.returncode == 130
-    (instance,) = rented.cloud.instances.values()
-    (row,) = user.json("manifest", "study.yaml")["manifest"]
-    assert (row["session_id"], row["status"]) == (instance.id, "released")
-    assert row["total_cost"] > 0
-    assert not rented.cloud.living
 
 
 def test_nothing_is_rented_without_consent_or_beyond_the_budget(
@@ -262,66 +180,6 @@ def test_a_run_in_the_background_asks_before_it_begins(user: User, rented: RealC
     assert rented.cloud.instances
     assert not rented.cloud.living
     assert user.json("status", "study.yaml")["success"] == 2
-
-
-def test_a_run_that_is_killed_at_any_step_leaves_nothing_that_the_next_one_forgets(
-    user: User, rented: RealCloud
-) -> None:
-    """Each run is killed by SIGKILL as the provider takes one kind of request; then one is not."""
-    write_long_cells(user)
-    answer = rented.api.answer
-    for kill in KILLS:
-        process = start_hurried(user, *RUN, "--yes")
-        rented.api.answer = Killer(answer, process, *kill).answer  # type: ignore[method-assign]
-        process.communicate(timeout=240)
-        assert process.returncode == -signal.SIGKILL
-    rented.api.answer = answer  # type: ignore[method-assign]
-    user.write(STUDY)
-    out, err = start_hurried(user, *RUN, "--yes").communicate(timeout=240)
-    assert not rented.cloud.living, out + err
-    assert user.json("status", "study.yaml")["success"] == 2
-    assert len(set(rented.cloud.creates)) == len(rented.cloud.creates)  # none was sent twice
-    rows = user.json("manifest", "study.yaml")["manifest"]
-    assert {row["session_id"] for row in rows} >= set(rented.cloud.instances)
-    billed = sum(row["total_cost"] or 0 for row in rows)
-    slack = 0.0002 * len(rented.cloud.instances)  # the provider tells whole seconds
-    # A killed run may have been the only one to read when an instance ended: then more is counted.
-    assert rented.cloud.bill() / 1e6 - slack < billed < rented.cloud.bill() / 1e6 + 10 * slack
-
-
-class Killer:
-    """Kills a process as the n-th request of a kind was carried out, before it is answered."""
-
-    def __init__(
-        self, answer: Callable[..., Answer], process: Any, method: str, part: str, number: int
-    ) -> None:
-        self._answer, self._process = answer, process
-        self._kind, self._left = (method, part), number
-
-    def answer(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes = b""
-    ) -> Answer:
-        answered = self._answer(method, target, headers, body)
-        if method == self._kind[0] and self._kind[1] in target:
-            self._left -= 1
-            if not self._left:
-                self._process.kill()
-        return answered
-
-
-KILLS = [
-    ("POST", "/bundles/", 1),  # an offer is chosen
-    ("PUT", "/asks/", 1),  # the instance is there, and no answer came
-    ("GET", "/instances/?", 3),  # the list shows it
-    ("GET", "/instances/?", 5),  # it is prepared, or works
-    ("DELETE", "/instances/", 1),  # it returns what the run before left
-]
-
-
-def write_long_cells(user: User) -> None:
-    """A campaign whose cells take long enough to be interrupted."""
-    benchmark = "{_hostile: {samples: 600, seconds: 0.05}}"
-    user.write(STUDY.replace("benchmarks: [mock_benchmark]", f"benchmarks: [{benchmark}]"))
 
 
 def test_a_deadline_rents_the_cheapest_machines_that_meet_it(user: User, rented: RealCloud) -> None:
