@@ -13,9 +13,9 @@ _PROGRAM = """\
 import json, pathlib, re, sys
 name, words = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
 folder = pathlib.Path("{folder}")
+fails = json.loads((folder / "fails.json").read_text())  # before a test can see the call
 with open(folder / "calls", "a") as calls:
     calls.write(json.dumps([name, *words]) + "\\n")
-fails = json.loads((folder / "fails.json").read_text())
 options = dict(word.lstrip("-").partition("=")[::2] for word in words)
 jobs = json.loads((folder / "jobs.json").read_text())
 if name in fails and not fails[name].startswith("late "):
@@ -64,7 +64,9 @@ class FakeSlurm:
 
     def fails(self, **messages: str) -> None:
         """These commands fail from now on, and no others; "late …": after they did their work."""
-        (self.folder / "fails.json").write_text(json.dumps(messages))
+        new = self.folder / "fails.new"
+        new.write_text(json.dumps(messages))
+        new.replace(self.folder / "fails.json")  # a command reads it meanwhile
 
     def jobs(self) -> list[dict[str, str]]:
         """Those that wait or run."""
