@@ -54,7 +54,7 @@ class Decoder:
     """A causal language model with the contexts that it has in memory."""
 
     def __init__(self, model: Any, attention: SparseAttention, *, ends: Sequence[int]) -> None:
-        from transformers.cache_utils import DynamicSlidingWindowLayer
+        from transformers import cache_utils
 
         from benchfleet.models.cache import GrowingLayer, growing_cache
 
@@ -65,7 +65,14 @@ class Decoder:
         self.everywhere = False  # sparse in the contexts' prefill too
         self.kv_bits: int | None = None  # of keys and values in the cache; None: not rounded
         accepted = signature(model.forward).parameters
-        if "past_key_values" not in accepted:
+        # The second name is that of transformers before 5.24, where Mamba took no such argument.
+        names = (name for name in ("cache", "past_key_values") if name in accepted)
+        self._cache_argument = next(names, "")
+        layers: set[object] = set()
+        if self._cache_argument:
+            layers = {type(layer) for layer in growing_cache(model.config).layers}
+        recurrent = getattr(cache_utils, "LinearAttentionLayer", None)
+        if not self._cache_argument or layers == {recurrent}:
             raise CellFailure(
                 stage="load",
                 kind="user_error",
@@ -73,12 +80,11 @@ class Decoder:
                 " cannot continue its texts; name a model with attention",
             )
         self._takes_positions = "position_ids" in accepted
-        layers = {type(layer) for layer in growing_cache(model.config).layers}
         # A sliding window counts padding as keys, a recurrent state swallows it, and neither can
         # be cropped: such models answer one by one, keep no context and have transformers' cache.
         self.grows = layers <= {GrowingLayer}
         self._batches = self.grows and not _counts_columns(model, self._takes_positions)
-        self.recurrent = not layers <= {GrowingLayer, DynamicSlidingWindowLayer}
+        self.recurrent = not layers <= {GrowingLayer, cache_utils.DynamicSlidingWindowLayer}
 
     @property
     def cache_name(self) -> str:
@@ -241,9 +247,9 @@ class Decoder:
             logits: Tensor = self._model(
                 input_ids=ids,
                 attention_mask=mask,
-                past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
+                **{self._cache_argument: cache},
                 **positions,
             ).logits[:, -1]
         check_logits(logits)

@@ -8,10 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+from inspect import Parameter, Signature, signature
 from weakref import ref
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure
@@ -163,6 +165,25 @@ def test_wrong_model_kwargs_are_the_users_error(checkpoint, kwargs, output):
     failure = failure_of(declared(checkpoint(), **kwargs))
     assert failure.kind == "user_error"
     assert re.search(output, str(failure))
+
+
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_the_cache_argument_may_have_its_old_or_its_new_name(adapter, monkeypatch, name):
+    """transformers calls it `cache` from 5.24 on."""
+    plain = adapter()
+    expected = [answer.text for answer in plain.answer(PROMPTS, SHORT)]
+    forward = LlamaForCausalLM.forward
+    real = "cache" if "cache" in signature(forward).parameters else "past_key_values"
+
+    def renamed(self, input_ids=None, position_ids=None, **others):
+        others[real] = others.pop(name, None)
+        return forward(self, input_ids=input_ids, position_ids=position_ids, **others)
+
+    names, kind = ("self", "input_ids", "position_ids", name), Parameter.POSITIONAL_OR_KEYWORD
+    shown = [Parameter(one, kind) for one in names]
+    renamed.__signature__ = Signature(shown)
+    monkeypatch.setattr(LlamaForCausalLM, "forward", renamed)
+    assert [answer.text for answer in adapter().answer(PROMPTS, SHORT)] == expected
 
 
 def test_a_model_without_keys_and_values_is_refused(checkpoint):
