@@ -12,6 +12,8 @@ from benchfleet.domain.question_draws import is_draw_metric
 from benchfleet.domain.sample_end import ENDS, SAME_ANSWER, SCORE_STOP, share_name
 
 MAX_LENGTH, MAX_UNPARSED, MAX_SAME = 0.05, 0.20, 0.90  # shares; a report warns above
+TRUNCATED = "truncated"  # the measure of adapters that cut
+_EXAMPLES = 3
 MAX_WARNINGS = 6  # of the first screen; the rest is counted
 HEADS = ("score", "over stop", *ENDS[1:])
 LEGEND = (
@@ -28,6 +30,7 @@ class Endings:
     score_stop: float | None = None  # the score over `stop`; None where it is that of all
     draws: Mapping[str, float] = field(default_factory=dict)  # pass@k, maj@k, … of several answers
     same_answer: float = 0.0  # the share of the most frequent answer; 0 of few questions
+    truncated: float = 0.0  # the share of the prompts that were too long, and were cut
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -36,6 +39,7 @@ class Endings:
             "score_stop": self.score_stop,
             "draws": dict(self.draws),
             "same_answer": self.same_answer,
+            "truncated": self.truncated,
         }
 
 
@@ -59,6 +63,7 @@ def endings_of(outcomes: Sequence[Outcome]) -> Endings:
         score_stop=pooled(SCORE_STOP, "overall_score") if SCORE_STOP in names else None,
         draws={name: pooled(name) for name in names if is_draw_metric(name)},
         same_answer=pooled(SAME_ANSWER) if SAME_ANSWER in names else 0.0,
+        truncated=pooled(TRUNCATED) if TRUNCATED in names else 0.0,
     )
 
 
@@ -82,6 +87,18 @@ def warnings(named: Iterable[tuple[str, Endings]]) -> Iterator[str]:
                 f"{name}: one answer was given to {endings.same_answer:.0%} of the questions; "
                 "the score says little about the model"
             )
+
+
+def truncation_warning(shares: Mapping[str, float]) -> tuple[str, ...]:
+    """One sentence on all prompts that were cut; `shares` are by ``model / benchmark``."""
+    cut = [f"{name} ({share:.0%} of the prompts)" for name, share in shares.items() if share]
+    if not cut:
+        return ()
+    more = f" and {len(cut) - _EXAMPLES} more" if len(cut) > _EXAMPLES else ""
+    return (
+        f"longer than the model takes, so their middle was cut out: {', '.join(cut[:_EXAMPLES])}"
+        f"{more}; a low score may come from that",
+    )
 
 
 def first_warnings(named: Iterable[tuple[str, Endings]]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from benchfleet.domain.race import RaceHistory, RaceKey, RaceStop
 from .pooling import column_names
 
 MAX_SENTENCES = 5  # of a first screen
+_ONCE = ("pull", "load")  # stages of a model, which cells that follow one another share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ def race_savings(
             continue
         unstarted = sum(history.is_stopped(record) and not record.attempt for record in own)
         durations = [
-            sum(record.outcome.seconds.values())
+            sum(seconds for stage, seconds in record.outcome.seconds.items() if stage not in _ONCE)
             for record in own
             if record.state == "success" and record.outcome
         ]

@@ -17,7 +17,7 @@ from benchfleet.errors import UnknownName
 from benchfleet.hints import hint
 from benchfleet.ledger.history import counts
 
-from .endings import Endings, endings_of, first_warnings
+from .endings import Endings, endings_of, first_warnings, truncation_warning
 from .failures import FailureGroup, grouped_failures
 from .judging import Judged
 from .labels import subset_length
@@ -112,13 +112,16 @@ class Comparison:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What makes scores doubtful: answers that ended otherwise than they should, and requests
-        that failed."""
+        """What makes scores doubtful: prompts that were cut, answers that ended otherwise than they
+        should, and requests that failed."""
         named = (
             (f"{entry.model} / {entry.config} / {entry.benchmark}", entry.endings)
             for entry in self.entries
         )
-        return (*first_warnings(named), *first_load_warnings(self.serving))
+        # All configs of a model get the same prompts.
+        cut = {f"{one.model} / {one.benchmark}": one.endings.truncated for one in self.entries}
+        beginning = (*truncation_warning(cut), *first_warnings(named))
+        return (*beginning, *first_load_warnings(self.serving))
 
     @cached_property
     def entry_at(self) -> Mapping[tuple[str, str, str], Entry]:

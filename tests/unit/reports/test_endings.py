@@ -1,9 +1,9 @@
-"""Shares of answers that ended otherwise than they should, and the warnings about them."""
+"""Shares of answers that ended otherwise than they should, of cut prompts, and warnings."""
 
 from __future__ import annotations
 
 from benchfleet.domain.attempt import Outcome
-from benchfleet.reports.endings import Endings, endings_of, first_warnings
+from benchfleet.reports.endings import Endings, endings_of, first_warnings, truncation_warning
 
 
 def outcome(**metrics: float) -> Outcome:
@@ -31,6 +31,18 @@ def test_a_report_warns_above_the_limits_only() -> None:
         "no answer was found in 21% of the texts",
         "one answer was given to 91% of the questions",
     ]
+
+
+def test_prompts_that_were_cut_are_one_warning() -> None:
+    assert endings_of([outcome(samples=10, truncated=0.5), outcome(samples=30)]).truncated == 0.125
+    assert truncation_warning({"m / b": 0.0}) == ()
+    shares = {"m / a": 1.0, "m / b": 0.0, "m / c": 0.5, "n / c": 0.25, "o / c": 0.1}
+    (text,) = truncation_warning(shares)
+    assert text == (
+        "longer than the model takes, so their middle was cut out: m / a (100% of the prompts), "
+        "m / c (50% of the prompts), n / c (25% of the prompts) and 1 more; a low score may come "
+        "from that"
+    )
 
 
 def test_of_many_warnings_the_rest_is_counted() -> None:

@@ -12,7 +12,7 @@ LOOKS = (
 
 
 def stopped(study, config, *, model="tiny", ended=3, cancelled=7):
-    """A config with so many repeats that ended (5 s each) and that a race cancelled."""
+    """A config with so many repeats that ended (4 s each) and that a race cancelled."""
     for repeat in range(ended):
         study.done(config, [1.0, 0.0], model=model, repeat=repeat)
     cells = [study.cell(config, model=model, repeat=ended + n) for n in range(cancelled)]
@@ -40,10 +40,10 @@ def test_a_saving_says_what_was_stopped_why_and_how_much_time_that_saved(study):
     (one,) = savings(study, [stopped(study, "c3")])
     assert saved_texts([one]) == [
         "Race: c3 stopped on recall_512 after 150 samples: 12 points lower than dense (anytime "
-        "95 % interval −20 to −4); 7 of 10 repeats left out, about 35 s of slot time saved.",
+        "95 % interval −20 to −4); 7 of 10 repeats left out, about 28 s of slot time saved.",
         LOOKS,
     ]
-    assert one.to_dict()["saved_seconds"] == 35
+    assert one.to_dict()["saved_seconds"] == 28
 
 
 def test_several_are_summed_up_and_name_their_models(study):
@@ -51,8 +51,8 @@ def test_several_are_summed_up_and_name_their_models(study):
     first, second, in_all, looks = saved_texts(savings(study, events))
     assert first.startswith("Race: tiny / c3 stopped")
     assert "large / c3 stopped on recall_512 after 50 samples" in second
-    assert "1 of 2 repeats left out, about 5.0 s of slot time saved" in second
-    assert in_all == "In all, the race left out 8 cells, about 40 s of slot time saved."
+    assert "1 of 2 repeats left out, about 4.0 s of slot time saved" in second
+    assert in_all == "In all, the race left out 8 cells, about 32 s of slot time saved."
     assert looks == LOOKS
 
 
@@ -72,7 +72,7 @@ def test_a_cell_that_had_begun_saves_no_known_time(study):
     event = stopped(study, "c3", cancelled=2)
     object.__setattr__(study.records[-1], "attempt", 1)
     (one,) = savings(study, [event])
-    assert (one.cells, one.seconds) == (2, 5)
+    assert (one.cells, one.seconds) == (2, 4)
 
 
 def test_of_many_the_first_have_a_sentence(study):
@@ -80,4 +80,4 @@ def test_of_many_the_first_have_a_sentence(study):
     *some, more, in_all, _ = saved_texts(savings(study, events))
     assert len(some) == MAX_SENTENCES
     assert more == "The race stopped 3 more; `benchfleet race` lists them."
-    assert "8 cells, about 40 s" in in_all
+    assert "8 cells, about 32 s" in in_all
