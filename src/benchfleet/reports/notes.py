@@ -36,6 +36,11 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
             "No speed is shown for sparse configs whose density was measured: measuring it "
             "computes dense attention as well."
         )
+    if dense := _dense_after_all(rows):
+        yield (
+            "These configs left out no key, so they are dense attention here; see the layers and "
+            f"sizes of their steps: {_examples(dense)}."
+        )
     records = [record for record in records if record.state == "success"]
     by_cache = Counter(one.outcome.taken_from for one in records if one.outcome)
     del by_cache[""]
@@ -47,6 +52,16 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
             f"Results come from {len(hosts)} machines, which can change scores slightly and speed "
             f"a lot: {_examples(hosts)}."
         )
+
+
+def _dense_after_all(rows: Sequence[Row]) -> list[str]:
+    """``model / config`` of those with attention steps whose every measured density is 1."""
+    densities: dict[str, list[float]] = {}
+    for row in rows:
+        for config, pool in row.pools.items():
+            if pool.is_slowed and (density := pool.density()) is not None:
+                densities.setdefault(f"{row.model} / {config}", []).append(density)
+    return [name for name, values in densities.items() if min(values) == 1.0]
 
 
 def _has_uneven_samples(row: Row) -> bool:

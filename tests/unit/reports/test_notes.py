@@ -47,6 +47,15 @@ def test_a_script_that_reports_no_samples_lacks_none(study):
     )
 
 
+def test_a_config_that_leaves_out_no_key_anywhere_is_called_dense(study):
+    for subset, density in (("512", 1.0), ("1024", 0.5)):
+        study.done("dense", [1, 0], subset=subset, metrics={"density": 1.0})
+        study.done("window", [1, 0], subset=subset, metrics={"density": density})
+        study.done("quest", [1, 0], subset=subset, metrics={"density": 1.0})
+    (note,) = [note for note in study.compared().notes if "left out no key" in note]
+    assert note.endswith("steps: tiny / quest.")
+
+
 def test_results_of_different_machines_are_noted(study):
     study.done("dense", [1, 0], host="lab1", device="gpu:0")
     study.done("window", [1, 0], host="lab1", device="gpu:1")
