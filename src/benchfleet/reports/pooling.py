@@ -114,12 +114,12 @@ class Pool:
 
     def tokens_per_second(self) -> float | None:
         """Of answer time; of a load point, whose requests overlap, of its steady window. None if
-        it is unknown, or measuring the density slowed it down."""
+        it is unknown, no token was generated, or measuring the density slowed it down."""
         if self.loads_server:
             speeds = [speed for one in self.outcomes if (speed := point_speed(one)) is not None]
             return mean(speeds) if speeds else None
-        seconds = self.total("seconds")
-        return None if self.is_slowed or seconds <= 0 else self.tokens() / seconds
+        seconds, tokens = self.total("seconds"), self.tokens()
+        return None if self.is_slowed or seconds <= 0 or not tokens else tokens / seconds
 
     def density(self) -> float | None:
         """Of the attention, averaged over the samples; None if none was measured."""
