@@ -62,7 +62,7 @@ def comparison_of(
     return replace(
         comparison,
         judged=tuple(_judged(study, cells, records)),
-        failures=grouped_failures(known_records),
+        failures=grouped_failures(known_records, cells),
         counts=counts(known_records, total=len(cells)),
     )
 

@@ -24,6 +24,8 @@ matrix:
     - _hostile: {{{hostile}}}
 """
 
+RETRY_ERRORS = "benchfleet retry study.yaml --kind error && benchfleet run study.yaml"
+
 
 def write(user: User, hostile: str, *, batch: int = 1) -> None:
     user.write(STUDY.format(hostile=hostile, batch=batch))
@@ -90,6 +92,29 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
     assert [one["failure"] for one in group["attempts"]] == ["benchmark: oom (MemoryError)"] * 3
     assert user.json("failures", "study.yaml", "--kind", "timeout")["groups"] == []
     assert "nothing failed" in user.run("failures", "study.yaml", "--kind", "timeout").stdout
+
+
+@pytest.mark.parametrize("identity", ["", "identity: mine, "])
+def test_the_command_after_a_failed_script_runs_the_corrected_one(
+    user: User, identity: str
+) -> None:
+    user.write("raise KeyError('gone')", "script.py")
+    user.write(f"""\
+campaign: study
+matrix:
+  models: [{{name: m1, adapter: mock}}]
+  benchmarks: [{{command: {{name: mine, {identity}argv: [python, script.py]}}}}]
+""")
+    shown = user.run("run", "study.yaml", code=1).stdout
+    assert "see what to change: benchfleet failures study.yaml\n" in shown
+    assert f"again: {RETRY_ERRORS.replace(' --kind error', '')}\n" in shown
+    assert "Correct your script or function" in shown
+    (group,) = json.loads(failures(user, "--json"))["groups"]
+    assert group["command"] == RETRY_ERRORS
+    user.write("print('{\"accuracy\": 1.0}')", "script.py")
+    for command in group["command"].split(" && "):
+        user.run(*command.split()[1:])
+    assert len(user.published()) == 1
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +289,7 @@ def test_a_failed_script_shows_its_own_error_first_and_a_changed_one_is_run(user
     assert "benchmark: error (ValueError: no column 'answer' (" in output
     (group,) = json.loads(failures(user, "--json"))["groups"]
     assert (user.folder / group["folder"]).is_dir()
-    assert group["command"] == "benchfleet run study.yaml"
+    assert group["command"] == RETRY_ERRORS
     assert f"all of it is in {group['folder']}" in output
     user.write("print('{\"score\": 1}')", "own.py")
     retried = user.run("retry", "study.yaml").stdout

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure
+from benchfleet.errors import PluginError
 from benchfleet.results.layout import Layout
 
 WAYS_OUT: Mapping[str, str] = {
@@ -60,7 +64,7 @@ WAYS_OUT: Mapping[str, str] = {
     "missing_extra": "Install what is lacking with the pip line that the message names.",
     "bad_result": "The answers are kept but their score cannot be used: fix the benchmark's "
     "scoring, or move what lies in the result's place.",
-    "user_error": "Correct what the message names in the campaign file.",
+    "user_error": "Correct what the message names, in the campaign file or in the model's files.",
     "disk_full": "Free space where the results lie, or name another folder with --results.",
     "interrupted": "Run the same command again: it goes on after the last answer that was kept.",
     "error": "The end of log.txt in the attempt's folder says what went wrong; failure.json there "
@@ -70,10 +74,16 @@ _SCORING = (
     "Every answer is kept: fix the benchmark's scoring, and the answers are scored again without "
     "asking the model."
 )
+_CHANGED = (
+    "A changed script or function is a new cell, which `run` takes; with an 'identity' in the "
+    "campaign file it is the same cell, which `retry` puts back."
+)
 _REPORTED = (
     "It ended well, and what it reported is not a result: fix what it writes, or what the campaign "
-    "file asks of it, such as its 'metric'."
+    "file asks of it, such as its 'metric', or move what lies in the result's place. " + _CHANGED
 )
+_OWN_CODE = "Correct your script or function. " + _CHANGED
+_IN_OWN_CODE = frozenset({"error", "bad_result", "user_error"})  # that a change of it can fix
 _QUOTA_SPENT = (
     "The quota of the account is spent, so no retry helps: pay for more or raise its limit at the "
     "provider, or name another 'key'; then `benchfleet retry`."
@@ -96,19 +106,43 @@ class FailureGroup:
     scoring: bool  # all was answered, so that it is enough to score again
 
 
-def grouped_failures(records: Iterable[CellRecord]) -> tuple[FailureGroup, ...]:
-    """The cells that ended without a whole result, the largest group first."""
-    groups: dict[tuple[str, str, str, bool], list[CellRecord]] = {}
-    for record in records:
-        if record.state in {"failed", "partial"}:
-            failure = _failure(record)
-            key = (failure.stage, failure.kind) if failure else ("unknown", "error")
-            pattern = failure_pattern(failure.message) if failure else ""
-            groups.setdefault((*key, pattern, _in_scoring(record)), []).append(record)
+def grouped_failures(
+    records: Iterable[CellRecord], cells: Iterable[Cell] = ()
+) -> tuple[FailureGroup, ...]:
+    """The cells that ended without a whole result, the largest group first. `cells` say which of
+    them run the user's own files."""
+    failed = [record for record in records if record.state in {"failed", "partial"}]
+    fingerprints = {record.fingerprint for record in failed}
+    own = {c.fingerprint for c in cells if c.fingerprint in fingerprints and _runs_own_code(c)}
+    groups: dict[tuple[str, str, str, bool, bool], list[CellRecord]] = {}
+    for record in failed:
+        failure = _failure(record)
+        stage, kind = (failure.stage, failure.kind) if failure else ("unknown", "error")
+        pattern = failure_pattern(failure.message) if failure else ""
+        in_own = failure is not None and kind in _IN_OWN_CODE and record.fingerprint in own
+        scoring = not in_own and in_scoring(record.state, stage, kind)
+        groups.setdefault((stage, kind, pattern, scoring, in_own), []).append(record)
     return tuple(
-        _group(stage, kind, members)
-        for (stage, kind, _, _), members in sorted(groups.items(), key=lambda group: -len(group[1]))
+        _group(stage, kind, members, scoring=scoring, own_code=own_code)
+        for (stage, kind, _, scoring, own_code), members in sorted(
+            groups.items(), key=lambda group: -len(group[1])
+        )
     )
+
+
+def way_out(stage: str, kind: str, *, scoring: bool, own_code: bool = False) -> str:
+    """What to do about a failure; `scoring` says that its answers can be scored again, `own_code`
+    that it is in the user's own files."""
+    if (stage, kind) == ("collect", "error") and scoring:
+        return _SCORING
+    if kind == "bad_result" and not scoring:
+        return _REPORTED
+    return _OWN_CODE if own_code else WAYS_OUT.get(kind, WAYS_OUT["error"])
+
+
+def in_scoring(state: str, stage: str, kind: str) -> bool:
+    """Whether there are answers whose scoring failed; a script that answers no samples has none."""
+    return state == "partial" and stage == "collect" and kind in {"error", "bad_result"}
 
 
 def failure_pattern(message: str) -> str:
@@ -116,33 +150,30 @@ def failure_pattern(message: str) -> str:
     return _PARTICULAR.sub("#", message.partition("\n")[0])
 
 
-def _group(stage: str, kind: str, members: Sequence[CellRecord]) -> FailureGroup:
+def _group(
+    stage: str, kind: str, members: Sequence[CellRecord], *, scoring: bool, own_code: bool
+) -> FailureGroup:
     first = members[0]
     failure = _failure(first)
-    way_out, scoring = WAYS_OUT.get(kind, WAYS_OUT["error"]), _in_scoring(first)
-    if (stage, kind) == ("collect", "error") and scoring:
-        way_out = _SCORING
-    elif kind == "bad_result" and not scoring:
-        way_out = _REPORTED
-    elif kind == "rate_limited" and failure and not (failure.retryable or stage == "provision"):
-        way_out = _QUOTA_SPENT
+    advice = way_out(stage, kind, scoring=scoring, own_code=own_code)
+    if kind == "rate_limited" and failure and not (failure.retryable or stage == "provision"):
+        advice = _QUOTA_SPENT
     return FailureGroup(
         stage=stage,
         kind=kind,
         message=failure.message if failure else _NO_REASON,
-        way_out=way_out,
+        way_out=advice,
         cells=tuple(record.id for record in members),
         folder=Layout(Path()).attempts_of(first.fingerprint).as_posix(),
         scoring=scoring,
     )
 
 
-def _in_scoring(record: CellRecord) -> bool:
-    """Whether it has answers whose scoring failed; a script that answers no samples has none."""
-    failure = _failure(record)
-    if record.state != "partial" or failure is None:
-        return False
-    return failure.stage == "collect" and failure.kind in {"error", "bad_result"}
+def _runs_own_code(cell: Cell) -> bool:
+    """Whether its benchmark runs the user's own files."""
+    with suppress(PluginError):
+        return bool(benchmark_class(cell.workload.benchmark).code(cell.workload))
+    return False
 
 
 def _failure(record: CellRecord) -> Failure | None:

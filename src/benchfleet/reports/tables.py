@@ -227,7 +227,7 @@ def compare(
         best=ranked.best,
         winners=ranked.by_model,
         pairs=ranked.pairs,
-        failures=grouped_failures(known_records),
+        failures=grouped_failures(known_records, cells),
         time=_time(pairs),
         spent=by_config(spent.values()),
         notes=tuple(notes(rows, known_records)),

@@ -119,8 +119,20 @@ def test_a_failure_has_its_cells_and_what_to_do(client: TestClient) -> None:
     assert "tried again" not in text
     assert "1 cell without a whole result, 1 cause" in text
     assert "Set a smaller batch_size" in text
+    assert "benchfleet retry FILE --kind oom &amp;&amp; benchfleet run FILE" in text
     (group,) = client.get("/api/failures").json()["groups"]
     assert (group["count"], group["kind"]) == (1, "oom")
+
+
+def test_a_script_whose_report_is_no_result_is_told_to_correct_the_report(tmp_path: Path) -> None:
+    campaign = DashboardCampaign(tmp_path)
+    campaign.begin()
+    campaign.fail(sample_cell(1), "accuracy is nan, not a finite number", "bad_result")
+    with client_of(campaign.campaigns()) as client:
+        text = text_of(client, "failures")
+    assert "fix what it writes" in text
+    assert "answers are kept" not in text
+    assert "benchfleet retry FILE --kind bad_result" in text
 
 
 def test_a_campaign_whose_retries_helped_says_so(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.failure import KINDS, Failure
 from benchfleet.reports.failures import WAYS_OUT, grouped_failures
@@ -88,4 +90,26 @@ def test_no_message_says_to_rescore_a_script_without_answers(study):
     bare, answered = grouped_failures(study.records)
     assert (bare.scoring, answered.scoring) == (False, True)
     assert "fix what it writes" in bare.way_out
+    assert "answers are kept" not in bare.way_out
     assert answered.way_out == WAYS_OUT["bad_result"]
+
+
+def test_a_failure_of_the_user_s_own_script_tells_of_new_cells_and_of_an_identity(study):
+    cell = study.failed("a", stage="benchmark", kind="error", message="KeyError: 'x'")
+    script = replace(cell, workload=replace(cell.workload, benchmark="command"))
+    record = replace(study.records[0], fingerprint=script.fingerprint)
+    (other,) = grouped_failures(study.records, study.cells)
+    (own,) = grouped_failures([record], [script])
+    assert other.way_out == WAYS_OUT["error"]
+    assert "Correct your script" in own.way_out
+    assert "which `run` takes" in own.way_out
+    assert "'identity'" in own.way_out
+
+
+def test_answers_of_the_user_s_own_code_are_not_scored_again(study):
+    cell = study.failed("a", stage="collect", kind="bad_result", message="no", state="partial")
+    script = replace(cell, workload=replace(cell.workload, benchmark="python"))
+    record = replace(study.records[0], fingerprint=script.fingerprint)
+    (group,) = grouped_failures([record], [script])
+    assert not group.scoring
+    assert "'identity'" in group.way_out

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from benchfleet.campaign_results import comparison_of
@@ -20,6 +20,7 @@ from benchfleet.cli.text.remote_results import elsewhere_lines
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.error_signatures import RETRYABLE_KINDS
 from benchfleet.domain.humanize import counted
 from benchfleet.ledger.gates import PhaseStatus
 from benchfleet.reports import markdown
@@ -126,6 +127,20 @@ def _unsent(study: Study, end: RunEnd) -> list[str]:
     ]
 
 
+def _after_failures(
+    arguments: argparse.Namespace, comparison: Comparison, retry: str
+) -> Iterator[str]:
+    """What to do about failed cells: where only a change mends some, what to change comes first."""
+    if all(group.kind in RETRYABLE_KINDS for group in comparison.failures):
+        yield f"try the failed ones again: {retry}"
+        return
+    yield f"see what to change: {next_command.same_choice(arguments, 'failures')}"
+    if all(group.scoring for group in comparison.failures):
+        yield f"then score the answers again: {next_command.same_choice(arguments, 'rescore')}"
+    else:
+        yield f"then try the failed ones again: {retry}"
+
+
 def show_end(
     arguments: argparse.Namespace,
     study: Study,
@@ -155,7 +170,7 @@ def show_end(
     if missing:
         say(f"run them again: {retry} --gone && {again}")
     if counts["failed"] or counts["partial"]:
-        say(f"try the failed ones again: {retry} && {again}")
+        say(*_after_failures(arguments, comparison, f"{retry} && {again}"))
     if end.interrupted:
         say(f"nothing is lost; continue with: {again}")
     say(f"results  {display_path(study.layout.root)}")

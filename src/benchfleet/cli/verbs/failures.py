@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.cli.shared import missing_ledger, next_command, options, selection
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
-from benchfleet.errors import PluginError
 from benchfleet.ledger.history import Attempt, attempts_by_cell
 from benchfleet.reports.failures import FailureGroup, grouped_failures
 from benchfleet.study import Study
 
 MAX_LISTED_CELLS = 3  # cells of a group by name
 _MAX_LOG_LINES = 8  # of the log
-_IN_OWN_CODE = ("error", "bad_result", "user_error")  # kinds that a change of a script can fix
-_OWN_CODE = (
-    "Correct your script or function. Its content is part of the cell, so the changed one is a new "
-    "cell: `retry` is only for an unchanged one."
-)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,13 +30,12 @@ def main(arguments: argparse.Namespace) -> int:
     all_records = missing_ledger.records_of(arguments, study, cells)
     selection.check(arguments, study, all_records)
     records = selection.selected(arguments, all_records)
-    groups = grouped_failures(records)
+    groups = grouped_failures(records, cells)
     first = {group.folder.rpartition("/")[2]: group for group in groups}
     by_fingerprint = {str(record.fingerprint): record for record in records}
     attempts = _attempts(study, list(first))
-    own = {str(cell.fingerprint) for cell in cells if _runs_own_code(cell)}
     groups_json = [
-        _group_json(arguments, study, group, by_fingerprint[name], attempts.get(name, []), own)
+        _group_json(arguments, study, group, by_fingerprint[name], attempts.get(name, []))
         for name, group in first.items()
     ]
     count = sum(len(group.cells) for group in groups)
@@ -64,13 +54,6 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _runs_own_code(cell: Cell) -> bool:
-    """Whether its benchmark runs the user's own files."""
-    with suppress(PluginError):
-        return bool(benchmark_class(cell.workload.benchmark).code(cell.workload))
-    return False
-
-
 def _attempts(study: Study, names: Sequence[str]) -> dict[str, list[Attempt]]:
     """The attempts of these cells, as the ledger's history has them."""
     if not names:
@@ -86,12 +69,9 @@ def _group_json(
     group: FailureGroup,
     record: CellRecord,
     attempts: Sequence[Attempt],
-    own_code: Collection[str],
 ) -> dict[str, Any]:
-    """One group as JSON has it; attempts and log are those of its first cell. `own_code` are the
-    fingerprints of cells that run the user's own files."""
+    """One group as JSON has it; attempts and log are those of its first cell."""
     reason = record.outcome.reason if record.outcome else None
-    is_own = group.kind in _IN_OWN_CODE and record.fingerprint in own_code
     return {
         "stage": group.stage,
         "kind": group.kind,
@@ -103,10 +83,8 @@ def _group_json(
         "attempts": [_attempt(one) for one in attempts],
         "log_tail": reason.log_tail if reason else "",
         "folder": str(display_path(study.layout.root / group.folder)),
-        "way_out": _OWN_CODE if is_own else group.way_out,
-        "command": next_command.same_choice(arguments, "run")
-        if is_own
-        else _command(arguments, group),
+        "way_out": group.way_out,
+        "command": _command(arguments, group),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.views.sorting import in_order
-from benchfleet.reports.failures import WAYS_OUT, failure_pattern
+from benchfleet.reports.failures import failure_pattern, in_scoring, way_out
 
 FAILED_STATES = ("failed", "partial")
 _MIN_SHARE_TO_NAME = 0.8  # of a group's cells on one host or config
@@ -26,6 +27,7 @@ class FailureGroup:
     kind: str
     message: str  # of one of them
     way_out: str
+    command: str  # to run after that, where FILE is the campaign's file
     rows: Sequence[Row]
     first_at: float  # seconds since the epoch; 0: not known
     last_at: float
@@ -70,18 +72,28 @@ def _group(key: tuple[str, str, str], rows: list[Row], model: ReadModel) -> Fail
     times = [row.changed_at for row in rows if row.changed_at]
     stage, kind, _ = key
     text, host = _concentrated(rows, model)
+    scoring = all(in_scoring(row.state, row.stage, row.kind) for row in rows)
     return FailureGroup(
         id=hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()[:16],
         stage=stage or "unknown",
         kind=kind or "error",
         message=rows[0].message or "no reason was recorded",
-        way_out=WAYS_OUT.get(kind, WAYS_OUT["error"]),
+        way_out=way_out(stage, kind, scoring=scoring),
+        command=_command(kind, scoring=scoring),
         rows=rows,
         first_at=min(times, default=0.0),
         last_at=max(times, default=0.0),
         concentrated=text,
         host=host,
     )
+
+
+def _command(kind: str, *, scoring: bool) -> str:
+    """What to run after the fix."""
+    if scoring:
+        return "benchfleet rescore FILE"
+    chosen = f" --kind {shlex.quote(kind)}" if kind else ""
+    return f"benchfleet retry FILE{chosen} && benchfleet run FILE"
 
 
 def _concentrated(rows: Sequence[Row], model: ReadModel) -> tuple[str, str]:
