@@ -26,12 +26,15 @@ class Power:
     needed: int  # samples
     samples: int | None  # that its results have; None without a result
     detectable: float | None  # the difference that those show
+    too_few_samples: bool  # it is above 1, and scores are from 0 to 1: they show none
     deviation: float  # of the paired differences of single samples
     pairs: int  # that the deviation was measured on; 0: it is assumed
 
     def __str__(self) -> str:
         text = f"{self.benchmark} needs {counted(self.needed, 'sample')}"
-        if self.detectable is not None:
+        if self.too_few_samples:
+            text += f"; its {self.samples} are too few to show any difference"
+        elif self.detectable is not None:
             text += f"; its {self.samples} show differences from {self.detectable:.3g}"
         if not self.pairs:
             text += "; assumed: independent scores of 0 and 1, since no differences vary yet"
@@ -67,12 +70,15 @@ def _power(benchmark: str, effect: float, pairs: Sequence[Pair], entries: Sequen
     samples = max((pair.difference.n for pair in pairs), default=0)
     samples = samples or max((entry.samples for entry in entries), default=0)
     error = deviation / math.sqrt(samples) if samples else 0.0
+    found = detectable(error, samples - 1) if samples > 1 else None
+    is_share = all(0 <= entry.mean <= 1 for entry in entries if entry.mean is not None)
     return Power(
         benchmark=benchmark,
         effect=effect,
         needed=samples_to_detect(effect, deviation),
         samples=samples or None,
-        detectable=detectable(error, samples - 1) if samples > 1 else None,
+        detectable=found,
+        too_few_samples=bool(found and found > 1) and is_share,
         deviation=deviation,
         pairs=len(pairs),
     )

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 
 from .pooling import Pool, Row, ranks
 from .statistics import Difference, holm, paired_difference
@@ -197,6 +197,7 @@ def _winner(field: _Field, baseline: str, pairs: _Pairs, names: Mapping[Contende
         baseline,
         lambda first, second: pairs(benchmark, first, second),
         names,
+        chain.from_iterable(pool.values.values() for pool in field.pools.values()),
     )
 
 

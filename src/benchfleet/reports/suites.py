@@ -151,6 +151,12 @@ def suite_scores(
                     baseline,
                     partial(between, number),
                     names_of(table),
+                    (
+                        score
+                        for one in table.values()
+                        for pool in one.pools.values()
+                        for score in pool.values.values()
+                    ),
                 )
             )
     return tuple(scores), tuple(best)

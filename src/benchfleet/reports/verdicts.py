@@ -98,7 +98,9 @@ def _verdict(
     undecided = f"no significant difference from {names(equal)}" if equal else ""
     if are_all and len(equal) > _MAX_NAMED:
         undecided = f"no significant difference from the {len(equal)} others"
-    if undecided and winner.detectable is not None:
+    if undecided and winner.too_few_samples:
+        undecided += numbers(" (too few samples to detect any difference)")
+    elif undecided and winner.detectable is not None:
         undecided += numbers(f" (detectable from {number(winner.detectable, digits or 0)})")
     if winner.ties:
         text = f"{names((winner.name, *winner.tied_with))} have the same mean{mean}."

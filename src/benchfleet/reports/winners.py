@@ -33,6 +33,7 @@ class Winner:
     next_best: str  # the best of `better_than`, or ""
     lead: Difference | None  # the leader less the next best
     detectable: float | None  # the difference that all tests of `not_different_from` would find
+    too_few_samples: bool  # `detectable` is above 1, and scores are from 0 to 1: nothing is found
 
     @property
     def ties(self) -> bool:
@@ -63,8 +64,10 @@ def winner(
     baseline: str,
     differ: Callable[[Contender, Contender], Difference],
     names: Mapping[Contender, str],
+    scores: Iterable[float],
 ) -> Winner:
-    """The contender that stands highest, of equals the baseline, with the others against it."""
+    """The contender that stands highest, of equals the baseline, with the others against it.
+    `scores` are all single scores that they have."""
     leader = max(standings, key=lambda one: (standings[one].rank, one[1] == baseline))
     better: dict[Contender, Difference] = {}
     equal: dict[Contender, Difference] = {}
@@ -80,6 +83,10 @@ def winner(
         else:
             equal[contender] = difference
     closest = max(better, key=lambda one: standings[one].rank, default=None)
+    found = max(
+        (detectable(d.stderr, d.freedom, family=d.family) for d in equal.values() if d.stderr),
+        default=None,
+    )
     tied = [o for o, s in standings.items() if o != leader and s.rank == standings[leader].rank]
     return Winner(
         benchmark=benchmark,
@@ -95,10 +102,8 @@ def winner(
         tied_with=tuple(names[one] for one in tied),
         next_best=names[closest] if closest else "",
         lead=better[closest] if closest else None,
-        detectable=max(
-            (detectable(d.stderr, d.freedom, family=d.family) for d in equal.values() if d.stderr),
-            default=None,
-        ),
+        detectable=found,
+        too_few_samples=bool(found and found > 1) and all(0 <= score <= 1 for score in scores),
     )
 
 

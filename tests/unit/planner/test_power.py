@@ -59,6 +59,14 @@ def test_without_results_independent_scores_of_0_and_1_are_assumed() -> None:
     assert "assumed" in str(found)
 
 
+def test_too_few_samples_show_no_difference_of_scores_from_0_to_1() -> None:
+    (found,) = power(compared([1.0, 0.0], [0.0, 0.0]), 0.02)
+    assert found.too_few_samples
+    assert found.detectable is not None
+    assert found.detectable > 1
+    assert "its 2 are too few to show any difference" in str(found)
+
+
 def test_equal_scores_say_nothing_of_how_much_they_vary() -> None:
     (found,) = power(compared(DENSE, DENSE), 0.02)
     assert (found.deviation, found.pairs, found.samples) == (ASSUMED_DEVIATION, 0, 100)

@@ -120,8 +120,15 @@ def test_a_verdict_says_when_nothing_is_sure(study):
     study.done("window", [0.0, 0.0])
     assert sentences(study) == [
         "recall_512: dense has the highest mean, 0.500 ± 0.500; no significant difference from "
-        "window (detectable from 8.167)."
+        "window (too few samples to detect any difference)."
     ]
+
+
+def test_scores_of_a_larger_scale_keep_the_difference_that_is_detectable(study):
+    study.done("dense", [10.0, 0.0])
+    study.done("window", [0.0, 0.0])
+    (sentence,) = sentences(study)
+    assert "(detectable from " in sentence
 
 
 def test_nobody_leads_where_all_have_the_same_mean(study):
