@@ -126,6 +126,11 @@ class Adapter(registry.Plugin, ABC):
         return None
 
     @classmethod
+    def check_files(cls, model: Model) -> str | None:
+        """What the model's folder lacks to be loaded and what to do, or None."""
+        return None
+
+    @classmethod
     def check_generation(cls, generation: Mapping[str, Any]) -> Mapping[str, str]:
         """For each wrong generation setting its name and a message; empty if all are right."""
         return {}

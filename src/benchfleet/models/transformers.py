@@ -23,7 +23,7 @@ from benchfleet.models.attention.files import check_files
 from benchfleet.models.attention.forward import SparseAttention, register
 from benchfleet.models.base import Adapter, Answer, Loan, Prompt, PromptView, with_errors
 from benchfleet.models.decoding import Continuation
-from benchfleet.models.digest import model_folder
+from benchfleet.models.digest import hub_name, model_folder
 from benchfleet.models.effective import effective
 from benchfleet.models.fetch import (
     declared_digest,
@@ -46,6 +46,7 @@ from benchfleet.models.loading import (
 )
 from benchfleet.models.lora import LoraSwitch, lora_digest
 from benchfleet.models.measures import attention_measures
+from benchfleet.models.tokenizer_files import missing_tokenizer
 
 
 class TransformersAdapter(Adapter):
@@ -125,6 +126,12 @@ class TransformersAdapter(Adapter):
             or check_steps(config.attention, fast=config.mode == "fast")
             or (refusal(declared_config(model), config.name) if is_sparse(config) else None)
         )
+
+    @classmethod
+    def check_files(cls, model: Model) -> str | None:
+        if hub_name(model.source):
+            return None
+        return missing_tokenizer(Path(model.source).expanduser(), model.tokenizer_kwargs)
 
     @classmethod
     def code(cls, model: Model) -> str:

@@ -47,6 +47,26 @@ def test_a_model_that_its_adapter_refuses_is_reported_at_the_model() -> None:
     assert "not answr" in mistakes_of(top)["models[0]"]
 
 
+@pytest.mark.parametrize(
+    ("benchmark", "mistakes"), [("recall", 1), ("command: {name: own, argv: [echo]}", 0)]
+)
+def test_a_folder_without_a_tokenizer_is_refused_where_its_model_is_loaded(
+    tmp_path: Path, benchmark: str, mistakes: int
+) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    top = _checked(
+        f"""
+        models: [{{name: m, adapter: transformers, path: {tmp_path}}}]
+        configs: {{dense: null, windows: {{attention: {{local: 8}}}}}}
+        benchmarks: [{benchmark}]
+        """,
+    )
+    found = mistakes_of(top)
+    assert len(found) == mistakes
+    assert all("holds no tokenizer" in message for message in found.values())
+
+
 def test_a_rounded_cache_is_refused_where_the_adapter_has_none() -> None:
     top = _checked(
         """

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import unicodedata
 from pathlib import Path
 from typing import TextIO
 
+_LINE_ENDS = re.compile(r"\s*[\r\n]\s*")
+
 
 def printable(text: str) -> str:
-    """The text without what could steer a terminal or be refused by its encoding."""
+    """The text in one line, without what could steer a terminal or be refused by its encoding."""
     if text.isprintable():
         return text
+    text = _LINE_ENDS.sub(" ", text)
     text_out = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return text_out.encode("utf-8", "replace").decode()
 

@@ -9,6 +9,12 @@ def test_what_could_steer_a_terminal_is_taken_out() -> None:
     assert printable("\x1b[31mred\x07\udce9 ± ✓") == "\ufffd[31mred\ufffd\ufffd ± ✓"
 
 
+def test_a_line_end_and_what_is_around_it_become_one_blank() -> None:
+    assert printable("from one of: \n(1) a file, \r\n\n  (2) another") == (
+        "from one of: (1) a file, (2) another"
+    )
+
+
 def test_wide_characters_take_two_columns_and_accents_none() -> None:
     assert [columns(text) for text in ("m1", "模型", "e\u0301", "±")] == [2, 4, 1, 1]
     assert padded("模型", 6) == "模型  "
