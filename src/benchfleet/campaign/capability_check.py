@@ -121,7 +121,7 @@ def _benchmarks(
     defaults: Entry,
 ) -> Iterator[_Refusal]:
     entry, opened = declared.model, declared.opened
-    lacking = adapter.check_files(opened) if opened else None
+    missing = adapter.check_files(opened) if opened else None
     for one in workloads:
         if (benchmark := one.kind) is None or not benchmark.needs_model:
             continue
@@ -133,8 +133,8 @@ def _benchmarks(
             for name, message in adapter.check_generation(generation).items():
                 origin = _where(name, (one.settings, declared.entry, defaults)) or one.entry
                 refusals.append(_Refusal(entry=origin, message=message, pair=False))
-        if lacking:
-            refusals.append(_Refusal(entry=declared.entry, message=lacking, pair=False))
+        if missing:
+            refusals.append(_Refusal(entry=declared.entry, message=missing, pair=False))
         if refusals and entry and one.workload:
             own = replace(entry, workloads=(one.workload,))
             if not leaves_cells(replace(matrix, models=(own,))):

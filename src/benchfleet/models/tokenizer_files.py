@@ -1,4 +1,4 @@
-"""Whether a model's folder can hold a tokenizer, told from the names of its files."""
+"""Whether a model's folder can hold a tokenizer, by the names of its files."""
 
 from __future__ import annotations
 

@@ -70,15 +70,15 @@ def _power(benchmark: str, effect: float, pairs: Sequence[Pair], entries: Sequen
     samples = max((pair.difference.n for pair in pairs), default=0)
     samples = samples or max((entry.samples for entry in entries), default=0)
     error = deviation / math.sqrt(samples) if samples else 0.0
-    found = detectable(error, samples - 1) if samples > 1 else None
+    smallest = detectable(error, samples - 1) if samples > 1 else None
     is_share = all(0 <= entry.mean <= 1 for entry in entries if entry.mean is not None)
     return Power(
         benchmark=benchmark,
         effect=effect,
         needed=samples_to_detect(effect, deviation),
         samples=samples or None,
-        detectable=found,
-        too_few_samples=bool(found and found > 1) and is_share,
+        detectable=smallest,
+        too_few_samples=bool(smallest and smallest > 1) and is_share,
         deviation=deviation,
         pairs=len(pairs),
     )

@@ -83,7 +83,7 @@ def winner(
         else:
             equal[contender] = difference
     closest = max(better, key=lambda one: standings[one].rank, default=None)
-    found = max(
+    smallest = max(
         (detectable(d.stderr, d.freedom, family=d.family) for d in equal.values() if d.stderr),
         default=None,
     )
@@ -102,8 +102,9 @@ def winner(
         tied_with=tuple(names[one] for one in tied),
         next_best=names[closest] if closest else "",
         lead=better[closest] if closest else None,
-        detectable=found,
-        too_few_samples=bool(found and found > 1) and all(0 <= score <= 1 for score in scores),
+        detectable=smallest,
+        too_few_samples=bool(smallest and smallest > 1)
+        and all(0 <= score <= 1 for score in scores),
     )
 
 

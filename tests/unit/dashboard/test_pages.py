@@ -124,7 +124,7 @@ def test_a_failure_has_its_cells_and_what_to_do(client: TestClient) -> None:
     assert (group["count"], group["kind"]) == (1, "oom")
 
 
-def test_a_script_whose_report_is_no_result_is_told_to_correct_the_report(tmp_path: Path) -> None:
+def test_the_way_out_of_a_script_without_a_result_is_to_correct_its_report(tmp_path: Path) -> None:
     campaign = DashboardCampaign(tmp_path)
     campaign.begin()
     campaign.fail(sample_cell(1), "accuracy is nan, not a finite number", "bad_result")

@@ -17,9 +17,7 @@ def folder_of(root: Path, *names: str, config: str = '{"model_type": "llama"}') 
 
 
 @pytest.mark.parametrize("names", [(), ("tokenizer_config.json", "special_tokens_map.json")])
-def test_a_folder_without_a_vocabulary_is_told_what_to_save(
-    tmp_path: Path, names: tuple[str, ...]
-) -> None:
+def test_a_folder_without_a_vocabulary_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     message = missing_tokenizer(folder_of(tmp_path, *names), {"padding_side": "left"})
     assert message is not None
     assert "save it there too" in message
@@ -27,8 +25,15 @@ def test_a_folder_without_a_vocabulary_is_told_what_to_save(
 
 @pytest.mark.parametrize(
     "name",
-    ["tokenizer.json", "tokenizer.model", "vocab.txt", "qwen.tiktoken", "spiece.model"]
-    + ["tekken.json", "tokenization_own.py", "anything.else"],
+    [
+        "tokenizer.json",
+        "tokenizer.model",
+        "vocab.txt",
+        "qwen.tiktoken",
+        "tekken.json",
+        "tokenization_own.py",
+        "anything.else",
+    ],
 )
 def test_a_file_that_may_be_a_vocabulary_is_enough(tmp_path: Path, name: str) -> None:
     assert missing_tokenizer(folder_of(tmp_path, name), {}) is None

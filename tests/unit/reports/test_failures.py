@@ -94,7 +94,7 @@ def test_no_message_says_to_rescore_a_script_without_answers(study):
     assert answered.way_out == WAYS_OUT["bad_result"]
 
 
-def test_a_failure_of_the_user_s_own_script_tells_of_new_cells_and_of_an_identity(study):
+def test_a_failure_of_the_user_s_own_script_names_new_cells_and_an_identity(study):
     cell = study.failed("a", stage="benchmark", kind="error", message="KeyError: 'x'")
     script = replace(cell, workload=replace(cell.workload, benchmark="command"))
     record = replace(study.records[0], fingerprint=script.fingerprint)

@@ -130,7 +130,7 @@ def _unsent(study: Study, end: RunEnd) -> list[str]:
 def _after_failures(
     arguments: argparse.Namespace, comparison: Comparison, retry: str
 ) -> Iterator[str]:
-    """What to do about failed cells: where only a change mends some, what to change comes first."""
+    """What to do about failed cells: where some need a change, what to change comes first."""
     if all(group.kind in RETRYABLE_KINDS for group in comparison.failures):
         yield f"try the failed ones again: {retry}"
         return
