@@ -22,7 +22,7 @@ from benchfleet.benchmarks.parameters import (
 )
 from benchfleet.benchmarks.process import run_process
 from benchfleet.benchmarks.reported_scores import Report, find_report, read_report
-from benchfleet.benchmarks.source_files import matching_files, source_digest
+from benchfleet.benchmarks.source_files import matching_files, missing_script, source_digest
 from benchfleet.benchmarks.template_fields import check_fields, filled, has_field
 from benchfleet.benchmarks.user_code import importable, optional_aggregate
 from benchfleet.domain.cell import Workload
@@ -127,7 +127,7 @@ class Command(Benchmark):
 
     def data_digest(self, subset: str | None) -> str:
         """The digest of the files named in `files` and in `argv`, or the declared identity. Raises
-        ValueError where one, or the command itself, is not there."""
+        ValueError where one, the command or its script is not there."""
         if not self._working_folder.is_dir():
             raise ValueError(f"cwd: folder {self._working_folder} not found")
         self._check_command()
@@ -225,6 +225,10 @@ class Command(Benchmark):
         path = str(self._working_folder / command) if "/" in command else command
         if not has_field(command) and shutil.which(path, path=_path()) is None:
             raise ValueError(f"argv: command {command!r} not found on this machine")
+        if script := missing_script(self._argv, self._working_folder):
+            raise ValueError(
+                f"argv: script {script!r} not found in {self._working_folder}; correct its path"
+            )
 
     def _own_files(self) -> list[Path]:
         inputs = (

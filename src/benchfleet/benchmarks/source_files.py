@@ -8,13 +8,33 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import filter as matching
 from fnmatch import fnmatchcase
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from pathlib import Path, PurePath
 
+from benchfleet.benchmarks.template_fields import has_field
 from benchfleet.domain.canonical import content_digest
 
 _MAGIC = re.compile(r"[*?[]")
+_INTERPRETER = re.compile(r"(python|pypy)[\d.]*|bash|sh|zsh|perl|ruby|node|julia|Rscript|lua[\d.]*")
+_SWITCH = re.compile(r"-[bBdEIOPqsSuvx]+")  # of Python, without a value
+_SCRIPTS = frozenset({".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".jl", ".r", ".lua"})
 _ATTEMPTS = ".attempts"  # the results folder of a campaign has one
+
+
+def missing_script(argv: Sequence[str], folder: Path) -> str:
+    """The script that an interpreter is to run in `folder` and that is surely not there, or ``""``:
+    its first argument, as a relative path that does not leave the folder."""
+    command, *rest = argv
+    name = PurePath(command).name
+    if not _INTERPRETER.fullmatch(name):
+        return ""
+    if name.startswith(("python", "pypy")):
+        rest = [*dropwhile(_SWITCH.fullmatch, rest)]
+    script = PurePath(rest[0] if rest else "")
+    is_plain = script.suffix.lower() in _SCRIPTS and not str(script).startswith("-")
+    if not is_plain or script.is_absolute() or ".." in script.parts or has_field(str(script)):
+        return ""
+    return "" if (folder / script).exists() else str(script)
 
 
 def matching_files(folder: Path, patterns: Sequence[str]) -> list[Path]:

@@ -102,8 +102,39 @@ def test_files_outside_the_folder_are_not_read(folder: Path):
         ({"argv": ["no-such-command-here"]}, "command 'no-such-command-here' not found"),
         ({"argv": ["./run.sh"]}, r"command './run.sh' not found"),
         ({"argv": ["./eval.py"]}, r"command './eval.py' not found"),
+        ({"argv": ["python", "gone.py"]}, "script 'gone.py' not found in .*; correct its path"),
+        ({"argv": ["python3", "-u", "-OO", "./sub/gone.py"]}, "script 'sub/gone.py' not found"),
+        ({"argv": ["sh", "gone.sh"], "identity": "mine"}, "script 'gone.sh' not found"),
     ],
 )
 def test_what_is_not_there_is_reported_before_anything_runs(folder: Path, changed, output):
     with pytest.raises(ValueError, match=output):
         _digest(folder, **changed)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["python", "eval.py", "gone.py"],
+        ["python", "-m", "gone.py"],
+        ["python", "-c", "gone.py"],
+        ["python", "-X", "dev", "gone.py"],
+        ["python", "{subset}.py"],
+        ["python", "/elsewhere/gone.py"],
+        ["python", "../gone.py"],
+        ["python", "gone"],
+        ["python"],
+        ["sh", "-c", "gone.sh"],
+        ["echo", "gone.py"],
+    ],
+)
+def test_what_may_be_another_thing_than_a_script_is_not_looked_for(folder: Path, argv):
+    assert _digest(folder, argv=argv)
+
+
+def test_a_script_is_looked_for_where_the_command_runs(folder: Path):
+    (folder / "sub").mkdir()
+    (folder / "sub" / "own.py").write_text("print(1)")
+    assert _digest(folder, argv=["python", "own.py"], cwd="sub")
+    with pytest.raises(ValueError, match=r"'eval\.py' not found"):
+        _digest(folder, cwd="sub")
