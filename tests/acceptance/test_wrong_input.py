@@ -59,9 +59,10 @@ def test_a_wrong_campaign_is_refused_by_file_and_key(
     ("words", "part"),
     [
         (("runn", "study.yaml"), "did you mean 'run'"),
-        (("run",), "campaign.yaml: 1 mistake, nothing was run\n      file not found"),
+        (("run",), "campaign.yaml: 1 mistake, nothing was run\n      file not found; it is the"),
+        (("run",), "name your campaign file, or write one with: benchfleet init\n"),
         (("fetch",), "CAMPAIGN"),
-        (("run", "nowhere.yaml"), "file not found"),
+        (("plan", "nowhere.yaml"), "not found; write one with: benchfleet init nowhere.yaml\n"),
         (("run", "stduy.yml"), "file not found; did you mean 'study.yaml'?"),
         (("gate", "overide", "study.yaml"), "did you mean 'override'?"),
         (("report", "study.yaml", "--format", "htlm"), "did you mean 'html'?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -73,6 +74,10 @@ KEYS: Mapping[str, Shape] = {
     "race": RACE,
 }
 REQUIRED = ("campaign",)
+DRAFT_NAME = (
+    "campaign.yaml"  # what `benchfleet init` writes, and what is read where no file is named
+)
+CAMPAIGN_FILE = "campaign file"
 MAX_BYTES = 10_000_000
 Reader = Callable[[str, Path], Source]
 
@@ -100,7 +105,7 @@ def load_campaign(
     file with other mistakes, since devices may be absent where a campaign is only read.
     """
     file = Path(os.path.abspath(path))
-    source = read_source(file, _READERS, "campaign file")
+    source = read_source(file, _READERS, CAMPAIGN_FILE)
     return read_campaign(source, file=file, file_label=str(path), check_machine=check_machine)
 
 
@@ -139,7 +144,7 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
         if file.is_dir():
             problem = f"is a folder; name the {kind} in it"
         elif not file.exists():
-            problem = f"file not found{_near(file, readers)}"
+            problem = f"file not found{_near(file, readers) or _make(file, kind)}"
         elif reader is None:
             problem = f"unknown suffix for this {kind}; use {', '.join(readers)}"
         elif not file.is_file():
@@ -165,6 +170,15 @@ def _near(file: Path, suffixes: Iterable[str]) -> str:
         return ""
     near = get_close_matches(file.name, names, n=1, cutoff=0.75)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _make(file: Path, kind: str) -> str:
+    """How a campaign file that is not there is made; of the default one, that it is the default."""
+    if kind != CAMPAIGN_FILE:
+        return ""
+    if file.name == DRAFT_NAME:
+        return f"; it is the default: name your {kind}, or write one with: benchfleet init"
+    return f"; write one with: benchfleet init {shlex.quote(file.name)}"
 
 
 def _campaign(root: Entry, file: Path) -> Campaign | None:

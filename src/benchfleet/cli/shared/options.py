@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchfleet import registry
 from benchfleet.campaign.base import Campaign, Machine
-from benchfleet.campaign.load import load_campaign
+from benchfleet.campaign.load import DRAFT_NAME, load_campaign
 from benchfleet.campaign.selection import choose_cells
 from benchfleet.cli.shared.option_types import count
 from benchfleet.domain.cell import Cell
@@ -18,7 +18,7 @@ from benchfleet.judgements import with_judgements
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.study import Study, open_study
 
-DRAFT = Path("campaign.yaml")  # what ``benchfleet init`` writes
+DRAFT = Path(DRAFT_NAME)  # what ``benchfleet init`` writes
 
 
 def campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
