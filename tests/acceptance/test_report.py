@@ -49,6 +49,16 @@ def test_output_names_the_file_and_its_ending_the_format(finished: User) -> None
         assert (finished.folder / name).read_text(encoding="utf-8").startswith(start)
     finished.run("report", "study.yaml", "--format", "csv", "--output", "r.txt")
     assert (finished.folder / "r.txt").read_text().startswith("model,config,")
+    finished.run("report", "study.yaml", "--format", "csv", "--output", "r.data")
+    assert (finished.folder / "r.data").read_text().startswith("model,config,")
+
+
+@pytest.mark.parametrize("words", [("--format", "csv"), ("--json",)])
+def test_an_ending_of_another_format_is_refused(finished: User, words: tuple[str, ...]) -> None:
+    place = ("--output", "wrong.html")
+    refused = finished.run("report", "study.yaml", *words, *place, code=2).stderr
+    assert f"is of the format html, not {words[-1].strip('-')}; change one of them" in refused
+    assert not (finished.folder / "wrong.html").exists()
 
 
 def test_without_the_file_versions_of_a_config_are_not_pooled(user: User) -> None:

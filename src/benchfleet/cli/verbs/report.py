@@ -112,9 +112,14 @@ def _format(arguments: argparse.Namespace) -> str:
         raise BenchfleetError(
             f"--json and --format {requested} exclude each other; drop one of them"
         )
-    if arguments.json or requested:
-        return requested or "json"
     suffix = arguments.output.suffix.lower() if arguments.output else ""
+    if arguments.json or requested:
+        drawn = requested or "json"
+        ending = _SUFFIXES.get(suffix, drawn)
+        if ending not in (drawn, "terminal"):  # any text may be in a file without an ending or .txt
+            message = f"the ending {suffix} is of the format {ending}, not {drawn}"
+            raise wrong_option(f"--output {arguments.output}", f"{message}; change one of them")
+        return drawn
     if suffix not in _SUFFIXES:
         known_suffixes = ", ".join(filter(None, _SUFFIXES))
         message = f"unknown format {suffix!r}: use {known_suffixes}, or choose one with --format"
