@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from benchfleet.cli.main import main
+from benchfleet.cli.main import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import io
 import os
@@ -105,6 +106,16 @@ def main(words: Sequence[str] | None = None) -> int:
         message = f"benchfleet: {_plain(error)}"
         print(error if isinstance(error, CampaignError) else message, file=sys.stderr)
         return 3 if isinstance(error, LedgerError) else 2
+
+
+def command() -> NoReturn:
+    """Run the command line as this process, and end it. Python restores the usual handlers while it
+    shuts down, so that a late Ctrl-C would take the place of the exit code."""
+    code = main()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(code))  # threads that end too slowly
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    sys.exit(code)
 
 
 def _plain(error: BenchfleetError | OSError) -> str:
@@ -256,4 +267,4 @@ def _overview() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -31,3 +33,21 @@ def test_a_signal_is_for_the_runner_once_it_serves_and_ends_what_waits_before(
         signal.raise_signal(number)
     assert [inbox.take(0), inbox.take(0)] == [Interrupted(signal=number.name)] * 2
     assert signal.getsignal(number) is before
+
+
+LATE = """
+import os, signal
+import benchfleet.cli.main as cli
+
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.SIGINT):
+        kill(process, number)
+
+late = Late()  # dies when Python has restored the usual handlers
+cli.main = lambda: 130
+cli.command()
+"""
+
+
+def test_a_signal_while_python_shuts_down_leaves_the_exit_code() -> None:
+    assert subprocess.run([sys.executable, "-c", LATE], check=False).returncode == 130
