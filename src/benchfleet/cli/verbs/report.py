@@ -117,8 +117,8 @@ def _format(arguments: argparse.Namespace) -> str:
         drawn = requested or "json"
         ending = _SUFFIXES.get(suffix, drawn)
         if ending not in (drawn, "terminal"):  # any text may be in a file without an ending or .txt
-            message = f"the ending {suffix} is of the format {ending}, not {drawn}"
-            raise wrong_option(f"--output {arguments.output}", f"{message}; change one of them")
+            message = f"its ending is of the format {ending}, not {drawn}; change one of them"
+            raise wrong_option(f"--output {arguments.output}", message)
         return drawn
     if suffix not in _SUFFIXES:
         known_suffixes = ", ".join(filter(None, _SUFFIXES))
