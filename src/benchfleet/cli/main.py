@@ -147,6 +147,12 @@ class _Parser(argparse.ArgumentParser):
         text = f"{self.prog}: error: {redact(message)}\n{self.prog} --help shows all options\n"
         self.exit(2, text)
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if action.option_strings and not all(map(str.strip, arg_strings)):  # "$UNSET" in a script
+            where = action.option_strings[-1]
+            self.error(f"{where} is empty; give it a value, or leave the option out")
+        return super()._get_values(action, arg_strings)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         try:
             super()._check_value(action, value)
