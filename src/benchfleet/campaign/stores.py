@@ -29,12 +29,26 @@ STORES: Mapping[str, Shape] = {
 def read_results(entry: Entry) -> tuple[str, str]:
     """The results folder of this machine, and the URL of the store."""
     base = entry.text(RESULTS)
-    if not base:
+    if not base.strip():
         entry.wrong(f"names no folder; remove it for {RESULTS}")
     if "://" not in base:
+        if wrong := store_flaw(base):
+            entry.wrong(wrong)
         return base, ""
     _check_store(entry, base)
     return RESULTS, base
+
+
+def store_flaw(folder: str) -> str:
+    """What is wrong with a folder that looks like a store, as ``s3:bucket``; "" if nothing."""
+    scheme, colon, rest = folder.partition(":")
+    scheme = scheme.lower()
+    if not colon or scheme not in registry.names("stores"):
+        return ""
+    path = rest.lstrip("/")
+    if scheme == "file":
+        path = f"/{path}" if rest.startswith("/") else f"/path/to/{path}"
+    return f"is no store; write {scheme}://{path} for one, or ./{folder} for a folder of that name"
 
 
 def read_result_cache(entry: Entry) -> str:

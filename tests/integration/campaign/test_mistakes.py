@@ -138,6 +138,7 @@ def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path: Path) -> None:
         ("campaign: attention/study", "campaign: 7", ("campaign", "must be text, not 7")),
         ("defaults:", "results: s4://b/p\ndefaults:", ("results", "no results store 's4'")),
         ("defaults:", "results: ''\ndefaults:", ("results", "names no folder")),
+        ("defaults:", "results: ' '\ndefaults:", ("results", "names no folder")),
         ("defaults:", "max_concurrent_runs: 0\ndefaults:", ("max_concurrent_runs", "must be a")),
         ("defaults:", "gpus: [x]\ndefaults:", ("gpus[0]", "must be a whole number, 0 or more")),
         ("tries: 2", "tries: none", ("defaults.limits.tries", "must be a whole number")),
@@ -152,6 +153,29 @@ def test_one_wrong_line_is_one_mistake(
     (mistake,) = mistakes_in(file)
     assert mistake.key == key
     assert mistake.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "store"),
+    [
+        ("file:relstore", "file:///path/to/relstore"),
+        ("file:/mnt/nas", "file:///mnt/nas"),
+        ("s3:bucket/p", "s3://bucket/p"),
+        ("rsync:nas.lab", "rsync://nas.lab"),
+    ],
+)
+def test_results_that_only_look_like_a_store_are_no_folder(
+    tmp_path: Path, text: str, store: str
+) -> None:
+    file = write(tmp_path, GOOD.replace("defaults:", f"results: {text}\ndefaults:"))
+    (mistake,) = mistakes_in(file)
+    assert mistake.key == "results"
+    assert f"write {store} for one, or ./{text} for a folder" in mistake.message
+
+
+def test_a_folder_may_have_the_name_of_a_store(tmp_path: Path) -> None:
+    file = write(tmp_path, GOOD.replace("defaults:", "results: ./s3:bucket\ndefaults:"))
+    assert load_campaign(file).results.parts[-2] == "s3:bucket"
 
 
 def test_a_file_without_a_matrix_says_so_once(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from benchfleet import registry
 from benchfleet.campaign.base import Campaign, Machine
 from benchfleet.campaign.load import DRAFT_NAME, load_campaign
 from benchfleet.campaign.selection import choose_cells
+from benchfleet.campaign.stores import store_flaw
 from benchfleet.cli.shared.option_types import count
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host import AUTO
@@ -64,7 +65,7 @@ def optional_campaign(parser: argparse.ArgumentParser, *, example: str) -> None:
 
 def where(parser: argparse.ArgumentParser) -> None:
     """Where a campaign's results and ledger are, and JSON."""
-    parser.add_argument("--results", metavar="DIR", type=Path, help="keep results here instead")
+    parser.add_argument("--results", metavar="DIR", type=_folder, help="keep results here instead")
     parser.add_argument(
         "--ledger",
         metavar="URL",
@@ -225,6 +226,13 @@ def requested_devices(arguments: argparse.Namespace, campaign: Campaign) -> Requ
         max_concurrent_runs=arguments.max_concurrent_runs or declared.max_concurrent_runs,
         slots_per_gpu=declared.slots_per_gpu if per_gpu is None else per_gpu,
     )
+
+
+def _folder(text: str) -> Path:
+    if "://" in text or store_flaw(text):
+        message = f"{text!r} is no folder; write a store as `results:` in the campaign file"
+        raise argparse.ArgumentTypeError(message)
+    return Path(text)
 
 
 def _ids(text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""An empty option, as `"$UNSET"` in a script gives it, is never the same as none."""
+"""Options of any verb that are refused, such as an empty one from `"$UNSET"` in a script."""
 
 from __future__ import annotations
 
@@ -39,3 +39,13 @@ def test_an_empty_option_is_wrong_usage(
 def test_assigned_needs_no_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["work", "nowhere.yaml", "--assigned"]) == 2
     assert "file not found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/p", "file:relstore"])
+def test_results_on_the_command_line_are_a_folder(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "study.yaml", "--results", text])
+    assert ended.value.code == 2
+    assert f"{text!r} is no folder; write a store as `results:`" in capsys.readouterr().err
