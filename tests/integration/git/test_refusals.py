@@ -14,6 +14,7 @@ from benchfleet.errors import (
     LedgerError,
     LedgerUnreachable,
 )
+from benchfleet.ledger.git.discovery import campaigns_at
 from benchfleet.ledger.git.log import lines_of
 from benchfleet.testing.claims import claim_any
 from repositories import git
@@ -36,6 +37,34 @@ def test_a_repository_without_a_ledger_and_no_repository_at_all_are_distinguishe
     with pytest.raises(LedgerUnreachable, match="git init --bare"):
         opened(bare.with_name("nothing.git"))
     assert not bare.with_name("nothing.git").exists()
+
+
+def test_only_where_no_ledger_was_ever_seen_may_a_repository_be_made(bare: Path) -> None:
+    opened(bare).close()
+    bare.rename(bare.with_name("away.git"))
+    with pytest.raises(LedgerUnreachable, match=r"there and can be reached$"):
+        opened(bare)
+    with pytest.raises(LedgerUnreachable, match=r"there and can be reached$"):
+        campaigns_at(f"git+file://{bare}")
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("remote: fatal: write error: No space left on device", "free space on the disk"),
+        ("remote: error: Read-only file system", "make it writable"),
+        (
+            "remote: fatal: unable to create temporary object directory",
+            "its disk has space, and that this user may write",
+        ),
+        ("git@nas: Permission denied (publickey).", "may read and push there"),
+    ],
+)
+def test_the_advice_fits_what_git_says_of_the_remote(words: str, advice: str, bare: Path) -> None:
+    with closing(opened(bare)) as ledger:
+        message = str(ledger.store.ledger_error(ledger.store.remote._failed(words)))
+    assert advice in message
+    assert "git init" not in message
 
 
 def test_a_log_that_was_rewritten_is_named(bare: Path) -> None:

@@ -105,8 +105,16 @@ class Store:
 
     def ledger_error(self, error: GitError) -> LedgerError:
         if isinstance(error, (GitAway, GitDenied)):
-            return away(error)
+            return away(error, may_be_new=not self._has_seen_ledger())
         return LedgerError(f"the ledger {self.label}: {error}")
+
+    def _has_seen_ledger(self) -> bool:
+        """Whether an earlier pull found the ledger at its address, or that cannot be told."""
+        try:
+            with self.mirror.reading() as execute:
+                return bool(self.mirror.tips(execute))
+        except LedgerUnreachable:
+            return True
 
     def _rebooted(self) -> bool:
         """Whether the machine has started since: its clock restarted, and git's objects were
