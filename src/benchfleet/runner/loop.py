@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
+from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.humanize import duration
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
+from benchfleet.ledger.lease_holders import holders
 from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
 from benchfleet.runner.handlers import EventHandlers
@@ -172,9 +175,17 @@ class Runner:
         if running is not None and running.runner not in ("", self._runner, self._waits_for):
             self._waits_for = running.runner
             self._state.count()
-            message = f"runner {running.runner[:8]} holds it; if dead, its lease expires soon"
-            self._state.notify("waiting", cell=running.path, message=message)
+            self._state.notify("waiting", cell=running.path, message=self._holder_text(running))
         return running is not None
+
+    def _holder_text(self, record: CellRecord) -> str:
+        """Which other runner holds a cell, for how long, and the command that releases it."""
+        host, runner = "", record.runner[:8]
+        with contextlib.suppress(LedgerAway):
+            host = next((one.host for one in holders(self._ledger, [record], ())), "")
+        on, remaining = f" on {host}" if host else "", duration(max(record.expires_in or 0.0, 0.0))
+        release = f"{self._options.release_command} --runner {runner}"
+        return f"runner {runner}{on} holds it, lease good for {remaining}; if it is dead: {release}"
 
     def _look(self) -> None:
         """Handle what no event reports: expired leases, ended back-offs, timeouts."""

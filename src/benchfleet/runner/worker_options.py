@@ -35,6 +35,7 @@ class WorkerOptions:
     stays: bool = False  # also where nothing is left
     seconds: float | None = None  # after which it ends, and nothing is begun that would take longer
     idle_exit: float | None = None  # seconds without a running cell, after which it ends
+    release_command: str = "benchfleet release …"  # gives back what a dead runner holds
     batch_job: bool = False  # a batch system signals all its processes, and kills them soon after
 
     @property

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
+from benchfleet.domain.event import Event
+from benchfleet.domain.slots import BEGAN
 from benchfleet.engines.base import (
     AttemptRequest,
     FileSent,
@@ -237,13 +239,17 @@ def test_no_wait_is_reported_while_other_cells_are_free(stage: Stage) -> None:
 
 def test_cells_held_by_another_runner_are_waited_for_and_taken_when_it_dies(stage: Stage) -> None:
     stage.ledger.enroll(cells(1))
+    stage.ledger.record(Event(kind=BEGAN, data={"runner": "other", "host": "lab2"}))
     claim_any(stage.ledger, RunnerId("other"), 1)
     end = stage.run(cells(1))
     assert end.progress.states == {"success": 1}
     assert end.seconds >= 60
     (waits,) = stage.notices_of("waiting")
     assert waits.cell == "tiny/dense/benchmark-0"
-    assert waits.message.startswith("runner other holds it")
+    assert waits.message == (
+        "runner other on lab2 holds it, lease good for 1 min 00 s; "
+        "if it is dead: benchfleet release … --runner other"
+    )
     (back,) = stage.notices_of("warning")
     assert back.cell == waits.cell  # by its name
     assert back.message == "the lease of its runner expired; the cell is pending again"

@@ -59,6 +59,8 @@ def _run(
     worker_options: WorkerOptions,
 ) -> int:
     refuse_job_folder(study)
+    release = next_command.same_choice(arguments, "release")
+    worker_options = replace(worker_options, release_command=release)
     if arguments.split is not None:
         cells = [replace(cell, split=arguments.split) for cell in cells]
     chosen = run_fleet(arguments, study, cells, devices)
