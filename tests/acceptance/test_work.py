@@ -55,6 +55,16 @@ def test_a_worker_with_the_file_runs_its_code_for_the_models_that_it_is_allowed(
     assert enrolled.json("status", *LEDGER)["pending"] == 2
 
 
+def test_a_worker_that_may_run_no_cell_fails_and_writes_nothing(enrolled: User) -> None:
+    words = ("work", *LEDGER, *CPU, "--only", "benchmarks=mine", "--results", "elsewhere")
+    refused = enrolled.run(*words, code=2)
+    assert "left for others: 2 cells" in refused.stdout
+    assert "or --trust-campaign if you trust its author" in refused.stdout
+    assert "no cells" not in refused.stdout
+    assert "no cell may run here, so nothing was run" in refused.stderr
+    assert not (enrolled.folder / "elsewhere").exists()
+
+
 def test_the_environment_may_trust_a_ledger(
     enrolled: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:

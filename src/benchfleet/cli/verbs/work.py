@@ -86,6 +86,11 @@ def main(arguments: argparse.Namespace) -> int:
         if not skipped.rejected:
             raise BenchfleetError(_nothing_there(study))
     _print_skipped(arguments, skipped)
+    if not cells and skipped.rejected and not worker_hours.stays(arguments):
+        raise BenchfleetError(
+            f"{study.campaign.name}: no cell may run here, so nothing was run; change what the "
+            "reasons above name, or start a worker on another host"
+        )
     devices = options.requested_devices(arguments, study.campaign)
     try:
         worker_options = _worker_options(arguments, worker)
