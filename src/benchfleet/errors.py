@@ -12,6 +12,7 @@ BenchfleetError
 ├── ExportError          another tool does not take the exported results, or is away
 ├── LedgerError          the ledger cannot be used
 │   ├── LedgerAbsent         there is none yet at its address
+│   ├── LedgerMisnamed       its address is wrong, or fits several; wrong usage
 │   ├── LedgerUnreachable    it cannot be opened or written
 │   │   ├── LedgerDamaged        what it holds cannot be read any more
 │   │   ├── LedgerFull           its disk takes no more
@@ -122,6 +123,10 @@ class LedgerError(BenchfleetError):
 
 class LedgerAbsent(LedgerError):
     """There is no ledger yet where one was looked for."""
+
+
+class LedgerMisnamed(LedgerError):
+    """The address of the ledger is written wrongly, or does not say which ledger is meant."""
 
 
 class LedgerUnreachable(LedgerError):

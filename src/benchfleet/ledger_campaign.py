@@ -17,7 +17,7 @@ from benchfleet.domain.campaign_record import (
 from benchfleet.domain.eligibility import Eligibility
 from benchfleet.domain.matrix import Matrix
 from benchfleet.domain.names import path_part
-from benchfleet.errors import LedgerAbsent, LedgerError
+from benchfleet.errors import LedgerAbsent, LedgerMisnamed
 from benchfleet.hints import hint
 from benchfleet.ledger.addresses import display_url, split_url
 from benchfleet.results.layout import Layout
@@ -43,8 +43,8 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
             f"{address_text} has no ledger of campaign {name!r}; {hint(name, names)}"
         )
     if not name and len(names) > 1:
-        raise LedgerError(
-            f"{address_text} has several; add --campaign with one of {', '.join(names)}"
+        raise LedgerMisnamed(
+            f"{address_text} has several campaigns; add --campaign with one of {', '.join(names)}"
         )
     name = name or names[0]
     campaign = Campaign(

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import benchfleet
 from benchfleet.cli.text.terminal import printable
-from benchfleet.errors import BenchfleetError, CampaignError, LedgerError
+from benchfleet.errors import BenchfleetError, CampaignError, LedgerError, LedgerMisnamed
 
 VERB_GROUPS = {
     "describe": {
@@ -105,7 +105,8 @@ def main(words: Sequence[str] | None = None) -> int:
             raise
         message = f"benchfleet: {_plain(error)}"
         print(error if isinstance(error, CampaignError) else message, file=sys.stderr)
-        return 3 if isinstance(error, LedgerError) else 2
+        unusable = isinstance(error, LedgerError) and not isinstance(error, LedgerMisnamed)
+        return 3 if unusable else 2
 
 
 def command() -> NoReturn:

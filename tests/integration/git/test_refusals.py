@@ -12,10 +12,12 @@ from benchfleet.errors import (
     LedgerAbsent,
     LedgerDamaged,
     LedgerError,
+    LedgerMisnamed,
     LedgerUnreachable,
 )
 from benchfleet.ledger.git.discovery import campaigns_at
 from benchfleet.ledger.git.log import lines_of
+from benchfleet.ledger_campaign import campaign_of
 from benchfleet.testing.claims import claim_any
 from repositories import git
 
@@ -46,6 +48,14 @@ def test_only_where_no_ledger_was_ever_seen_may_a_repository_be_made(bare: Path)
         opened(bare)
     with pytest.raises(LedgerUnreachable, match=r"there and can be reached$"):
         campaigns_at(f"git+file://{bare}")
+
+
+def test_one_of_several_campaigns_is_to_be_named(bare: Path) -> None:
+    for campaign in ("study", "other"):
+        opened(bare, campaign=campaign).close()
+    several = r"several campaigns; add --campaign with one of other, study"
+    with pytest.raises(LedgerMisnamed, match=several):
+        campaign_of(f"git+file://{bare}")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from benchfleet.errors import LedgerError
+from benchfleet.errors import LedgerMisnamed
 from benchfleet.ledger.addresses import display_url
 
 ROOT = "refs/benchfleet"
@@ -34,23 +34,23 @@ class Address:
 
 
 def address_of(url: str) -> Address:
-    """Read the URL of a git ledger. Raises LedgerError for what is none."""
+    """Read the URL of a git ledger. Raises LedgerMisnamed for what is none."""
     label = display_url(url)
     scheme, _, rest = url.partition(":")
     if scheme not in _SCHEMES or not rest:
-        raise LedgerError(f"{label} is not a git ledger; write {_EXAMPLES}")
+        raise LedgerMisnamed(f"{label} is not a git ledger; write {_EXAMPLES}")
     split = urlsplit(url.removeprefix("git+"))
     options = dict(parse_qsl(split.query, keep_blank_values=True))
     if wrong := [name for name in options if name not in _OPTIONS]:
-        raise LedgerError(f"{label}: no option {wrong[0]!r}; there are {', '.join(_OPTIONS)}")
+        raise LedgerMisnamed(f"{label}: no option {wrong[0]!r}; there are {', '.join(_OPTIONS)}")
     bare = split._replace(query="", fragment="")
     if split.scheme == "file":
         if split.netloc not in ("", "localhost"):
-            raise LedgerError(f"{label}: a file has no host; write git+file:///path/to/lab.git")
+            raise LedgerMisnamed(f"{label}: a file has no host; write git+file:///path/to/lab.git")
         path = os.path.abspath(os.path.expanduser(unquote(split.path)))
         remote = f"file://{quote(path)}"
     elif not split.hostname:
-        raise LedgerError(f"{label} names no host; write {_EXAMPLES}")
+        raise LedgerMisnamed(f"{label} names no host; write {_EXAMPLES}")
     else:
         remote = bare.geturl()
     return Address(
@@ -69,7 +69,7 @@ def _hosted(options: Mapping[str, str], scheme: str, host: str, label: str) -> b
     says otherwise."""
     if "profile" in options:
         if options["profile"] not in ("local", "hosted"):
-            raise LedgerError(
+            raise LedgerMisnamed(
                 f"{label}: no profile {options['profile']!r}; there are local, hosted"
             )
         return options["profile"] == "hosted"
@@ -84,7 +84,7 @@ def _hosted(options: Mapping[str, str], scheme: str, host: str, label: str) -> b
 def _size(text: str, label: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise LedgerError(f"{label}: large={text!r} is not a size; write large=20MB")
+        raise LedgerMisnamed(f"{label}: large={text!r} is not a size; write large=20MB")
     return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
 
 
