@@ -53,6 +53,18 @@ def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> Non
     assert "--machines" in user.run("doctor", "--commands", code=2).stderr
 
 
+def test_mistakes_in_an_inventory_are_problems_in_one_line_each(user: User) -> None:
+    user.write(MOCK)
+    output = user.run("doctor", "study.yaml", "--machines", "nothere.yaml", code=1).stdout
+    assert "✗ machines: file not found\n    fix it in nothere.yaml\n" in output
+    assert "nothing was run" not in output
+    user.run("run", "study.yaml")
+    (user.results / "ledger.db").unlink()
+    output = user.run("doctor", "study.yaml", code=1).stdout
+    assert "would re-run every cell. pass the right ledger with --ledger" in output
+    assert "\ufffd" not in output
+
+
 SERVED = """\
 campaign: study
 matrix:

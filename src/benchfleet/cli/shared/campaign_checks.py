@@ -50,10 +50,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     try:
         study, cells = options.opened(arguments)
     except CampaignError as error:
-        for mistake in error.mistakes:
-            where = f"line {mistake.line}, {mistake.key}" if mistake.line else mistake.key
-            message = f"{where}: {mistake.message}" if where else mistake.message
-            yield judged("campaign", message, f"fix it in {error.file}", problem=True)
+        yield from _mistakes("campaign", error)
         return
     except LedgerError as error:
         yield judged("ledger", str(error), "name the ledger of the campaign", problem=True)
@@ -81,7 +78,7 @@ def host_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     try:
         inventory = choose_hosts(load_inventory(arguments.machines), arguments.hosts)
     except CampaignError as error:
-        yield judged("machines", str(error), f"fix {arguments.machines}", problem=True)
+        yield from _mistakes("machines", error)
         return
     if not inventory.hosts:
         return
@@ -93,6 +90,14 @@ def host_checks(arguments: argparse.Namespace) -> Iterator[Check]:
         return
     for one in host_results:
         yield from _host(one, arguments.machines)
+
+
+def _mistakes(what: str, error: CampaignError) -> Iterator[Check]:
+    """Each mistake in a file or on the command line."""
+    for mistake in error.mistakes:
+        where = f"line {mistake.line}, {mistake.key}" if mistake.line else mistake.key
+        message = f"{where}: {mistake.message}" if where else mistake.message
+        yield judged(what, message, f"fix it in {error.file}", problem=True)
 
 
 def _host(one: HostCheck, machines: Path) -> Iterator[Check]:

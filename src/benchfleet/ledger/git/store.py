@@ -109,7 +109,7 @@ class Store:
         return LedgerError(f"the ledger {self.label}: {error}")
 
     def _has_seen_ledger(self) -> bool:
-        """Whether an earlier pull found the ledger at its address, or that cannot be told."""
+        """Whether an earlier pull found the ledger at its address; True if that is unknown."""
         try:
             with self.mirror.reading() as execute:
                 return bool(self.mirror.tips(execute))
