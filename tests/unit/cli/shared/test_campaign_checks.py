@@ -166,6 +166,6 @@ def test_machines_that_cannot_be_asked_are_a_problem(monkeypatch: pytest.MonkeyP
     assert (one.what, one.level, one.finding) == ("hosts", "problem", "no ssh here")
     Path("machines.yaml").write_text("hosts: 3\n")
     (one,) = checks.host_checks(parser_of(line).parse_args(line))
-    assert (one.what, one.level, one.fix) == ("machines", "problem", "fix machines.yaml")
+    assert (one.what, one.level, one.fix) == ("machines", "problem", "fix it in machines.yaml")
     Path("machines.yaml").write_text("here: {cpu_slots: 1}\n")
     assert [*checks.host_checks(parser_of(line).parse_args(line))] == []
