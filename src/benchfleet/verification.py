@@ -131,7 +131,9 @@ class Verify:
         """The results that score otherwise now, and notes on those that were not scored again."""
         bad = {one.path for one in wrong if one.spoils} | set(elsewhere)
         sound = [one for one in records if one.state == "success" and one.path not in bad]
-        findings, notes = [], []
+        benchmarks = {str(cell.fingerprint): cell.workload.name for cell in self.cells}
+        findings: list[Finding] = []
+        unscored: dict[tuple[str, str], list[str]] = {}  # paths, by benchmark and reason
         for one in rescore(self.study, sound):
             path, fingerprint = one.record.path, str(one.record.fingerprint)
             if one.differs:
@@ -141,7 +143,14 @@ class Verify:
                     Finding(kind="score", path=path, message=message, fingerprint=fingerprint)
                 )
             elif one.failure:
-                notes.append(f"{path} was not scored again: {one.failure.message}")
+                benchmark = benchmarks.get(fingerprint, path)
+                unscored.setdefault((benchmark, one.failure.message), []).append(path)
+        notes = [
+            f"{paths[0]} was not scored again: {why}"
+            if len(paths) == 1
+            else f"{len(paths)} results of {benchmark} were not scored again: {why}"
+            for (benchmark, why), paths in unscored.items()
+        ]
         return findings, notes
 
     def _summed_up(

@@ -192,3 +192,11 @@ def test_what_cannot_be_scored_again_is_noted_and_is_not_wrong(user: User) -> No
     once.unlink()
     done = user.run("verify", "study.yaml", "--deep")
     assert "note: m1/dense/_hostile was not scored again: " in done.stdout
+
+
+def test_results_that_cannot_be_scored_again_are_counted_by_benchmark(user: User) -> None:
+    command = """command: {name: own, argv: [echo, '{"overall_score": 0.5}']}"""
+    user.write(MOCK.replace("mock_benchmark", f"{{{command}}}"))
+    user.run("run", "study.yaml")
+    notes = user.json("verify", "study.yaml", "--deep")["notes"]
+    assert notes == ["2 results of own were not scored again: own asks and scores in one"]
