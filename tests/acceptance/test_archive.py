@@ -71,6 +71,13 @@ def test_gc_deletes_what_is_old_and_large_enough(study: User) -> None:
     study.run("verify", "study.yaml")
 
 
+def test_one_attempt_that_stays_is_counted_as_one(user: User) -> None:
+    user.write(STUDY.format(once=user.folder / "once"))
+    user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+    output = user.run("archive", "study.yaml", "--older-than", "0").stdout
+    assert "left alone: 1 attempt that a retry goes on from" in output
+
+
 def test_what_is_wrongly_asked_is_refused(user: User) -> None:
     user.write(STUDY.format(once=""))
     for words, output in (

@@ -80,7 +80,7 @@ def test_a_wrong_campaign_is_refused_by_file_and_key(
         (("run", "study.yaml", "--only", "benchmarks=mok"), "; there is mock_benchmark"),
         (("retry", "study.yaml", "--cell", "m1/dens/*"), "--cell m1/dens/*  matches no cell by"),
         (("failures", "study.yaml", "--cell", "m1/dense/mock"), "mean 'm1/dense/mock_benchmark'"),
-        (("cancel", "study.yaml", "--yes", "--cell", "m3/*"), "benchfleet plan --cells"),
+        (("cancel", "study.yaml", "--yes", "--cell", "m3/*"), "benchfleet plan study.yaml --cells"),
         (("report", "study.yaml", "--baseline", "dens"), "did you mean 'dense'"),
         (("run", "study.yaml", "--nonsense"), "--nonsense"),
     ],

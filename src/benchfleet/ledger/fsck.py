@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.humanize import counted
 from benchfleet.domain.names import path_part
 from benchfleet.domain.state import FINAL_STATES, STATES
 from benchfleet.errors import LedgerDamaged
@@ -130,7 +131,7 @@ def _state_problems(cell: _Cell, history: _History) -> Iterator[str]:
     if claims < cell.attempt:
         yield f"begun {cell.attempt} times, of which the history tells {claims}"
     if cell.token < cell.attempt:
-        yield f"its token {cell.token} is below its {cell.attempt} attempts"
+        yield f"its token {cell.token} is below its {counted(cell.attempt, 'attempt')}"
     if cell.ended_token > cell.token:
         yield f"its token {cell.token} is below {cell.ended_token}, which ended"
     if cell.state not in STATES:

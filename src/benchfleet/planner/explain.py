@@ -62,10 +62,16 @@ def earlier(cell: Cell, records: Sequence[CellRecord]) -> list[CellRecord]:
 
 
 def find(
-    word: str, cells: Sequence[Named], records: Sequence[CellRecord], *, key: str = "--explain"
+    word: str,
+    cells: Sequence[Named],
+    records: Sequence[CellRecord],
+    *,
+    key: str = "--explain",
+    otherwise: str = "list all cells: benchfleet plan CAMPAIGN --cells",
 ) -> Named:
     """The cell that is meant: by id, by path, or by the beginning of its fingerprint; one of the
-    campaign before one that only the ledger knows. Raises CampaignError with the near ones."""
+    campaign before one that only the ledger knows. Raises CampaignError with the near ones, or
+    with `otherwise`, which says where all are."""
     everything = [
         *cells,
         *(Named(cell=record.cell, path=record.path) for record in records if record.cell),
@@ -86,9 +92,7 @@ def find(
             )
     names = list(dict.fromkeys(named.path for named in everything))
     close = get_close_matches(word, names, n=3) or [name for name in names if word in name][:3]
-    hint = (
-        f"did you mean {' or '.join(close)}?" if close else "see the list: benchfleet plan --cells"
-    )
+    hint = f"did you mean {' or '.join(close)}?" if close else otherwise
     raise _unknown(key, word, f"no such cell; {hint}")
 
 

@@ -90,7 +90,7 @@ class Archive:
             unsent = {entry.path for entry in UploadQueue(self._layout.outbox).entries()}
             for record in known_records.values():
                 if record.path in unsent:
-                    self.retained["results that wait to be put to their place"] += 1
+                    self.retained["results still to be put to their place"] += 1
                 elif record.state == "success":
                     yield from self._raw(record)
         if "logs" in kinds:
@@ -120,7 +120,7 @@ class Archive:
         for attempt in attempts:
             item = self._item("attempts", attempt, f"{record.path} {attempt.name}", record)
             if attempt.name.startswith(names.RESCORED) and item.age < _RESCORE_S:
-                self.retained["attempts that are being scored"] += 1
+                self.retained["attempts now being scored"] += 1
             else:
                 yield item
 

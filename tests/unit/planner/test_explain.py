@@ -94,7 +94,9 @@ def test_an_unknown_cell_is_refused_with_the_near_ones() -> None:
         find("tiny/dense/benchmark-8", [_named(sample_cell(3))], [])
     with pytest.raises(CampaignError, match=r"did you mean tiny/dense/benchmark-3\?"):
         find("dense", [_named(sample_cell(3))], [])
-    with pytest.raises(CampaignError, match=r"no such cell; see the list"):
+    with pytest.raises(
+        CampaignError, match=r"no such cell; list all cells: benchfleet plan CAMPAIGN"
+    ):
         find("zzzz", [_named(sample_cell(3))], [])
 
 

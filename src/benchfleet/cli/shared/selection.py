@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -35,6 +36,12 @@ def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
     )
 
 
+def list_cells(arguments: argparse.Namespace) -> str:
+    """Says which command lists the cells of the campaign."""
+    campaign = shlex.quote(str(arguments.campaign)) if arguments.campaign else "CAMPAIGN"
+    return f"list all cells: benchfleet plan {campaign} --cells"
+
+
 def check(arguments: argparse.Namespace, study: Study, records: Iterable[CellRecord]) -> None:
     """Raises CampaignError for a glob that no cell has, with the near names."""
     if not arguments.cell:
@@ -46,9 +53,7 @@ def check(arguments: argparse.Namespace, study: Study, records: Iterable[CellRec
     for glob in arguments.cell:
         if not fnmatch.filter(known_names, glob):
             near = get_close_matches(glob, known_names, n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else "list all cells: benchfleet plan --cells"
-            )
+            hint = f"did you mean {near[0]!r}?" if near else list_cells(arguments)
             message = f"matches no cell by path or id; {hint}"
             mistakes.append(Mistake(key=f"--cell {glob}", message=message))
     if mistakes:

@@ -141,7 +141,8 @@ def _lines(
         yield f"  left  {item.name}: {why}"
     for why, count in sorted(archive.retained.items()):
         if count:
-            yield f"  left alone: {count} {why}"
+            what, _, of_what = why.partition(" ")
+            yield f"  left alone: {counted(count, what.removesuffix('s'))} {of_what}"
     if items and not arguments.yes:
         yield "nothing was done; do it with the same command and --yes"
 

@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.shared.selection import list_cells
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
@@ -54,7 +55,13 @@ def main(arguments: argparse.Namespace) -> int:
         raise BenchfleetError(f"--follow and {other} exclude each other; drop one of them")
     study, cells = options.opened(arguments)
     records = known_records(study, cells)
-    named = find(arguments.cell, list(with_paths(cells, records)), records, key="CELL")
+    named = find(
+        arguments.cell,
+        list(with_paths(cells, records)),
+        records,
+        key="CELL",
+        otherwise=list_cells(arguments),
+    )
     ledger = study.open_existing_ledger()
     if ledger is None:
         raise BenchfleetError(f"{named.path} has not started, so it has no log")

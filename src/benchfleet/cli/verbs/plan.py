@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from benchfleet.cached_results import in_cache
 from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.shared.selection import list_cells
 from benchfleet.cli.text import gate_text, placement_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.plan_text import explained, overview
@@ -141,7 +142,12 @@ def _effects(
 
 def _explain(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> int:
     records = known_records(study, cells)
-    named = find(arguments.explain, list(with_paths(cells, records)), records)
+    named = find(
+        arguments.explain,
+        list(with_paths(cells, records)),
+        records,
+        otherwise=list_cells(arguments),
+    )
     states = {record.fingerprint: record.state for record in records}
     state: str = states.get(named.cell.fingerprint, "pending")
     cached, warnings = in_cache(study, [named.cell], records)
@@ -181,7 +187,9 @@ def _prompts(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
 
     records = known_records(study, cells)
     within = list(with_paths(cells, records))
-    named = find(arguments.prompts, within, records, key="--prompts")
+    named = find(
+        arguments.prompts, within, records, key="--prompts", otherwise=list_cells(arguments)
+    )
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

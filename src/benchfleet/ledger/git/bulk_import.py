@@ -9,6 +9,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.cell import Fingerprint
+from benchfleet.domain.humanize import counted
 from benchfleet.domain.progress_callback import ProgressCallback
 from benchfleet.errors import LedgerError
 from benchfleet.git.objects import EMPTY_TREE
@@ -76,7 +77,7 @@ def _read(tables: Tables) -> tuple[list[Entered], list[Fact]]:
     for row in rows["cell"]:
         if claims[row["fingerprint"]] != row["attempt"]:
             raise LedgerError(
-                f"of the {row['attempt']} attempts of {row['path']} the history tells "
+                f"of {counted(row['attempt'], 'attempt')} of {row['path']} the history tells "
                 f"{claims[row['fingerprint']]}, so that it cannot happen again; see: "
                 f"benchfleet ledger check"
             )
