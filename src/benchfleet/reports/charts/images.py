@@ -9,25 +9,26 @@ from typing import Any
 from benchfleet.domain.plain_text import one_line
 
 from .base import DATA, Chart
+from .fixed_widths import with_fixed_widths
 
 FORMATS = ("png", "svg", "pdf")
 _SCALE = 2.0  # pixels of a PNG for each of the chart's
 _BACKGROUND = "white"
 
 
-def image(charts: Sequence[Chart], form: str) -> bytes:
-    """The charts one below the other, in one of `FORMATS`."""
+def image(charts: Sequence[Chart], form: str, *, titled: bool = True) -> bytes:
+    """The charts one below the other, in one of `FORMATS`; `titled` puts its title above each."""
     import vl_convert
 
-    spec = _stacked(charts)
+    spec = _stacked(charts, titled=titled)
     if form == "png":
         return bytes(vl_convert.vegalite_to_png(spec, scale=_SCALE))
     if form == "pdf":
         return bytes(vl_convert.vegalite_to_pdf(spec))
-    return str(vl_convert.vegalite_to_svg(spec)).encode()
+    return with_fixed_widths(str(vl_convert.vegalite_to_svg(spec))).encode()
 
 
-def _stacked(charts: Sequence[Chart]) -> dict[str, Any]:
+def _stacked(charts: Sequence[Chart], *, titled: bool = True) -> dict[str, Any]:
     """One definition of all charts, each with its own data."""
     parts, datasets = [], {}
     config: dict[str, Any] = {}
@@ -38,8 +39,9 @@ def _stacked(charts: Sequence[Chart]) -> dict[str, Any]:
         part.pop("$schema", None)
         _rename(part, name)
         datasets[name] = [*chart.rows]
-        heading = {"text": one_line(chart.title), "anchor": "start", "fontSize": 14}
-        parts.append({**part, "title": heading})
+        if titled:
+            part["title"] = {"text": one_line(chart.title), "anchor": "start", "fontSize": 14}
+        parts.append(part)
     return {
         "$schema": charts[0].spec["$schema"],
         "config": {**config, "background": _BACKGROUND},
