@@ -143,8 +143,8 @@ class _Export:
 
     def _compare(self) -> Mapping[str, Any]:
         view = results.compare_view(self._campaign.study, results.Chosen())
-        for kind, _ in view.charts:
-            content = results.picture(view.comparison, kind, "svg")
+        for kind, charts in view.charts.items():
+            content = results.picture(charts, "svg", captioned=True)
             (self._folder / "compare" / f"{kind}.svg").write_bytes(content)
         chosen = {"chosen": results.Chosen(), "axes": {}, "cells_of": {}}
         return {"view": view, **chosen, "wording": wording}

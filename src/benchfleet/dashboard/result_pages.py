@@ -121,17 +121,18 @@ def router_of(context: Context) -> APIRouter:
         slug: str,
         kind: ChartKind,
         form: Literal["svg", "png"],
+        captioned: bool = False,
         chosen: results.Chosen = chosen_query,
     ) -> Response:
         campaign = context.campaign(slug)
         view = compared(campaign, chosen)
-        if kind not in dict(view.charts):
+        if kind not in view.charts:
             raise HTTPException(404, "no result has what this chart shows")
         content = kept_results.get(
             campaign,
             campaign.view(),
-            f"{kind}.{form} {chosen}",
-            lambda: results.picture(view.comparison, kind, form),
+            f"{kind}.{form} {captioned} {chosen}",
+            lambda: results.picture(view.charts[kind], form, captioned=captioned),
         )
         return Response(content, media_type={"svg": "image/svg+xml", "png": "image/png"}[form])
 

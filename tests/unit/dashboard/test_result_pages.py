@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from benchfleet.dashboard.views import results
 from benchfleet.domain.rental import CREATED, ENDED, RETURNING, Account, Rental, rental_event
+from benchfleet.reports.charts.base import DATA, Chart
 from benchfleet.reports.manifest import COLUMNS
 from benchfleet.study import Study
 from benchfleet.testing import sample_cell
@@ -96,6 +97,47 @@ def test_a_chart_is_a_picture_and_one_with_nothing_to_show_is_not_found(
     absent = client.get(f"{address}/length.svg")
     assert (absent.status_code, absent.text) == (404, "no result has what this chart shows\n")
     assert client.get(f"{address}/scores.pdf").status_code == 422
+
+
+def test_the_title_of_a_chart_is_on_the_page_once(client: TestClient) -> None:
+    pytest.importorskip("altair")
+    page = client.get(f"/c/{NAME}/compare").text
+    (source,) = re.findall(r'<img [^>]*src="(compare/scores\.svg[^"]*)"', page)
+    assert re.search(r"<h2>[^<]*: scores from", page)
+    title = ">[^<]*: scores from"  # as text, not as a description
+    assert not re.search(title, client.get(f"/c/{NAME}/{source}").text)
+    assert re.search(title, client.get(f"/c/{NAME}/compare/scores.svg").text)  # to download
+
+
+def test_several_charts_in_a_picture_keep_their_titles() -> None:
+    pytest.importorskip("altair")
+    spec = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "data": {"name": DATA},
+        "mark": "bar",
+    }
+    charts = [Chart(kind="k", title=f"t{n}", about="", spec=spec, rows=()) for n in range(2)]
+    assert ">t0<" in results.picture(charts[:1], "svg").decode()
+    assert ">t0<" not in results.picture(charts[:1], "svg", captioned=True).decode()
+    both = results.picture(charts, "svg", captioned=True).decode()
+    assert ">t0<" in both
+    assert ">t1<" in both
+
+
+def test_the_heading_holds_for_all_benchmarks(tmp_path: Path) -> None:
+    campaign = DashboardCampaign(tmp_path)
+    for config, scores in (("dense", (1.0, 0.0)), ("sparse", (0.0, 0.0))):
+        campaign.finish(sample_cell(1, config=config), scores=scores)
+    with client_of(campaign.campaigns()) as client:
+        page = client.get(f"/c/{NAME}/compare").text
+        assert re.search(r"<h1>benchmark-1[^<]*dense", page)
+        assert "verdicts" not in page
+    campaign.finish(sample_cell(2, config="dense"))
+    with client_of(campaign.campaigns()) as client:
+        page = client.get(f"/c/{NAME}/compare").text
+        assert "<h1>What won</h1>" in page
+        (listed,) = re.findall(r'<ul class="verdicts">(.*?)</ul>', page)
+        assert listed.count("<li>") == 2
 
 
 def test_a_chosen_baseline_is_among_the_compared_configs(client: TestClient) -> None:

@@ -41,7 +41,7 @@ class CompareView:
     comparison: Comparison
     sentences: Sequence[str]
     tables: Mapping[str, Grid | None]
-    charts: Sequence[tuple[str, Chart]]  # by kind; several of a kind are one picture
+    charts: Mapping[str, Sequence[Chart]]  # by kind; several of a kind are one picture
     pairs: Sequence[Pair]
     more_pairs: int
     missing: int  # cells that may still get a result
@@ -95,17 +95,18 @@ def done_cells(model: ReadModel) -> dict[tuple[str, str, str], str]:
         }
 
 
-def drawable(comparison: Comparison) -> list[tuple[str, Chart]]:
+def drawable(comparison: Comparison) -> dict[str, list[Chart]]:
     """The kinds of charts that have something to show; none without the extra ``report``."""
     if any(find_spec(need) is None for need in ("altair", "vl_convert")):
-        return []
-    drawn = [(kind, charts_of_kind(kind, comparison)) for kind in CHART_KINDS]
-    return [(kind, charts[0]) for kind, charts in drawn if charts]
+        return {}
+    drawn = {kind: charts_of_kind(kind, comparison) for kind in CHART_KINDS}
+    return {kind: charts for kind, charts in drawn.items() if charts}
 
 
-def picture(comparison: Comparison, kind: str, form: str) -> bytes:
-    """The charts of a kind as SVG or PNG."""
-    return image(charts_of_kind(kind, comparison), form)
+def picture(charts: Sequence[Chart], form: str, *, captioned: bool = False) -> bytes:
+    """The charts of a kind as SVG or PNG. Beside a caption one chart needs no title; several have
+    theirs."""
+    return image(charts, form, titled=not captioned or len(charts) > 1)
 
 
 def _p_value(pair: Pair) -> float:
