@@ -23,7 +23,7 @@ from benchfleet.dashboard.rows import (
     show_parts,
 )
 from benchfleet.dashboard.split_cells import SplitCells
-from benchfleet.dashboard.tiles import Tile
+from benchfleet.dashboard.tiles import Tile, count
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
@@ -256,11 +256,7 @@ class ReadModel:
         if pair is None:
             pair = Tile(row.model, row.config, "", "", "")
             self.pairs[row.model, row.config] = pair
-        for one in (tile, pair):
-            one.count(row.state, 1)
-            if row.state == "success" and row.score is not None:
-                one.scored += 1
-                one.score_sum += row.score
+        count(row, 1, tile, pair)
         if row.state == "running":
             self.running[row.fingerprint] = row
         return tile
@@ -278,11 +274,7 @@ class ReadModel:
 
     def _remove(self, row: Row) -> None:
         self.counts[row.state] -= 1
-        for one in (self.tiles[row.group], self.pairs[row.model, row.config]):
-            one.count(row.state, -1)
-            if row.state == "success" and row.score is not None:
-                one.scored -= 1
-                one.score_sum -= row.score
+        count(row, -1, self.tiles[row.group], self.pairs[row.model, row.config])
         self.running.pop(row.fingerprint, None)
 
     def _list(self, events: Iterable[Event]) -> None:

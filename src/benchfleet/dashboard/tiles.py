@@ -10,7 +10,11 @@ from benchfleet.dashboard.rows import Row
 
 @dataclass(slots=True)
 class Tile:
-    """The cells of one model × config × benchmark and subset, added up."""
+    """The cells of one model × config × benchmark and subset, added up.
+
+    One of a whole model × config adds up the means of its benchmarks, not the scores of its cells:
+    a benchmark with more repeats counts no more than another.
+    """
 
     model: str
     config: str
@@ -22,8 +26,25 @@ class Tile:
     score_sum: float = 0.0
     rows: list[Row] = field(default_factory=list)
 
-    def count(self, state: str, by: int) -> None:
-        self.states[state] = self.states.get(state, 0) + by
+    @property
+    def mean(self) -> float | None:
+        return self.score_sum / self.scored if self.scored else None
+
+
+def count(row: Row, by: int, tile: Tile, whole: Tile) -> None:
+    """Add a row to its tile and to that of its model × config (1), or take it away (-1)."""
+    for one in (tile, whole):
+        one.states[row.state] = one.states.get(row.state, 0) + by
+    if row.state != "success" or row.score is None:
+        return
+    if (mean := tile.mean) is not None:
+        whole.scored -= 1
+        whole.score_sum -= mean
+    tile.scored += by
+    tile.score_sum += by * row.score
+    if (mean := tile.mean) is not None:
+        whole.scored += 1
+        whole.score_sum += mean
 
 
 def tile_id(model: str, config: str, label: str) -> str:

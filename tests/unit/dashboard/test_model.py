@@ -54,7 +54,7 @@ def totals(model: ReadModel) -> dict[object, object]:
     sums = {
         key: (
             {s: n for s in pair.states if (n := _sum(model, key, s))},
-            sum(t.scored for k, t in model.tiles.items() if k[:2] == key),
+            sum(t.scored > 0 for k, t in model.tiles.items() if k[:2] == key),
         )
         for key, pair in model.pairs.items()
     }

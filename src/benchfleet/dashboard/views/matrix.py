@@ -35,7 +35,7 @@ class MatrixTile:
     done: int
     failed: int
     worst: str  # the state that needs most attention
-    mean: float | None
+    mean: float | None  # of several benchmarks: of their means
     shade: int  # 0 to 8 by the mean; -1 without one
     cell: str  # the id of its only cell; "" where it has several
     id: str  # what orders call it
@@ -64,6 +64,7 @@ class Matrix:
     column_axis: str
     columns: Sequence[str]
     rows: Sequence[MatrixRow]
+    scale: tuple[float, float]  # the scores of the palest and the darkest colour
     left_out: int  # tiles beyond the limit
     cells: int  # of the tiles that the filters leave
     axes: Mapping[str, Sequence[str]]  # the names that each filter can have
@@ -88,7 +89,7 @@ def matrix(
         else:
             parts = tiles
         columns = list(dict.fromkeys(column_of(tile) for tile in tiles))
-        spread = _spread(tiles)
+        spread = _spread([*tiles, *parts])
         rows = []
         for name, some in _grouped(tiles, row_of).items():
             at = _grouped(some, column_of)
@@ -111,6 +112,7 @@ def matrix(
         column_axis="model" if swapped else "config",
         columns=columns,
         rows=rows[:most],
+        scale=spread,
         left_out=max(0, len(rows) - most) * len(columns),
         cells=cells,
         axes=axes,
@@ -138,13 +140,11 @@ def _grouped(tiles: Iterable[Tile], key: Callable[[Tile], str]) -> dict[str, lis
 
 def _tile(tiles: Sequence[Tile], spread: tuple[float, float], label: str = "") -> MatrixTile:
     states: dict[str, int] = {}
-    scored, score_sum = 0, 0.0
     for tile in tiles:
-        scored += tile.scored
-        score_sum += tile.score_sum
         for state, count in tile.states.items():
             states[state] = states.get(state, 0) + count
-    mean = score_sum / scored if scored else None
+    means = [tile.mean for tile in tiles if tile.mean is not None]
+    mean = sum(means) / len(means) if means else None
     low, high = spread
     only = tiles[0].rows if len(tiles) == 1 else ()
     return MatrixTile(
@@ -161,7 +161,7 @@ def _tile(tiles: Sequence[Tile], spread: tuple[float, float], label: str = "") -
 
 def _spread(tiles: Sequence[Tile]) -> tuple[float, float]:
     """The range of the colours: 0 to 1 for scores within it, else that of the scores."""
-    means = [tile.score_sum / tile.scored for tile in tiles if tile.scored]
+    means = [tile.mean for tile in tiles if tile.mean is not None]
     low, high = min(means, default=0.0), max(means, default=1.0)
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 

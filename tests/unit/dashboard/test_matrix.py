@@ -1,0 +1,51 @@
+"""What the tiles of the matrix show of several benchmarks, and what its colours mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchfleet.dashboard.views import matrix
+from benchfleet.testing import sample_cell
+from dashboards import DashboardCampaign, client_of, text_of
+
+
+def campaign_of_two_benchmarks(root: Path) -> DashboardCampaign:
+    """The first has four repeats with the score 1, the second one with 0."""
+    campaign = DashboardCampaign(root)
+    for repeat in range(4):
+        campaign.finish(sample_cell(1, repeat=repeat, repeats=True), scores=(1.0, 1.0))
+    campaign.finish(sample_cell(2), scores=(0.0, 0.0))
+    return campaign
+
+
+@pytest.mark.parametrize("unfolded_tiles", [0, 300])  # folded, and not
+def test_a_tile_of_several_benchmarks_is_the_mean_of_their_means(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unfolded_tiles: int
+) -> None:
+    monkeypatch.setattr(matrix, "MAX_UNFOLDED_TILES", unfolded_tiles)
+    with client_of(campaign_of_two_benchmarks(tmp_path).campaigns()) as client:
+        text = text_of(client, "matrix")
+    assert "5 of 5 done, mean 0.500" in text
+    assert "A tile of several benchmarks is the mean of their means." in text
+
+
+def test_the_scale_of_the_colours_has_its_ends(tmp_path: Path) -> None:
+    campaign = campaign_of_two_benchmarks(tmp_path)
+    with client_of(campaign.campaigns()) as client:
+        legend = text_of(client, "matrix").partition("A tile is a mean of scores")[2]
+    assert ">0.000<" in legend
+    assert ">1.000<" in legend
+
+
+def test_the_scale_reaches_to_the_scores_of_unfolded_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "MAX_UNFOLDED_TILES", 0)
+    campaign = campaign_of_two_benchmarks(tmp_path)
+    campaign.finish(sample_cell(3), scores=(7.0, 7.0))
+    with client_of(campaign.campaigns()) as client:
+        legend = text_of(client, "matrix", unfold="tiny").partition("A tile is a mean")[2]
+    assert ">0.000<" in legend
+    assert ">7.000<" in legend
