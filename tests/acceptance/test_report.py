@@ -6,16 +6,16 @@ import csv
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
+
+from browsers import BROWSER, chromium
 
 from .conftest import COMMAND, MOCK, User
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +231,15 @@ def test_a_browser_draws_the_page_without_a_network(finished: User, tmp_path: Pa
     drawn = re.findall(r"<text [^>]*>([^<]*)</text>", shown)
     assert {"m1", "m2", "dense", "&lt;b&gt;bold", "0.200"} <= set(drawn)
     assert any("≈" in output for output in drawn)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+def test_a_heat_map_that_a_narrow_page_cuts_fades_out_until_its_end(finished: User) -> None:
+    finished.run("report", "study.yaml", "--format", "html")
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 120, "height": 600})
+        page.goto((finished.results / "report.html").as_uri())
+        cut = page.locator(".chart.more[data-chart=scores]")
+        expect(cut).to_have_count(1)
+        page.locator("[data-chart=scores]").evaluate("box => { box.scrollLeft = 1000; }")
+        expect(cut).to_have_count(0)

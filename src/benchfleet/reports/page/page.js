@@ -1,3 +1,11 @@
+// Boxes with more to the right than they show fade out there.
+for (const box of document.querySelectorAll(".wide, .chart")) {
+  const mark = () =>
+    box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+  box.addEventListener("scroll", mark);
+  new ResizeObserver(mark).observe(box);
+}
+
 // Draws every chart of the page from the data that the page holds.
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const options = {
