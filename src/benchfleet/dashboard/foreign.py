@@ -49,10 +49,10 @@ def _visible_character(character: str) -> str:
     return "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
 
 
-def path_html(text: str, most: int = 300) -> Markup:
-    """A path that may wrap behind its slashes."""
-    parts = [escape(part) for part in one_line(text, most).split("/")]
-    return Markup("/<wbr>").join(parts)
+def breakable(text: object, most: int = 300) -> Markup:
+    """A path or a name in HTML, which may wrap behind its slashes and underscores."""
+    parts = re.split("(?<=[/_])", one_line(text, most))
+    return Markup("<wbr>").join(part for part in parts if part)
 
 
 def log_html(line: str) -> Markup:

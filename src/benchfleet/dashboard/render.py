@@ -81,7 +81,7 @@ def environment() -> Any:
     )
     env.filters.update(
         line=foreign.one_line,
-        path=foreign.path_html,
+        breakable=foreign.breakable,
         visible=foreign.visible,
         log=foreign.log_html,
         took=duration,

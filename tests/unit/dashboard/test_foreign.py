@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.dashboard.foreign import log_html, one_line, path_html, visible
+from benchfleet.dashboard.foreign import breakable, log_html, one_line, visible
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_a_long_log_line_is_cut_and_says_so() -> None:
 
 
 def test_a_path_wraps_behind_its_slashes_only() -> None:
-    assert str(path_html("a/<b>/c")) == "a/<wbr>&lt;b&gt;/<wbr>c"
+    assert str(breakable("a/<b>_c")) == "a/<wbr>&lt;b&gt;_<wbr>c"

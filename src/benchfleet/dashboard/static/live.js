@@ -15,6 +15,7 @@
     if (document.body.dataset.onDisk) clockAhead = 0;
     relativeTimes();
     setInterval(relativeTimes, 5000);
+    markWide();
     if (document.body.dataset.slug && !document.body.dataset.onDisk) watch();
   });
 
@@ -26,6 +27,16 @@
       try { localStorage.setItem("benchfleet-theme", next); } catch (error) { return; }
     });
   }
+
+  // Boxes with more to the right than they show fade out there.
+  function markWide() {
+    document.querySelectorAll(".scroll, .chart").forEach(function (box) {
+      box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+    });
+  }
+  document.addEventListener("scroll", markWide, true);
+  document.addEventListener("load", markWide, true);  // of a picture
+  window.addEventListener("resize", markWide);
 
   function relativeTimes() {
     if (clockAhead === null) return;  // the server's texts are newer
@@ -179,7 +190,7 @@
         dirty = false;
         refreshedAt = Date.now();
         window.htmx.ajax("GET", location.href, { target: "#live", select: "#live", swap: "outerMorph" })
-          .then(relativeTimes, function () { dirty = true; })
+          .then(function () { relativeTimes(); markWide(); }, function () { dirty = true; })
           .then(function () { refreshing = false; if (dirty) refreshSoon(); });
       }, wait);
     }
