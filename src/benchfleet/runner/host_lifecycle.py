@@ -49,6 +49,7 @@ class HostLifecycle:
         """See whether what was left alone can be used again, and whether any machine is left."""
         now = self._inbox.now()
         self._devices.take_back(now)
+        self._show_awaited()
         self._end_unplaceable()
         if not self._waits_for_hosts() or self._hosts.is_wait_bounded:
             self._alone_since = None
@@ -56,6 +57,11 @@ class HostLifecycle:
             self._alone_since = now
         elif now - self._alone_since > HOST_TIMEOUT_S:
             self._state.broken = f"no machine came within {HOST_TIMEOUT_S:g} s ({self._hosts.why})"
+
+    def _show_awaited(self) -> None:
+        """Show which hosts are away and may come, and since when."""
+        progress, now = self._state.progress, self._inbox.now()
+        progress.awaited = {host: progress.awaited.get(host, now) for host in self._hosts.expected}
 
     def _waits_for_hosts(self) -> bool:
         """Whether cells are left for hosts that are away alone, and no slot does anything."""
@@ -73,6 +79,7 @@ class HostLifecycle:
             return
         doubted = self._hosts.is_doubted(event.host)
         self._hosts.ready(event)
+        self._show_awaited()
         self._devices.add(
             Pool(
                 devices=event.devices,
@@ -93,6 +100,7 @@ class HostLifecycle:
         """It cannot be used now; each of its slots was lost before."""
         was_used = self._hosts.is_present(event.host) or self._hosts.is_doubted(event.host)
         self._hosts.lost(event)
+        self._show_awaited()
         self._devices.remove(event.host, for_good=event.removed)
         if was_used or event.hopeless or not event.removed:  # the end of others is no news
             self._state.notify(
@@ -113,6 +121,7 @@ class HostLifecycle:
     def host_awaited(self, event: HostAwaited) -> None:
         """Cells may wait for hosts that are still to join."""
         self._hosts.await_more(event)
+        self._show_awaited()
         self._state.notify("waiting", message=f"host {event.host}: {event.reason}")
         self._devices.remove(event.host)  # there is none yet; what may run is sorted out again
 

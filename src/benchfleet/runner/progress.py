@@ -144,6 +144,8 @@ class Progress:
     tokens: Counter[str] = field(default_factory=Counter)  # prompt, completion: in this run
     used: UsageTotal = field(default_factory=UsageTotal)  # by the attempts that this run ended
     eta: Eta | None = None  # None while no time is known
+    # hosts that are away and may come: since when, on the inbox's clock
+    awaited: Mapping[str, float] = field(default_factory=dict)
     _of: dict[str, str] = field(default_factory=dict, repr=False)  # each cell as it is counted
 
     @property
@@ -151,6 +153,11 @@ class Progress:
         return sum(
             self.states.get(s, 0) for s in ("success", "partial", "failed", "skipped", "cancelled")
         )
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether no cell is left."""
+        return self.ended >= self.total
 
     def recount(self, cells: Iterable[tuple[str, str]]) -> None:
         """Take the state of every cell, by fingerprint, as it is now."""

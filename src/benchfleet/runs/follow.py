@@ -107,6 +107,7 @@ def progress_of(record: Record, ended: int | None = None) -> FollowedProgress:
         states=dict(state.get("states", {})),
         slots={slot.slot: slot for slot in slots},
         eta=_revived(Eta, state["outlook"]) if state.get("outlook") else None,
+        awaited=dict(state.get("awaited", {})),
         ended_then=ended,
     )
 

@@ -126,6 +126,7 @@ class LiveStateWriter:
             **self._counts,
             "slots": [asdict(slot) for slot in list(progress.slots.values())],
             "outlook": asdict(progress.eta) if progress.eta else None,
+            "awaited": dict(progress.awaited),
         }
 
 

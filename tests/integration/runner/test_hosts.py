@@ -11,6 +11,7 @@ from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import AttemptRequest, Failed, HostLost, SlotEvent, SlotId, SlotLost
 from benchfleet.runner.attempt.retry_policy import MAX_FREE_HOST_LOSSES
+from benchfleet.runner.progress import Notice, Progress
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage, cells, good, sample
@@ -139,6 +140,23 @@ def test_a_run_waits_for_a_host_that_may_come_but_not_for_ever(stage: Stage) -> 
     assert end.broken == ("no machine came within 600 s (lab1: it is off; lab2: not reached yet)")
     assert 600 <= end.seconds < 605
     assert end.progress.states == {"pending": 1}
+
+
+def test_the_progress_names_the_hosts_that_are_away_and_since_when(stage: Stage) -> None:
+    stage.engine.far = ("lab1", "lab2", "lab3")
+    stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=4)
+    stage.inbox.post(HostLost(host="lab2", reason="no key", hopeless=True), after=5)
+    stage.inbox.post(host_ready("lab3"), after=7.5)
+    output: list[dict[str, float]] = []
+
+    def look(notice: Notice, progress: Progress) -> None:
+        if notice.kind in ("host_lost", "host_ready"):
+            output.append({host: at - began for host, at in progress.awaited.items()})
+
+    stage.watch, began = look, stage.clock()  # type: ignore[method-assign]
+    assert stage.run(cells(1), NOWHERE).progress.states == {"success": 1}
+    away = {"lab1": 0.0, "lab3": 0.0}
+    assert output == [{**away, "lab2": 0.0}, away, {"lab1": 0.0}]
 
 
 def test_hosts_that_stay_away_end_no_run_that_can_go_on_here(stage: Stage) -> None:

@@ -57,6 +57,7 @@ def progress() -> Progress:
     found = Progress(total=6, reused=1, slots={"s1": slot})
     found.recount(zip("abcdef", ["success"] * 2 + ["running"] + ["pending"] * 3, strict=True))
     found.eta = Eta(seconds=40.0, spread=7.0, at=now)
+    found.awaited = {"lab": now - 60}
     return found
 
 
@@ -92,6 +93,7 @@ def test_a_follower_sees_the_counts_the_slots_the_time_left_and_what_happened(
     assert (last.total, last.reused, last.ended, last.states) == (6, 1, 2, now.states)
     assert last.slots == now.slots
     assert last.eta == now.eta
+    assert last.awaited == now.awaited
 
 
 def test_what_happened_keeps_the_count_of_its_moment(layout: Layout) -> None:

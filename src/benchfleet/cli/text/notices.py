@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from benchfleet.cli.text.terminal import moment
-from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.humanize import counted, duration, examples
 from benchfleet.domain.part import is_part_id
 from benchfleet.runner.progress import Notice, Progress
 
@@ -54,6 +54,15 @@ def progress_text(share: float, eta_s: float | None) -> str:
     """``43 % · ETA 2 min 10 s``"""
     percent = int(100 * share)  # 100 only where all is done
     return f"{percent} %" + (f" · ETA {duration(eta_s)}" if eta_s is not None else "")
+
+
+def awaited_text(progress: Progress, now: float) -> str:
+    """``waiting for host lab, since 1 min 05 s``; empty where all hosts are here."""
+    if not (awaited := progress.awaited):
+        return ""
+    noun = "host" if len(awaited) == 1 else "hosts"
+    since = duration(max(0.0, now - min(awaited.values())))
+    return f"waiting for {noun} {examples(sorted(awaited))}, since {since}"
 
 
 def as_of(counted_at: float | None) -> str:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from benchfleet.cli.text.notices import INFO, LEVELS, counts_text, level_of, progress_text, sentence
+from benchfleet.cli.text.notices import (
+    INFO,
+    LEVELS,
+    awaited_text,
+    counts_text,
+    level_of,
+    progress_text,
+    sentence,
+)
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import can_redraw
 from benchfleet.runner.progress import Notice, Observer, Progress
@@ -17,6 +26,7 @@ from benchfleet.runs.live_state import combine, line_of
 
 _LEVEL_NAMES = {level: name.upper() for name, level in LEVELS.items()}
 SUMMARY_INTERVAL_S = 30.0  # between two summary lines outside of a terminal
+_CLOCK_S = 0.5  # between two looks at whether a summary line is due
 
 
 @contextlib.contextmanager
@@ -41,11 +51,12 @@ def watch(
 
             observer = opened.enter_context(live(campaign, stream, level=level))
         else:
-            observer = PlainLines(campaign, stream, summary_s=summary_s, level=level)
+            lines = PlainLines(campaign, stream, summary_s=summary_s, level=level)
+            observer = opened.enter_context(repeating(lines))
         combined: Observer = Unbreakable(observer)
         if log is not None:
             lines = PlainLines(campaign, log, summary_s=summary_s, level=level, timed=True)
-            combined = combine(combined, Unbreakable(lines))
+            combined = combine(combined, opened.enter_context(repeating(lines)))
         yield combined
 
 
@@ -63,6 +74,34 @@ class Unbreakable:
                 self._observer = None
 
 
+@contextlib.contextmanager
+def repeating(observer: Observer) -> Iterator[Observer]:
+    """Show the observer the last state of a run by a clock, too, until the run or the block ends: a
+    summary line comes although nothing happens."""
+    shown, lock, over = Unbreakable(observer), threading.Lock(), threading.Event()
+    latest: Progress | None = None
+
+    def observe(notice: Notice, progress: Progress) -> None:
+        nonlocal latest
+        with lock:
+            latest = None if notice.kind == "run_ended" else progress
+            shown(notice, progress)
+
+    def repeat() -> None:
+        while not over.wait(_CLOCK_S):
+            with lock:
+                if latest is not None:
+                    shown(Notice(kind="cell_progress"), latest)
+
+    thread = threading.Thread(target=repeat, name="summary", daemon=True)
+    thread.start()
+    try:
+        yield observe
+    finally:
+        over.set()
+        thread.join()
+
+
 class JsonLines:
     """Every notice as one JSON object on one line."""
 
@@ -74,7 +113,8 @@ class JsonLines:
 
 
 class PlainLines:
-    """One line for each notable event, and a summary line where none came for a while."""
+    """One line for each notable event, and a summary line where none came for a while and cells
+    are left."""
 
     def __init__(
         self,
@@ -98,9 +138,11 @@ class PlainLines:
             self._say(f"[{progress.ended:>{width}}/{progress.total}] {sentence(notice)}", level)
         elif notice.kind == "run_started":
             self._say(f"{self._campaign}: {counts_text(progress)}")
-        elif notice.kind == "cell_progress" and now >= self._printed_at + self._summary_s:
-            remaining = progress_text(progress.share, progress.seconds_left(now))
-            self._say(f"{self._campaign}: {counts_text(progress)} · {remaining}")
+        elif notice.kind == "cell_progress" and self._is_due(now) and not progress.all_ended:
+            self._say(f"{self._campaign}: {_summary(progress, now)}")
+
+    def _is_due(self, now: float) -> bool:
+        return now >= self._printed_at + self._summary_s
 
     def _say(self, text: str, level: int = INFO) -> None:
         if level < self._level:
@@ -109,3 +151,10 @@ class PlainLines:
         if self._timed:
             text = f"{time.strftime('%F %T')} {_LEVEL_NAMES[level]:7} {text}"
         say(text, to=self._stream, flush=True)
+
+
+def _summary(progress: Progress, now: float) -> str:
+    """How a run stands, and what it waits for."""
+    remaining = progress_text(progress.share, progress.seconds_left(now))
+    parts = [counts_text(progress), remaining, awaited_text(progress, now)]
+    return " · ".join(filter(None, parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from pathlib import Path
 
 from benchfleet.cli.text.notices import LEVELS, sentence
@@ -48,6 +49,31 @@ def test_samples_of_an_earlier_attempt_do_not_shorten_the_eta() -> None:
     assert progress.seconds_left(11.0) == 90.0
     slot.done = 50
     assert progress.seconds_left(11.0) is None
+
+
+def test_a_summary_line_comes_by_the_clock_while_nothing_happens_and_names_awaited_hosts() -> None:
+    stream = io.StringIO()
+    began = time.monotonic()
+    progress = Progress(total=2, states={"success": 1, "pending": 1})
+    with watch("study", stream, as_json=False, summary_s=0.2) as observer:
+        observer(Notice(kind="run_started"), progress)
+        progress.awaited = {"port": began - 65, "away": began - 5}
+        while len(stream.getvalue().splitlines()) < 3 and time.monotonic() < began + 10:
+            time.sleep(0.05)
+        observer(Notice(kind="run_ended"), progress)
+        ended = stream.getvalue()
+        time.sleep(1.2)
+    assert stream.getvalue() == ended
+    line = ended.splitlines()[1]
+    counts = r"study: 2 cells · 1 done · 50 % · "
+    assert re.fullmatch(counts + r"waiting for hosts away, port, since 1 min 0\d s", line)
+
+
+def test_no_summary_line_comes_once_no_cell_is_left() -> None:
+    stream = io.StringIO()
+    lines = PlainLines("study", stream, summary_s=0.0)
+    lines(Notice(kind="cell_progress"), Progress(total=1, states={"success": 1}))
+    assert stream.getvalue() == ""
 
 
 def _failure(retry_in: float | None) -> Notice:
