@@ -12,6 +12,9 @@ from benchfleet.domain.telemetry import Reading
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 
+MIN_SAMPLES = 5  # that tell how long a cell's others take; of a small cell a quarter of it
+_LEAST_S = 0.1  # a shorter estimate says nothing
+
 NoticeKind = Literal[
     "run_started",
     "host_ready",
@@ -71,9 +74,16 @@ class Running:
     reading: Reading | None = None  # the latest of the cell
 
     def seconds_per_sample(self, now: float) -> float | None:
-        """Of this attempt; None before its first sample."""
+        """Of this attempt; None before enough samples, and where it asks for none."""
         new = self.done - self.before
-        return (now - self.asked_since) / new if new > 0 and self.total >= self.done else None
+        if (
+            self.stage != "benchmark"
+            or new <= 0
+            or new < min(MIN_SAMPLES, self.total / 4)
+            or self.total < self.done
+        ):
+            return None
+        return (now - self.asked_since) / new
 
     @property
     def memory(self) -> tuple[int | None, int | None]:
@@ -187,10 +197,12 @@ class Progress:
 
     def seconds_left(self, now: float) -> float | None:
         """How long the run should still take: before its first cell ends by the samples, then by
-        `eta`; None while nobody knows."""
+        `eta`; None while nobody knows, and once that time is over."""
         if self.eta is not None:
-            return max(0.0, self.eta.seconds - (now - self.eta.at))
-        return self._seconds_by_samples(now)
+            left: float | None = self.eta.seconds - (now - self.eta.at)
+        else:
+            left = self._seconds_by_samples(now)
+        return left if left is not None and left >= _LEAST_S else None
 
     def _seconds_by_samples(self, now: float) -> float | None:
         """As if all cells took as long as the running ones will; None before their samples."""

@@ -11,14 +11,15 @@ import pytest
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import Device, Need
-from benchfleet.engines.base import AttemptRequest, HostReady, SlotEvent, SlotId
+from benchfleet.engines.base import AttemptRequest, HostLost, HostReady, SlotEvent, SlotId
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage, cells
 
-from .timed import GB, ended_before, lasting
+from .fleets import NOWHERE
+from .timed import GB, ended_before, lasting, taking
 
 
 def test_the_time_left_is_printed_with_its_spread_and_counts_reused_cells_as_done(
@@ -81,6 +82,46 @@ def test_the_time_left_knows_that_other_runners_share_the_work(stage: Stage) -> 
     stage.engine.script = lasting({})
     stage.run(repeats, CPU)
     assert output[0] == pytest.approx((8 * 10 - 2 * 4) / 4, abs=3)  # four slots for eight cells
+
+
+def _times_left(stage: Stage, repeats: Sequence[Cell], pool: Pool) -> list[float | None]:
+    """The time left at each notice of the run."""
+    output: list[float | None] = []
+
+    def look(notice: Notice, progress: Progress) -> None:
+        if notice.kind != "run_ended":
+            output.append(progress.seconds_left(stage.clock()))
+
+    stage.watch = look  # type: ignore[method-assign]
+    stage.run(repeats, pool)
+    return output
+
+
+def test_a_cell_over_its_time_leaves_the_time_open_and_never_at_zero(stage: Stage) -> None:
+    repeats = [sample_cell(repeat=number, repeats=True) for number in range(5)]
+    ended_before(stage, repeats[:4], {repeats[0].workload.name: 0.2})
+    stage.engine.script = lasting({})  # 10 s
+    output = _times_left(stage, repeats, CPU)
+    assert output[-1] is None
+    assert 0.0 not in output
+
+
+def test_a_cell_over_its_time_does_not_hide_that_of_many_that_wait(stage: Stage) -> None:
+    repeats = [sample_cell(repeat=number, repeats=True) for number in range(24)]
+    ended_before(stage, repeats[:4], {})
+    stage.engine.script = taking(14.0, 10.0)
+    assert None not in _times_left(stage, repeats, CPU)[8:-8]
+
+
+def test_the_time_is_open_while_cells_wait_and_no_slot_takes_them(stage: Stage) -> None:
+    repeats = [sample_cell(repeat=number, repeats=True) for number in range(5)]
+    ended_before(stage, repeats[:4], {})
+    stage.engine.far = ("lab1", "lab2")
+    stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=4)
+    stage.inbox.post(HostLost(host="lab2", reason="it is off"), after=40)
+    output = _times_left(stage, repeats, NOWHERE)
+    assert len(output) > 2
+    assert set(output) == {None}
 
 
 def on_two_types(stage: Stage, seconds: Mapping[str, float], cells: Sequence[Cell]) -> None:

@@ -81,7 +81,7 @@ class ExecutionProgress:
     completed_stubs: int  # ended well since
     failed_stubs: int  # ended in any other way
     current_executions: Mapping[int, str]  # GPU id (or number of the CPU slot) → what runs there
-    seconds_left: float | None  # an estimate; None before the first cell ended
+    seconds_left: float | None  # an estimate; None while nobody knows
 
     @property
     def percent(self) -> float:

@@ -86,12 +86,19 @@ class DurationIndex:
     ) -> float | None:
         """Seconds that a cell which began so long ago on such a device (None: somewhere) should
         still take; None where nobody knows."""
+        left = self.signed_seconds_left(fingerprint, elapsed, device_type)
+        return None if left is None else max(0.0, left)
+
+    def signed_seconds_left(
+        self, fingerprint: str, elapsed: float, device_type: str | None = None
+    ) -> float | None:
+        """The same; negative for a cell that takes longer than was expected."""
         device = self._device_type if device_type is None else device_type
         if (seconds := self.expected(fingerprint, device)) is None:
             return None
         model = self._by_cell[fingerprint].cell.model.name
         load = self._model.load(model, device) if elapsed < 1 else 0.0
-        return max(0.0, seconds + load - elapsed)
+        return seconds + load - elapsed
 
     def expected(self, fingerprint: str, device_type: str) -> float | None:
         """Seconds that the cell should take on such a device, its model being loaded; None where

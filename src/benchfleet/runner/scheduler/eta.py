@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import hypot
 
-from benchfleet.runner.progress import Eta
+from benchfleet.runner.progress import MIN_SAMPLES, Eta
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
-
-_MIN_SAMPLES = 5  # that tell more of a cell than others of its like
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,13 +18,17 @@ class _Share:
 
     speed: float  # 1 where cells take as long as is expected of their kinds
     seconds: float  # until the cell that it runs should end
+    overdue: float  # seconds since it should have
     running: bool
     has_gpu: bool
 
 
 def eta(backlog: Backlog, slots: Slots, now: float) -> Eta | None:
-    """All that waits and runs, by the speed of the slots; None while no time is known. Cells that
-    need a GPU count for the slots that have one. Other runners' slots count while they run a cell.
+    """All that waits and runs, by the speed of the slots. Cells that need a GPU count for the slots
+    that have one. Other runners' slots count while they run a cell.
+
+    None while nobody knows: no time is known, cells wait and no slot takes them, or a cell is over
+    its time by more than all should still take.
 
     Cells of each server elsewhere run beside the others. The spread is how far expected times were
     off so far, and half a cell for an uneven end.
@@ -35,14 +37,17 @@ def eta(backlog: Backlog, slots: Slots, now: float) -> Eta | None:
         return None
     endpoints = backlog.endpoints.union(slot.endpoint for slot in slots)
     etas = [_eta_of(endpoint, backlog, slots, now) for endpoint in sorted(endpoints | {""})]
-    return max(etas, key=lambda one: one.seconds)
+    known = [one for one in etas if one is not None]
+    return max(known, key=lambda one: one.seconds) if len(known) == len(etas) else None
 
 
-def _eta_of(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Eta:
+def _eta_of(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Eta | None:
     """Of the cells that ask this server elsewhere, or of those in slots on devices."""
     remaining = backlog.remaining(endpoint)
     shares = list(_shares(endpoint, backlog, slots, now))
     with_gpu = [share for share in shares if share.has_gpu]
+    if (remaining.cells and not shares) or (remaining.gpu_seconds and not with_gpu):
+        return None
     cells = remaining.cells + sum(share.running for share in shares)
     fastest = max((share.speed for share in shares), default=1.0)
     seconds = max(
@@ -51,6 +56,8 @@ def _eta_of(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Eta:
         max((share.seconds for share in shares), default=0.0),
         remaining.longest / fastest,
     )
+    if max((share.overdue for share in shares), default=0.0) > seconds:
+        return None
     uneven = (
         remaining.seconds / remaining.cells / 2
         if remaining.cells and min(cells, len(shares)) > 1
@@ -62,17 +69,25 @@ def _eta_of(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Eta:
 
 def _shares(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:
     for slot in (slot for slot in slots if slot.endpoint == endpoint):
+        left = _seconds_left(slot, backlog, now)
         yield _Share(
             speed=1 / backlog.estimates.slowdown(slot.device_type),
-            seconds=_seconds_left(slot, backlog, now),
+            seconds=max(0.0, left),
+            overdue=max(0.0, -left),
             running=slot.attempt is not None,
             has_gpu=slot.gpus > 0,
         )
     for cell, since in backlog.running_elsewhere.items():
         if backlog.endpoint_of(cell) != endpoint:
             continue
-        remaining = _usual(backlog, cell, now - since)
-        yield _Share(speed=1.0, seconds=remaining, running=True, has_gpu=False)
+        left = _usual(backlog, cell, now - since)
+        yield _Share(
+            speed=1.0,
+            seconds=max(0.0, left),
+            overdue=max(0.0, -left),
+            running=True,
+            has_gpu=False,
+        )
 
 
 def _takes(seconds: float, shares: Sequence[_Share], cells: int) -> float:
@@ -84,24 +99,24 @@ def _takes(seconds: float, shares: Sequence[_Share], cells: int) -> float:
 
 
 def _seconds_left(slot: Slot, backlog: Backlog, now: float) -> float:
-    """By the samples of the cell that runs, if some were answered; else by what is usual."""
+    """By the samples of the cell that runs, if enough were answered; else by what is usual:
+    negative where the cell takes longer."""
     attempt = slot.attempt
     if attempt is None:
         return 0.0
-    elapsed = now - attempt.began
-    new, total = attempt.done - attempt.before, slot.display.total
-    fingerprint = attempt.claim.lease.fingerprint
+    fingerprint, shown = attempt.claim.lease.fingerprint, slot.display
     has_estimate = backlog.estimates.kind(fingerprint).has_estimate
-    if total >= attempt.done and (new >= _MIN_SAMPLES or (new and not has_estimate)):
-        return elapsed / new * (total - attempt.done)
-    return _usual(backlog, fingerprint, elapsed, slot.device_type)
+    each = shown.seconds_per_sample(now)
+    if each is not None and (shown.done - shown.before >= MIN_SAMPLES or not has_estimate):
+        return each * (shown.total - shown.done)
+    return _usual(backlog, fingerprint, now - attempt.began, slot.device_type)
 
 
 def _usual(
     backlog: Backlog, fingerprint: str, elapsed: float, device_type: str | None = None
 ) -> float:
     """Of a cell that began so long ago, by others of its like, or by all."""
-    usual = backlog.estimates.seconds_left(fingerprint, elapsed, device_type)
+    usual = backlog.estimates.signed_seconds_left(fingerprint, elapsed, device_type)
     if usual is not None:
         return usual
-    return max(0.0, (backlog.estimates.typical or 0.0) - elapsed)
+    return (backlog.estimates.typical or 0.0) - elapsed

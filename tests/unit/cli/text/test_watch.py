@@ -51,6 +51,19 @@ def test_samples_of_an_earlier_attempt_do_not_shorten_the_eta() -> None:
     assert progress.seconds_left(11.0) is None
 
 
+def test_few_samples_and_other_stages_tell_no_eta() -> None:
+    slot = Running(slot="1", devices="cpu:0")
+    slot.take("m/dense/b", done=0, now=0.0)
+    slot.enter("benchmark", 1.0)
+    progress = Progress(total=1, states={"running": 1}, slots={"1": slot})
+    slot.done, slot.total = 1, 50
+    assert progress.seconds_left(11.0) is None
+    slot.done = 5
+    assert progress.seconds_left(11.0) == 90.0
+    slot.enter("collect", 11.0)
+    assert progress.seconds_left(12.0) is None
+
+
 def test_a_summary_line_comes_by_the_clock_while_nothing_happens_and_names_awaited_hosts() -> None:
     stream = io.StringIO()
     began = time.monotonic()
