@@ -172,6 +172,16 @@ def test_a_bootstrap_that_was_killed_leaves_nothing_that_looks_done(
     assert len(list(envs.glob("*.made-*"))) == 1
 
 
+def test_a_bootstrap_into_a_folder_that_cannot_be_made_says_what_to_change(
+    user: User, sshd: Sshd
+) -> None:
+    name = user.inventory(sshd.host("lab1", folder="/proc/x", python=""))
+    done = user.run("hosts", "bootstrap", name, "--yes", code=1)
+    problem = "folder /proc/x cannot be made on that host (No such file or directory)"
+    assert f"lab1  failed: {problem}: change 'folder' in {name}" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def test_a_folder_of_wheels_that_lacks_something_says_how_to_fill_it(
     user: User, sshd: Sshd, wheels: Path
 ) -> None:

@@ -55,6 +55,13 @@ def test_the_lock_says_whether_it_keeps_others_out(host: Host, tmp_path: Path) -
     assert ran(plan(host, "a").lock(), PYTHONPATH=str(tmp_path)) == "unlocked\n"
 
 
+def test_the_lock_says_why_the_folder_cannot_be_made() -> None:
+    step = plan(Host(name="lab1", folder="/proc/x"), "a").lock()
+    done = subprocess.run(step.words, input=b"", capture_output=True)
+    assert done.stdout == b"refused No such file or directory\n"
+    assert b"Traceback" not in done.stderr
+
+
 def test_an_environment_takes_the_place_of_another_and_a_later_clean_removes_that(
     host: Host,
 ) -> None:

@@ -35,8 +35,12 @@ cd "$1" && rm -rf "$2.part" && mkdir "$2.part" && gzip -dc "$3" | tar -xf - -C "
 rm -rf "$2" && mv "$2.part/python" "$2" && rm -rf "$2.part" "$3" && true"""
 _LOCK = """\
 import fcntl, os, sys
-os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
-lock = open(sys.argv[1], "a")
+try:
+    os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
+    lock = open(sys.argv[1], "a")
+except OSError as error:
+    print("refused", error.strerror, flush=True)
+    sys.exit(1)
 try:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +137,7 @@ class Plan:
 
     def lock(self) -> Step:
         """Says ``held`` when nobody else bootstraps there, until its input ends; ``unlocked``
-        where nobody can be kept out."""
+        where nobody can be kept out; ``refused`` and why if the folder cannot be made."""
         words = (self.python, "-c", _LOCK, f"{self._envs}/.lock")
         return Step(title="lock", words=words)
 

@@ -64,7 +64,9 @@ def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
         return 1
     report = _HostOutput(hosts)
     with connections(known_hosts_of(arguments.machines)) as ssh:
-        return 0 if all(on_all(hosts, lambda host: _one(host, installation, ssh, report))) else 1
+        machines = arguments.machines
+        usable = on_all(hosts, lambda host: _one(host, installation, ssh, report, machines))
+        return 0 if all(usable) else 1
 
 
 def _installation(arguments: argparse.Namespace) -> EnvironmentSpec:
@@ -126,8 +128,10 @@ class _HostOutput:
                 say(f"{host.name:<{self._width}}  {line}", flush=True)
 
 
-def _one(host: Host, installation: EnvironmentSpec, ssh: OpenSsh, report: _HostOutput) -> bool:
-    """Bootstrap one host; whether it can be used now."""
+def _one(
+    host: Host, installation: EnvironmentSpec, ssh: OpenSsh, report: _HostOutput, machines: Path
+) -> bool:
+    """Bootstrap one host of the inventory `machines`; whether it can be used now."""
     if host.python:
         report(host, f"its {host.python} is used as it is; nothing is installed")
         trouble = check(host, ssh).trouble
@@ -142,8 +146,12 @@ def _one(host: Host, installation: EnvironmentSpec, ssh: OpenSsh, report: _HostO
 
     @contextmanager
     def hold_lock(step: Step) -> Iterator[bool]:
-        with _hold_remote_lock(ssh, host, step, lambda text: report(host, text)) as alone:
-            yield alone
+        try:
+            with _hold_remote_lock(ssh, host, step, lambda text: report(host, text)) as alone:
+                yield alone
+        except _FolderRefused as error:
+            message = f"folder {host.folder} cannot be made on that host ({error})"
+            raise BootstrapFailed(f"{message}: change 'folder' in {machines}") from None
 
     try:
         bootstrap(
@@ -153,6 +161,10 @@ def _one(host: Host, installation: EnvironmentSpec, ssh: OpenSsh, report: _HostO
         report(host, f"failed: {error}")
         return False
     return True
+
+
+class _FolderRefused(BenchfleetError):
+    """The folder of a host cannot be made."""
 
 
 @contextmanager
@@ -168,6 +180,9 @@ def _hold_remote_lock(
                 report("another bootstrap is under way there; waiting for it")
             elif line.strip() in (b"held", b"unlocked"):
                 break
+            elif line.startswith(b"refused"):
+                why = line.decode(errors="replace").removeprefix("refused").strip()
+                raise _FolderRefused(why)
         else:
             raise BootstrapFailed("could not lock the folder of environments there")
         yield line.strip() == b"held"
