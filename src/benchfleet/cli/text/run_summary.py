@@ -23,7 +23,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.error_signatures import RETRYABLE_KINDS
 from benchfleet.domain.humanize import counted
 from benchfleet.ledger.gates import PhaseStatus
-from benchfleet.reports import markdown
+from benchfleet.reports import markdown, wording
 from benchfleet.reports.tables import Comparison
 from benchfleet.result_locations import ResultLocator
 from benchfleet.runner.run_end import RunEnd
@@ -149,11 +149,15 @@ def show_end(
     missing: Sequence[CellRecord],
     phases: Sequence[PhaseStatus] = (),
 ) -> None:
-    """Print what a run ended with; a person who reads only this knows what to do next."""
+    """Print what a run ended with; a person who reads only this knows what to do next. Of a run
+    that could run nothing, no tables of pending cells hide why."""
     counts = comparison.counts
     print()
-    show(study, comparison)
-    print()
+    if end.broken and not end.ran and counts["pending"] == counts["total"]:
+        say(f"{study.campaign.name}   {wording.counts(comparison)}")
+    else:
+        show(study, comparison)
+        print()
     for why, cells in sorted(Counter(why for _, why in end.impossible).items()):
         first = next(cell.id for cell, reason in end.impossible if reason == why)
         others = f" and {cells - 1} more" if cells > 1 else ""
