@@ -69,7 +69,7 @@ class Run:
         errors = self.process.stderr.read()
         assert self.process.wait(120) == code, errors + "".join(self.rest)
         self._reader.join(10)
-        assert errors == ""
+        assert [line for line in errors.splitlines() if " are one machine: " not in line] == []
         return "".join(self.rest)
 
 

@@ -165,3 +165,4 @@ def test_every_command_that_runs_on_a_host_was_printed_before(
     assert any("probe" in words for words in ran)
     checks = levels(user, "--machines", "machines.json", code=1)
     assert (checks["host ready"], checks["host bare"]) == ("ok", "problem")
+    assert checks["hosts"] == "warning"  # both are one machine

@@ -56,9 +56,12 @@ def test_a_host_that_can_be_used_tells_what_it_has(user: User, sshd: Sshd) -> No
     assert found["lab1"]["facts"]["cores"] >= 1
     assert abs(found["lab1"]["clock_offset"]) < 60
     assert found["lab1"]["notes"] == [] or "are free" in found["lab1"]["notes"][0]
-    table = user.run("hosts", "check", name, "--hosts", "lab1").stdout
-    assert "lab1" in table
-    assert "lab2" not in table
+    done = user.run("hosts", "check", name, "--hosts", "lab1")
+    assert "lab1" in done.stdout
+    assert "one machine" not in done.stderr
+    twice = user.run("hosts", "check", name)
+    assert "warning: lab1 and lab2 are one machine: " in twice.stderr
+    assert "lab2" not in done.stdout
     keys = user.folder / ".benchfleet" / "known_hosts"
     assert keys.read_text().count("ssh-ed25519") in (1, 2)  # both names are one address
     assert keys.parent.stat().st_mode & 0o777 == 0o700

@@ -126,6 +126,21 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
     )
 
 
+def same_machines(hosts: Sequence[Host]) -> list[str]:
+    """What to say of hosts that are one machine: the same address, port and user, by the same way.
+    Each may have a folder of its own, so that this is no mistake."""
+    names: dict[tuple[object, ...], list[str]] = {}
+    for host in hosts:
+        way = host.address or host.name, host.port or 22, host.user, host.jump
+        names.setdefault(way, []).append(host.name)
+    return [
+        f"{', '.join(some[:-1])} and {some[-1]} are one machine: its results count as those of "
+        f"{len(some)}, and their slots share its devices; keep one, unless that is meant"
+        for some in names.values()
+        if len(some) > 1
+    ]
+
+
 def inventory_schema() -> dict[str, Any]:
     """JSON Schema, draft 2020-12, of an inventory, for editors."""
     return {

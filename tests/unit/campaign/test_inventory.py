@@ -14,6 +14,7 @@ from benchfleet.campaign.inventory import (
     inventory_schema,
     known_hosts_of,
     read_inventory,
+    same_machines,
 )
 from benchfleet.campaign.toml_reader import read_toml
 from benchfleet.campaign.yaml_reader import read_yaml
@@ -266,3 +267,20 @@ def test_a_price_is_of_the_machine_or_of_its_gpus_and_stands_in_the_defaults_too
         Price(amount=2, currency="$", per_gpu=True),
         Price(amount=0.5),
     ]
+
+
+def test_hosts_with_the_same_address_port_and_user_are_told_to_be_one_machine() -> None:
+    found = inventory(
+        """\
+        defaults: {user: me}
+        hosts:
+          a: {address: lab, folder: /a}
+          b: {address: lab, port: 22, identity: /etc/hostname}
+          lab:
+          other: {address: lab, port: 2222}
+          friend: {address: lab, user: you}
+          far: {address: lab, jump: gate}
+        """
+    )
+    (message,) = same_machines(found.hosts)
+    assert message.startswith("a, b and lab are one machine: its results count as those of 3, ")

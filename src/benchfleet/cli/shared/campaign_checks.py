@@ -11,7 +11,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from benchfleet import registry
-from benchfleet.campaign.inventory import choose_hosts, known_hosts_of, load_inventory
+from benchfleet.campaign.inventory import (
+    choose_hosts,
+    known_hosts_of,
+    load_inventory,
+    same_machines,
+)
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.fleet import on_all
 from benchfleet.cli.text.placement_text import placement_rules
@@ -90,6 +95,8 @@ def host_checks(arguments: argparse.Namespace) -> Iterator[Check]:
         return
     for one in host_results:
         yield from _host(one, arguments.machines)
+    for message in same_machines(inventory.hosts):
+        yield judged("hosts", message, f"change {arguments.machines}", warning=True)
 
 
 def _mistakes(what: str, error: CampaignError) -> Iterator[Check]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,9 +17,11 @@ from benchfleet.campaign.inventory import (
     choose_hosts,
     known_hosts_of,
     load_inventory,
+    same_machines,
 )
 from benchfleet.cli.shared.options import RequestedDevices, hosts
 from benchfleet.cli.shared.rent import rent_request
+from benchfleet.cli.text.output import say
 from benchfleet.domain.budget import Budget
 from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import Host
@@ -44,6 +47,12 @@ def chosen(arguments: argparse.Namespace) -> tuple[Host, ...]:
         message = "contains no remote machine; add the machines under 'hosts:'"
         raise CampaignError(str(arguments.machines), [Mistake(key="hosts", message=message)])
     return hosts
+
+
+def warn_of_same_machines(hosts: Sequence[Host]) -> None:
+    """Warn of hosts that are one machine."""
+    for message in same_machines(hosts):
+        say(f"warning: {message}", to=sys.stderr)
 
 
 def machines(

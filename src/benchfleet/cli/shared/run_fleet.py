@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchfleet.cached_results import in_cache
-from benchfleet.cli.shared.fleet import machines
+from benchfleet.cli.shared.fleet import machines, warn_of_same_machines
 from benchfleet.cli.shared.options import RequestedDevices
 from benchfleet.cli.shared.rent import budget_of
 from benchfleet.domain.cell import Cell
@@ -22,6 +22,7 @@ def run_fleet(
     budget = budget_of(arguments, study.campaign.budget)
     study = replace(study, campaign=replace(study.campaign, budget=budget))
     fleet = machines(arguments, devices, study.campaign.engine, budget)
+    warn_of_same_machines(fleet.hosts)
     if fleet.rent is None:
         return study, fleet
     from benchfleet.cli.shared.rent_agreement import agree_to_rent  # and the planner

@@ -12,7 +12,7 @@ from itertools import compress
 from typing import Any, Literal
 
 from benchfleet.campaign.inventory import known_hosts_of
-from benchfleet.cli.shared.fleet import on_all
+from benchfleet.cli.shared.fleet import on_all, warn_of_same_machines
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.host import Host
@@ -67,6 +67,7 @@ def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
         print_json({"hosts": [_as_json(one) for one in checks]})
     else:
         _show(checks, str(arguments.machines))
+    warn_of_same_machines(hosts)
     return 1 if any(one.trouble for one in checks) else 0
 
 
