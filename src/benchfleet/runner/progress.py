@@ -199,10 +199,10 @@ class Progress:
         """How long the run should still take: before its first cell ends by the samples, then by
         `eta`; None while nobody knows, and once that time is over."""
         if self.eta is not None:
-            left: float | None = self.eta.seconds - (now - self.eta.at)
+            remaining: float | None = self.eta.seconds - (now - self.eta.at)
         else:
-            left = self._seconds_by_samples(now)
-        return left if left is not None and left >= _LEAST_S else None
+            remaining = self._seconds_by_samples(now)
+        return remaining if remaining is not None and remaining >= _LEAST_S else None
 
     def _seconds_by_samples(self, now: float) -> float | None:
         """As if all cells took as long as the running ones will; None before their samples."""

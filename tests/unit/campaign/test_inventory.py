@@ -269,7 +269,7 @@ def test_a_price_is_of_the_machine_or_of_its_gpus_and_stands_in_the_defaults_too
     ]
 
 
-def test_hosts_with_the_same_address_port_and_user_are_told_to_be_one_machine() -> None:
+def test_hosts_with_the_same_address_port_and_user_are_named_as_one_machine() -> None:
     found = inventory(
         """\
         defaults: {user: me}

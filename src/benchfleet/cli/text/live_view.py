@@ -86,8 +86,8 @@ class LiveView:
 
 def _overall(progress: Progress, now: float) -> tuple[float, str]:
     """The completed share of the run, and it as text with the time left."""
-    text = progress_text(progress.share, left := progress.seconds_left(now))
-    if left is not None and progress.eta and progress.eta.spread >= 1:
+    text = progress_text(progress.share, remaining := progress.seconds_left(now))
+    if remaining is not None and progress.eta and progress.eta.spread >= 1:
         text += f" ± {duration(progress.eta.spread)}"
     return progress.share, text
 

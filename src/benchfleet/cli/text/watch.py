@@ -78,20 +78,20 @@ class Unbreakable:
 def repeating(observer: Observer) -> Iterator[Observer]:
     """Show the observer the last state of a run by a clock, too, until the run or the block ends: a
     summary line comes although nothing happens."""
-    shown, lock, over = Unbreakable(observer), threading.Lock(), threading.Event()
+    observing, lock, over = Unbreakable(observer), threading.Lock(), threading.Event()
     latest: Progress | None = None
 
     def observe(notice: Notice, progress: Progress) -> None:
         nonlocal latest
         with lock:
             latest = None if notice.kind == "run_ended" else progress
-            shown(notice, progress)
+            observing(notice, progress)
 
     def repeat() -> None:
         while not over.wait(_CLOCK_S):
             with lock:
                 if latest is not None:
-                    shown(Notice(kind="cell_progress"), latest)
+                    observing(Notice(kind="cell_progress"), latest)
 
     thread = threading.Thread(target=repeat, name="summary", daemon=True)
     thread.start()

@@ -86,8 +86,8 @@ class DurationIndex:
     ) -> float | None:
         """Seconds that a cell which began so long ago on such a device (None: somewhere) should
         still take; None where nobody knows."""
-        left = self.signed_seconds_left(fingerprint, elapsed, device_type)
-        return None if left is None else max(0.0, left)
+        remaining = self.signed_seconds_left(fingerprint, elapsed, device_type)
+        return None if remaining is None else max(0.0, remaining)
 
     def signed_seconds_left(
         self, fingerprint: str, elapsed: float, device_type: str | None = None

@@ -37,8 +37,8 @@ def eta(backlog: Backlog, slots: Slots, now: float) -> Eta | None:
         return None
     endpoints = backlog.endpoints.union(slot.endpoint for slot in slots)
     etas = [_eta_of(endpoint, backlog, slots, now) for endpoint in sorted(endpoints | {""})]
-    known = [one for one in etas if one is not None]
-    return max(known, key=lambda one: one.seconds) if len(known) == len(etas) else None
+    known_etas = [one for one in etas if one is not None]
+    return max(known_etas, key=lambda one: one.seconds) if len(known_etas) == len(etas) else None
 
 
 def _eta_of(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Eta | None:
@@ -69,22 +69,22 @@ def _eta_of(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Eta | 
 
 def _shares(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:
     for slot in (slot for slot in slots if slot.endpoint == endpoint):
-        left = _seconds_left(slot, backlog, now)
+        remaining = _seconds_left(slot, backlog, now)
         yield _Share(
             speed=1 / backlog.estimates.slowdown(slot.device_type),
-            seconds=max(0.0, left),
-            overdue=max(0.0, -left),
+            seconds=max(0.0, remaining),
+            overdue=max(0.0, -remaining),
             running=slot.attempt is not None,
             has_gpu=slot.gpus > 0,
         )
     for cell, since in backlog.running_elsewhere.items():
         if backlog.endpoint_of(cell) != endpoint:
             continue
-        left = _usual(backlog, cell, now - since)
+        remaining = _usual(backlog, cell, now - since)
         yield _Share(
             speed=1.0,
-            seconds=max(0.0, left),
-            overdue=max(0.0, -left),
+            seconds=max(0.0, remaining),
+            overdue=max(0.0, -remaining),
             running=True,
             has_gpu=False,
         )
@@ -104,11 +104,11 @@ def _seconds_left(slot: Slot, backlog: Backlog, now: float) -> float:
     attempt = slot.attempt
     if attempt is None:
         return 0.0
-    fingerprint, shown = attempt.claim.lease.fingerprint, slot.display
+    fingerprint, display = attempt.claim.lease.fingerprint, slot.display
     has_estimate = backlog.estimates.kind(fingerprint).has_estimate
-    each = shown.seconds_per_sample(now)
-    if each is not None and (shown.done - shown.before >= MIN_SAMPLES or not has_estimate):
-        return each * (shown.total - shown.done)
+    each = display.seconds_per_sample(now)
+    if each is not None and (display.done - display.before >= MIN_SAMPLES or not has_estimate):
+        return each * (display.total - display.done)
     return _usual(backlog, fingerprint, now - attempt.began, slot.device_type)
 
 
