@@ -125,8 +125,9 @@ def test_a_fleet_of_which_nothing_can_be_used_ends_with_a_reason_for_each(
     assert "ended early: no machine can be used" in output
     for reason in ("locked: ", "Permission denied", "bare: ", "/no/such/python", "it has no GPU 7"):
         assert reason in output
-    ending = output.partition("2 cells: 2 pending\n")[2]
-    assert ending.startswith("ended early: no machine can be used")  # no tables in between
+    between = output.partition("2 cells: 2 pending\n")[2].partition("ended early: ")[0]
+    assert between.startswith("cannot run here: ")
+    assert between.count("\n") == 1  # no tables
     status = user.json("status", "study.yaml")
     assert (status["pending"], status["total"]) == (2, 2)
     assert outcomes(user) == []
