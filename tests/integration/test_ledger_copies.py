@@ -188,7 +188,7 @@ def test_a_history_that_lacks_an_attempt_is_not_copied_to_a_repository(
     live(source, clock)
     source._connection.execute("delete from event where seq = 3")
     target = repository()
-    with pytest.raises(LedgerError, match=r"of the 1 attempts of .* the history tells 0"):
+    with pytest.raises(LedgerError, match=r"of 1 attempt of .* the history tells 0"):
         copy_ledger(source, target)
     assert list(target.cells()) == []
 
