@@ -84,6 +84,7 @@ def test_the_newest_checkpoint_runs_first(user: User) -> None:
 
 
 def test_options_that_do_not_go_together_are_refused(user: User) -> None:
+    user.write(SCRIPT, "score.py")
     user.write(STUDY.replace('checkpoints: "out/step-*", every: 1000', "model: m"))
     done = user.run("run", "study.yaml", "--watch", code=2)
     assert "the campaign names no checkpoints" in done.stderr
