@@ -78,7 +78,8 @@ class Archive:
     def __init__(self, layout: Layout, *, now: float, busy_since: float | None = None) -> None:
         """`busy_since`: when the oldest live run began; None without one."""
         self._layout, self._now, self._busy_since = layout, now, busy_since
-        self.retained: Counter[str] = Counter()  # what may not go, by reason
+        # what may not go: a noun, such as "log", and why
+        self.retained: Counter[tuple[str, str]] = Counter()
 
     def items(self, records: Iterable[CellRecord], kinds: Collection[str]) -> Iterator[Item]:
         """What may go, by kind."""
@@ -90,7 +91,7 @@ class Archive:
             unsent = {entry.path for entry in UploadQueue(self._layout.outbox).entries()}
             for record in known_records.values():
                 if record.path in unsent:
-                    self.retained["results still to be put to their place"] += 1
+                    self.retained["result", "still to be uploaded"] += 1
                 elif record.state == "success":
                     yield from self._raw(record)
         if "logs" in kinds:
@@ -98,7 +99,7 @@ class Archive:
                 if self._busy_since is None or file.stat().st_mtime < self._busy_since - 1:
                     yield self._item("logs", file, file.name)
                 else:
-                    self.retained["logs of slots that may be at work"] += 1
+                    self.retained["log", "of slots that may be at work"] += 1
 
     def _attempts(self, folder: Path, record: CellRecord | None) -> Iterator[Item]:
         """All attempts of a cell that has its result; of one that ended otherwise, neither the last
@@ -106,21 +107,22 @@ class Archive:
         attempts = sorted((one for one in _entries(folder) if one.is_dir()), key=age)
         if record is None or record.state in ("pending", "running"):
             why = "the ledger does not know" if record is None else "are pending or running"
-            self.retained[f"attempts of cells that {why}"] += len(attempts)
+            self.retained["attempt", f"of cells that {why}"] += len(attempts)
             return
         if record.state != "success":
             needed = {furthest_attempt(folder), *attempts[-1:]} & set(attempts)
-            self.retained["attempts that a retry goes on from"] += len(needed)
+            self.retained["attempt", "that a retry goes on from"] += len(needed)
             attempts = [one for one in attempts if one not in needed]
         elif not is_published(
             self._layout, record.path, record.outcome.digest if record.outcome else ""
         ):
-            self.retained["attempts of cells whose result is not at its place"] += len(attempts)
+            reason = "of cells whose result is not at its place"
+            self.retained["attempt", reason] += len(attempts)
             return
         for attempt in attempts:
             item = self._item("attempts", attempt, f"{record.path} {attempt.name}", record)
             if attempt.name.startswith(names.RESCORED) and item.age < _RESCORE_S:
-                self.retained["attempts now being scored"] += 1
+                self.retained["attempt", "now being scored"] += 1
             else:
                 yield item
 

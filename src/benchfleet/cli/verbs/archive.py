@@ -139,10 +139,9 @@ def _lines(
             yield f"  and {len(items) - _MAX_LISTED_ITEMS} more"
     for item, why in result.failures:
         yield f"  left  {item.name}: {why}"
-    for why, count in sorted(archive.retained.items()):
+    for (noun, why), count in sorted(archive.retained.items()):
         if count:
-            what, _, of_what = why.partition(" ")
-            yield f"  left alone: {counted(count, what.removesuffix('s'))} {of_what}"
+            yield f"  left alone: {counted(count, noun)} {why}"
     if items and not arguments.yes:
         yield "nothing was done; do it with the same command and --yes"
 
@@ -166,7 +165,9 @@ def _as_json(
         ],
         "freed": result.freed,
         "left": [{"name": item.name, "why": why} for item, why in result.failures],
-        "left_alone": {why: count for why, count in archive.retained.items() if count},
+        "left_alone": {
+            f"{noun}s {why}": count for (noun, why), count in archive.retained.items() if count
+        },
     }
 
 
