@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from benchfleet.campaign.inventory import known_hosts_of
@@ -144,18 +145,14 @@ def _one(
             raise BootstrapFailed(diagnosis(answer.code, answer.err, jump=host.jump).message)
         return answer
 
-    @contextmanager
-    def hold_lock(step: Step) -> Iterator[bool]:
-        try:
-            with _hold_remote_lock(ssh, host, step, lambda text: report(host, text)) as alone:
-                yield alone
-        except _FolderRefused as error:
-            message = f"folder {host.folder} cannot be made on that host ({error})"
-            raise BootstrapFailed(f"{message}: change 'folder' in {machines}") from None
-
+    tell = partial(report, host)
     try:
         bootstrap(
-            host, installation, ask=run_step, hold=hold_lock, tell=lambda text: report(host, text)
+            host,
+            installation,
+            ask=run_step,
+            hold=lambda step: _hold_remote_lock(ssh, host, step, tell, machines),
+            tell=tell,
         )
     except BenchfleetError as error:
         report(host, f"failed: {error}")
@@ -163,13 +160,9 @@ def _one(
     return True
 
 
-class _FolderRefused(BenchfleetError):
-    """The folder of a host cannot be made."""
-
-
 @contextmanager
 def _hold_remote_lock(
-    ssh: OpenSsh, host: Host, step: Step, report: Callable[[str], None]
+    ssh: OpenSsh, host: Host, step: Step, report: Callable[[str], None], machines: Path
 ) -> Iterator[bool]:
     """Keep the lock's command running over there for the block, whether or not it keeps others
     out; its input's end ends it."""
@@ -182,7 +175,10 @@ def _hold_remote_lock(
                 break
             elif line.startswith(b"refused"):
                 why = line.decode(errors="replace").removeprefix("refused").strip()
-                raise _FolderRefused(why)
+                raise BootstrapFailed(
+                    f"folder {host.folder} cannot be made on that host ({why}): change 'folder' "
+                    f"in {machines}"
+                )
         else:
             raise BootstrapFailed("could not lock the folder of environments there")
         yield line.strip() == b"held"
