@@ -74,9 +74,7 @@ KEYS: Mapping[str, Shape] = {
     "race": RACE,
 }
 REQUIRED = ("campaign",)
-DRAFT_NAME = (
-    "campaign.yaml"  # what `benchfleet init` writes, and what is read where no file is named
-)
+DRAFT_NAME = "campaign.yaml"  # of the file that `init` writes, and that is the default
 CAMPAIGN_FILE = "campaign file"
 MAX_BYTES = 10_000_000
 Reader = Callable[[str, Path], Source]
@@ -144,7 +142,7 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
         if file.is_dir():
             problem = f"is a folder; name the {kind} in it"
         elif not file.exists():
-            problem = f"file not found{_near(file, readers) or _make(file, kind)}"
+            problem = f"file not found{_near(file, readers) or _how_to_make(file, kind)}"
         elif reader is None:
             problem = f"unknown suffix for this {kind}; use {', '.join(readers)}"
         elif not file.is_file():
@@ -172,7 +170,7 @@ def _near(file: Path, suffixes: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _make(file: Path, kind: str) -> str:
+def _how_to_make(file: Path, kind: str) -> str:
     """How a campaign file that is not there is made; of the default one, that it is the default."""
     if kind != CAMPAIGN_FILE:
         return ""

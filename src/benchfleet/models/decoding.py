@@ -68,9 +68,7 @@ class Decoder:
         # The second name is that of transformers before 5.24, where Mamba took no such argument.
         names = (name for name in ("cache", "past_key_values") if name in accepted)
         self._cache_argument = next(names, "")
-        layers: set[object] = set()
-        if self._cache_argument:
-            layers = {type(layer) for layer in growing_cache(model.config).layers}
+        layers = {type(layer) for layer in growing_cache(model.config).layers}
         recurrent = getattr(cache_utils, "LinearAttentionLayer", None)
         if not self._cache_argument or layers == {recurrent}:
             raise CellFailure(

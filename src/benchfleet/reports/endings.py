@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.humanize import examples
 from benchfleet.domain.question_draws import is_draw_metric
 from benchfleet.domain.sample_end import ENDS, SAME_ANSWER, SCORE_STOP, share_name
 
 MAX_LENGTH, MAX_UNPARSED, MAX_SAME = 0.05, 0.20, 0.90  # shares; a report warns above
 TRUNCATED = "truncated"  # the measure of adapters that cut
-_EXAMPLES = 3
 MAX_WARNINGS = 6  # of the first screen; the rest is counted
 HEADS = ("score", "over stop", *ENDS[1:])
 LEGEND = (
@@ -94,10 +94,9 @@ def truncation_warning(shares: Mapping[str, float]) -> tuple[str, ...]:
     cut = [f"{name} ({share:.0%} of the prompts)" for name, share in shares.items() if share]
     if not cut:
         return ()
-    more = f" and {len(cut) - _EXAMPLES} more" if len(cut) > _EXAMPLES else ""
     return (
-        f"longer than the model takes, so their middle was cut out: {', '.join(cut[:_EXAMPLES])}"
-        f"{more}; a low score may come from that",
+        f"longer than the model takes, so their middle was cut out: {examples(cut)}; a low score "
+        "may come from that",
     )
 
 

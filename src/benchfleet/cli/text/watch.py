@@ -52,11 +52,11 @@ def watch(
             observer = opened.enter_context(live(campaign, stream, level=level))
         else:
             lines = PlainLines(campaign, stream, summary_s=summary_s, level=level)
-            observer = opened.enter_context(repeating(lines))
+            observer = opened.enter_context(repeating(Unbreakable(lines)))
         combined: Observer = Unbreakable(observer)
         if log is not None:
             lines = PlainLines(campaign, log, summary_s=summary_s, level=level, timed=True)
-            combined = combine(combined, opened.enter_context(repeating(lines)))
+            combined = combine(combined, opened.enter_context(repeating(Unbreakable(lines))))
         yield combined
 
 
@@ -77,21 +77,21 @@ class Unbreakable:
 @contextlib.contextmanager
 def repeating(observer: Observer) -> Iterator[Observer]:
     """Show the observer the last state of a run by a clock, too, until the run or the block ends: a
-    summary line comes although nothing happens."""
-    observing, lock, over = Unbreakable(observer), threading.Lock(), threading.Event()
+    summary line comes although nothing happens. The observer must not raise."""
+    lock, over = threading.Lock(), threading.Event()
     latest: Progress | None = None
 
     def observe(notice: Notice, progress: Progress) -> None:
         nonlocal latest
         with lock:
             latest = None if notice.kind == "run_ended" else progress
-            observing(notice, progress)
+            observer(notice, progress)
 
     def repeat() -> None:
         while not over.wait(_CLOCK_S):
             with lock:
                 if latest is not None:
-                    observing(Notice(kind="cell_progress"), latest)
+                    observer(Notice(kind="cell_progress"), latest)
 
     thread = threading.Thread(target=repeat, name="summary", daemon=True)
     thread.start()
