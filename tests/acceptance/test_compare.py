@@ -71,6 +71,7 @@ def test_wrong_input_names_what_to_write(finished: User) -> None:
         ((*BOTH, "--policy", "absent.yaml"), "absent.yaml cannot be read"),
         (("compare", "--in", "study.yaml", "study.yaml", "models=m1"), "drop one"),
         ((*BOTH, "--json", "--markdown"), "exclude each other"),
+        ((*BOTH, "--json", "--output", "a.md"), "its ending is of the format markdown, not json"),
         (("compare", "study.yaml", "study.yaml"), "is compared with itself"),
     ):
         assert message in finished.run(*words, code=2).stderr

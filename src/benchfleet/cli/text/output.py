@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from benchfleet.cli.text.terminal import printable
-from benchfleet.errors import BenchfleetError
+from benchfleet.errors import BenchfleetError, wrong_option
 
 
 def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
@@ -20,6 +21,24 @@ def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON, for programs."""
     print(json.dumps(value, indent=2), flush=True)
+
+
+def output_format(
+    file: Path | None, requested: str | None, formats: Mapping[str, str], *, advice: str
+) -> str:
+    """The format that is requested, or else the one of the file's ending, from `formats` by ending.
+    Raises BenchfleetError where the ending is unknown (`advice` says how to request a format), or
+    is another format's. A file without an ending and ``.txt`` may hold any."""
+    suffix = file.suffix.lower() if file else ""
+    ending = formats.get(suffix, requested)
+    if ending is None:
+        known_suffixes = ", ".join(filter(None, formats))
+        message = f"unknown format {suffix!r}: use {known_suffixes}, or {advice}"
+        raise wrong_option(f"--output {file}", message)
+    if requested and suffix not in {"", ".txt"} and ending != requested:
+        message = f"its ending is of the format {ending}, not {requested}; change one of them"
+        raise wrong_option(f"--output {file}", message)
+    return requested or ending
 
 
 def write_output(file: Path, content: bytes) -> None:

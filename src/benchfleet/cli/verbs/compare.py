@@ -14,7 +14,7 @@ from typing import TextIO
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign_results import side_of
 from benchfleet.cli.text.change_table import change_table, markdown_table, verdict_lines
-from benchfleet.cli.text.output import say, write_output
+from benchfleet.cli.text.output import output_format, say, write_output
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
 from benchfleet.reports.release_policy import Judgement, Rule, judge, overall, read_policy
@@ -94,14 +94,9 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _form(arguments: argparse.Namespace) -> str:
     """How it is written: as an option says, or the ending of the file."""
-    if arguments.json or arguments.markdown:
-        return "json" if arguments.json else "markdown"
-    suffix = arguments.output.suffix.lower() if arguments.output else ""
-    if suffix not in _SUFFIXES:
-        known_suffixes = ", ".join(filter(None, _SUFFIXES))
-        message = f"unknown format {suffix!r}: use {known_suffixes}, or add --markdown or --json"
-        raise wrong_option(f"--output {arguments.output}", message)
-    return _SUFFIXES[suffix]
+    requested = "json" if arguments.json else "markdown" if arguments.markdown else None
+    advice = "add --markdown or --json"
+    return output_format(arguments.output, requested, _SUFFIXES, advice=advice)
 
 
 def _show(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchfleet.campaign_results import comparison_of, sample_scores_of
 from benchfleet.cli.shared import missing_ledger, missing_models, options
-from benchfleet.cli.text.output import say, write_output
+from benchfleet.cli.text.output import output_format, say, write_output
 from benchfleet.cli.text.run_summary import show
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.cell import Cell
@@ -112,19 +112,8 @@ def _format(arguments: argparse.Namespace) -> str:
         raise BenchfleetError(
             f"--json and --format {requested} exclude each other; drop one of them"
         )
-    suffix = arguments.output.suffix.lower() if arguments.output else ""
-    if arguments.json or requested:
-        drawn = requested or "json"
-        ending = _SUFFIXES.get(suffix, drawn)
-        if ending not in (drawn, "terminal"):  # any text may be in a file without an ending or .txt
-            message = f"its ending is of the format {ending}, not {drawn}; change one of them"
-            raise wrong_option(f"--output {arguments.output}", message)
-        return drawn
-    if suffix not in _SUFFIXES:
-        known_suffixes = ", ".join(filter(None, _SUFFIXES))
-        message = f"unknown format {suffix!r}: use {known_suffixes}, or choose one with --format"
-        raise wrong_option(f"--output {arguments.output}", message)
-    return _SUFFIXES[suffix]
+    requested = requested or ("json" if arguments.json else None)
+    return output_format(arguments.output, requested, _SUFFIXES, advice="choose one with --format")
 
 
 def _page(study: Study) -> Path:
