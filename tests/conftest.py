@@ -60,9 +60,8 @@ def _freeze() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """For ``-n auto``: one process for each core and one more, since many tests wait. A second one
-    saved less than a tenth of the time, and tests of killed processes met their bounds."""
-    return (os.cpu_count() or 1) + 1
+    """For ``-n auto``: one process for each core and two more, since many tests wait."""
+    return (os.cpu_count() or 1) + 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
