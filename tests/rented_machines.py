@@ -42,6 +42,7 @@ class RealCloud:
         self.sshds: dict[str, Sshd] = {}
         self.lets_in = True  # False: new machines refuse every key
         self.patience = 600  # seconds of the dead-man timers
+        self.boot_s = 0.0  # of new machines, at least
         self.environment: dict[str, str] = {}  # of what is started on new machines
         self._timers: dict[str, subprocess.Popen[bytes]] = {}
         self.cloud = Cloud(now=time.time(), offers=[_offer(11, 400_000), _offer(12, 300_000)])
@@ -52,6 +53,7 @@ class RealCloud:
         self.url = self._server.url
 
     def _created(self, one: CloudInstance, body: Mapping[str, Any]) -> None:
+        time.sleep(self.boot_s)
         folder = self._folder()
         variables = {RECORDING: str(_gpu(folder, one)), **self.environment}
         sshd = Sshd(folder, path=_path(folder), environment=variables)

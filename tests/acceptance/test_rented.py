@@ -65,6 +65,7 @@ def test_a_run_rents_works_and_returns(
     (user.folder / "gpus.json").write_text(json.dumps({"gpus": [mine]}))
     monkeypatch.setenv(RECORDING, str(user.folder / "gpus.json"))
     monkeypatch.setenv("SIMULATED_KEY", "key-of-the-tests")
+    rented.boot_s = 2.0  # the provider tells whole seconds, and less than one costs nothing
     with SimulatedServer(key="key-of-the-tests") as server:
         user.write(MIXED % server.url)
         process = start_hurried(user, *RUN, "--yes", "--gpus", "0", "--budget", "3 USD")
