@@ -16,12 +16,15 @@ from benchfleet.domain.event import STORED
 from benchfleet.domain.part import Split
 from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.results.layout import Layout
+from benchfleet.results.disk import digest_of
+from benchfleet.results.layout import CELL, Layout
+from benchfleet.results.publish import publish
 from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.stores.folder import FolderStore
+from benchfleet.results.transfer import upload
 from benchfleet.results.transfer.targets import StoreTarget
 from benchfleet.results.transfer.upload import Uploader
-from benchfleet.results.upload_queue import UploadQueue
+from benchfleet.results.upload_queue import Entry, UploadQueue
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.sample_cells import sample_cell
@@ -167,6 +170,49 @@ def test_one_result_that_is_refused_does_not_hold_up_the_others(lab: Lab) -> Non
     assert not uploader.upload()
     assert lab.stored() == [paths[1]]
     assert (uploader.queued, uploader.problem) == (1, "no such bucket")
+
+
+def test_a_result_that_is_published_while_the_queue_is_read_is_uploaded(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, uploader = lab.finish(0), lab.uploader()
+    [folder] = lab.layout.attempts.glob("*/*")
+    digest = digest_of(folder / CELL)
+    fingerprint = sample_cell(0).fingerprint
+    uploader._queue.add([Entry(fingerprint=str(fingerprint), path=path, digest=digest)])
+
+    def publish_after_the_look(*look: object) -> bool:
+        publish(folder, lab.layout.published(path))
+        return False
+
+    with monkeypatch.context() as patched:
+        patched.setattr(upload, "is_published", publish_after_the_look)
+        assert uploader.upload()
+    assert not folder.parent.exists()
+    assert uploader.upload()
+    assert lab.stored() == [path]
+    assert uploader.queued == 0
+
+
+def test_results_that_are_published_during_uploads_are_all_uploaded(lab: Lab) -> None:
+    uploader = lab.uploader()
+    uploader.start()
+    paths = [lab.finish(number, uploader) for number in range(100)]
+    end(uploader)
+    assert sorted(lab.stored()) == sorted(paths)
+
+
+def test_a_newer_result_of_a_cell_queued_during_an_upload_stays_queued(lab: Lab) -> None:
+    uploader = lab.uploader()
+    lab.finish(0, uploader)
+    [old] = uploader._queue.entries()
+
+    def put(folder: Path, path: str, digest: str) -> None:
+        uploader._queue.add([replace(old, digest="sha256:newer")])
+
+    lab.put = put  # type: ignore[method-assign]
+    assert uploader.upload()
+    assert [entry.digest for entry in uploader._queue.entries()] == ["sha256:newer"]
 
 
 def test_a_crash_between_the_commit_and_the_rename_leaves_an_entry_that_waits(lab: Lab) -> None:

@@ -11,7 +11,6 @@ differs from the ledger's is dropped.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterable
@@ -49,15 +48,14 @@ class UploadQueue:
 
     def entries(self) -> list[Entry]:
         """All readable entries."""
-        entries = []
-        for file in sorted(self._folder.glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                entries.append(Entry(**json.loads(read_plain(file))))
-        return entries
+        return [entry for file in sorted(self._folder.glob("*.json")) if (entry := _read(file))]
 
     def drop(self, entry: Entry) -> None:
-        """Remove an entry that is uploaded or obsolete."""
-        (self._folder / f"{entry.fingerprint}.json").unlink(missing_ok=True)
+        """Remove an entry that is uploaded or obsolete. Another result of its cell, queued
+        meanwhile, stays."""
+        file = self._folder / f"{entry.fingerprint}.json"
+        if _read(file) == entry:
+            file.unlink(missing_ok=True)
 
     def __len__(self) -> int:
         try:
@@ -81,3 +79,11 @@ class UploadQueue:
         make_folders(self._folder)
         write_synced(self._folder, {_STORE_FILE: store_url.encode()})
         sync_folder(self._folder)
+
+
+def _read(file: Path) -> Entry | None:
+    """The entry in a file; None where it cannot be read."""
+    try:
+        return Entry(**json.loads(read_plain(file)))
+    except (OSError, ValueError, TypeError):
+        return None

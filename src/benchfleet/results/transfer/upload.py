@@ -83,8 +83,8 @@ class Uploader:
     def _run(self) -> None:
         failures = 0
         while True:
-            stopping = self._stopping.is_set()
             self._wake.clear()
+            stopping = self._stopping.is_set()  # after the clear, which may not undo a stop's wake
             try:
                 failures = 0 if self.upload() else failures + 1
             except Exception as error:  # noqa: BLE001 - shown at the end; the run goes on
@@ -137,14 +137,13 @@ class Uploader:
             if entry.fingerprint in needless:
                 self._queue.drop(entry)
                 continue
+            # First: a publisher removes the attempts after the result is public.
+            has_attempts = self._layout.attempts_of(entry.fingerprint).exists()
             is_here = is_published(self._layout, entry.path, entry.digest)
             if is_here and digests.get(entry.fingerprint) == entry.digest:
                 yield entry
-            elif entry.fingerprint in digests if is_here else not self._may_be_published(entry):
+            elif entry.fingerprint in digests if is_here else not has_attempts:
                 self._queue.drop(entry)
-
-    def _may_be_published(self, entry: Entry) -> bool:
-        return self._layout.attempts_of(entry.fingerprint).exists()
 
     def _joined_parts(self, records: Iterable[CellRecord]) -> set[str]:
         """Those of the cells that are parts of a cell with a result."""
