@@ -84,7 +84,7 @@ class Uploader:
         failures = 0
         while True:
             self._wake.clear()
-            stopping = self._stopping.is_set()  # after the clear, which may not undo a stop's wake
+            stopping = self._stopping.is_set()  # read after the clear: no stop is missed
             try:
                 failures = 0 if self.upload() else failures + 1
             except Exception as error:  # noqa: BLE001 - shown at the end; the run goes on
@@ -137,7 +137,7 @@ class Uploader:
             if entry.fingerprint in needless:
                 self._queue.drop(entry)
                 continue
-            # First: a publisher removes the attempts after the result is public.
+            # Asked first: attempts are removed only once their result is public.
             has_attempts = self._layout.attempts_of(entry.fingerprint).exists()
             is_here = is_published(self._layout, entry.path, entry.digest)
             if is_here and digests.get(entry.fingerprint) == entry.digest:
