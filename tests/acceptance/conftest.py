@@ -20,6 +20,7 @@ import pytest
 
 from benchfleet.cli.main import main
 from benchfleet.domain.host import Host
+from benchfleet.git import process as git_process
 from benchfleet.machines.nvml import RECORDING
 
 COMMAND = [sys.executable, "-m", "benchfleet.cli.main"]
@@ -102,6 +103,7 @@ class User:
                 code = int(end.code or 0)
             finally:
                 gc.set_threshold(*collects)
+                git_process.interrupt(False)
         return subprocess.CompletedProcess([*words], code, out.text, err.text)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
