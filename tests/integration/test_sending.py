@@ -51,6 +51,8 @@ class Lab(ResultStore):
         self.inside.put(folder, path, digest)
 
     def digests(self, paths: Collection[str]) -> Mapping[str, str]:
+        if self.away:
+            raise self.away
         return self.inside.digests(paths)
 
     def fetch(self, paths: Collection[str], into: Path) -> None:
@@ -155,6 +157,15 @@ def test_an_upload_error_is_reported_once_while_the_run_goes_on(lab: Lab) -> Non
     assert lab.notices.get(timeout=60) == f"uploads to {lab.display_url} work again"
     end(uploader)
     assert lab.notices.empty()
+
+
+def test_a_store_that_does_not_answer_is_reported_before_the_first_result(lab: Lab) -> None:
+    lab.away = StoreUnreachable("the lab is dark")
+    uploader = lab.uploader()
+    uploader.start()
+    assert lab.notices.get(timeout=60) == "uploads fail and are retried: the lab is dark"
+    end(uploader)
+    assert uploader.problem == "the lab is dark"
 
 
 def test_one_result_that_is_refused_does_not_hold_up_the_others(lab: Lab) -> None:

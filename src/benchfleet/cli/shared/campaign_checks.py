@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
@@ -191,8 +190,7 @@ def _answers(
     try:
         store = opened()
         if store is not None:
-            with tempfile.TemporaryDirectory() as empty:
-                store.fetch(["no/such/cell"], Path(empty))
+            store.check()
         return judged(what, f"{store.display_url if store else ''} answers", "")
     except StoreUnreachable as error:
         return judged(what, str(error), if_away, warning=True)

@@ -54,6 +54,10 @@ class ResultStore(registry.Plugin, ABC):
         """Name the digest of each path's cell.json that the ledger has. A store that may have
         several results at one path, as branches do, gives that one from then on."""
 
+    def check(self) -> None:
+        """Ask for a result that does not exist. Raises what a store raises that does not answer."""
+        self.digests(["no/such/cell"])
+
     def remove(self, path: str) -> None:
         """Remove the result at a path: of a part whose cell has its result now. A repetition
         changes nothing."""

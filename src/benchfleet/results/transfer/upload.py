@@ -81,11 +81,14 @@ class Uploader:
         self._queue.assign_to(self._target.display_url)
 
     def _run(self) -> None:
-        failures = 0
+        failures, checked = 0, False
         while True:
             self._wake.clear()
             stopping = self._stopping.is_set()  # read after the clear: no stop is missed
             try:
+                if not checked:  # a wrong address is reported before the first result
+                    self._target.check()
+                    checked = True
                 failures = 0 if self.upload() else failures + 1
             except Exception as error:  # noqa: BLE001 - shown at the end; the run goes on
                 self.problem, failures = str(error) or type(error).__name__, failures + 1
