@@ -36,8 +36,9 @@ else
 system:
 endif
 
-# What CI runs: every check in turn; the last line is the test runner's.
-check: lint system
+# What CI runs. The system's packages come while pip installs; the last line is the test runner's.
+check:
+	$(MAKE) --no-print-directory --jobs=2 lint system
 	$(PYTEST)
 
 lint: $(VENV)/dev.stamp
