@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,18 @@ from .conftest import answered
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.fixture(scope="module")
-def wordnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(scope="session")
+def nltk_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """WordNet in one folder for all tests: NLTK reads it from where it found it first."""
+    return with_wordnet(tmp_path_factory.mktemp("wordnet")) / "nltk_data"
+
+
+@pytest.fixture
+def wordnet(nltk_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NLTK finds WordNet."""
     import nltk
 
-    folder = with_wordnet(tmp_path_factory.mktemp("wordnet"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nltk.data, "path", [str(folder / "nltk_data")])
-        yield
+    monkeypatch.setattr(nltk.data, "path", [str(nltk_data)])
 
 
 class Scripted(MockAdapter):
