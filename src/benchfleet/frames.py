@@ -22,6 +22,7 @@ from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.reports.charts.base import DATA
 from benchfleet.reports.charts.collection import REASONS, charts_of_kind
+from benchfleet.reports.charts.images import stacked
 from benchfleet.reports.charts.timeline import Spans, longest_spans
 from benchfleet.reports.pooling import column_names
 from benchfleet.reports.side_by_side import DEFAULT_MIN_EFFECT, changes
@@ -184,13 +185,13 @@ class Results:
             raise BenchfleetError(f"no chart {kind!r} yet: {REASONS[kind]}")
         import altair as alt
 
-        parts = []
-        for chart in drawn:
-            spec = {key: value for key, value in chart.spec.items() if key != "config"}
-            data = {"datasets": {DATA: [*chart.rows]}} if chart.rows else {}
-            part = alt.Chart.from_dict({**spec, **data})
-            parts.append(part.properties(title=chart.title))
-        return parts[0] if len(parts) == 1 else alt.vconcat(*parts)
+        if len(drawn) == 1:
+            (chart,) = drawn
+            spec = {**chart.spec, "title": chart.title}
+            spec |= {"datasets": {DATA: [*chart.rows]}} if chart.rows else {}
+        else:
+            spec = stacked(drawn)
+        return alt.Chart.from_dict({key: part for key, part in spec.items() if key != "config"})
 
     @cached_property
     def _records(self) -> list[CellRecord]:

@@ -80,6 +80,16 @@ def test_a_chart_is_one_of_altair(finished: User) -> None:
         results.chart("forrest")
 
 
+def test_charts_of_several_models_are_one_of_altair(user: User) -> None:
+    user.write(MOCK.replace("[mock_benchmark]", "[mock_benchmark, _hostile: {samples: 4}]"))
+    user.run("run", "study.yaml")
+    chart = benchfleet.load(user.folder / "study.yaml").chart("scores")
+    assert len(chart.to_dict()["datasets"]) == 2
+    chart.save(user.folder / "scores.svg")
+    drawn = (user.folder / "scores.svg").read_text()
+    assert all(name in drawn for name in ("m1", "m2", "dense", "_hostile"))
+
+
 def test_a_part_is_loaded_alone(finished: User) -> None:
     results = benchfleet.load(finished.folder / "study.yaml", only=["models=m1"])
     assert set(results.cells["model"]) == {"m1"}

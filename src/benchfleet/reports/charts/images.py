@@ -20,7 +20,7 @@ def image(charts: Sequence[Chart], form: str, *, titled: bool = True) -> bytes:
     """The charts one below the other, in one of `FORMATS`; `titled` puts its title above each."""
     import vl_convert
 
-    spec = _stacked(charts, titled=titled)
+    spec = stacked(charts, titled=titled)
     if form == "png":
         return bytes(vl_convert.vegalite_to_png(spec, scale=_SCALE))
     if form == "pdf":
@@ -28,7 +28,7 @@ def image(charts: Sequence[Chart], form: str, *, titled: bool = True) -> bytes:
     return with_fixed_widths(str(vl_convert.vegalite_to_svg(spec))).encode()
 
 
-def _stacked(charts: Sequence[Chart], *, titled: bool = True) -> dict[str, Any]:
+def stacked(charts: Sequence[Chart], *, titled: bool = True) -> dict[str, Any]:
     """One definition of all charts, each with its own data."""
     parts, datasets = [], {}
     config: dict[str, Any] = {}
