@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchfleet.campaign.dates import split_dates
-from benchfleet.campaign.selection import choose_cells
+from benchfleet.campaign.selection import choose_cells, fixed_axes
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
@@ -129,12 +129,11 @@ def side_of(
             lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing
         )
         records = [one for one in records if dates.includes(attempts.get(one.fingerprint, ()))]
-    parts = [axis.partition("=") for axis in axes]
     return Side(
         name=name,
         cells=chosen,
         records=records,
         scores=sample_scores_of(study, records),
-        fixed=frozenset(axis for axis, _, names in parts if "," not in names and "*" not in names),
+        fixed=fixed_axes(chosen, axes),
         suites=study.campaign.suites,
     )

@@ -26,6 +26,7 @@ from benchfleet.reports.charts.images import stacked
 from benchfleet.reports.charts.timeline import Spans, longest_spans
 from benchfleet.reports.pooling import column_names
 from benchfleet.reports.side_by_side import DEFAULT_MIN_EFFECT, changes
+from benchfleet.reports.statistics import Difference
 from benchfleet.reports.tables import Comparison
 from benchfleet.results.layout import SAMPLES, Layout
 from benchfleet.results.read import is_published
@@ -34,6 +35,7 @@ from benchfleet.status import Status, status_of
 from benchfleet.study import Study, open_study
 
 FrameLibrary = Literal["pandas", "polars"]
+_AXES = ("cell", "model", "config", "label", "benchmark", "subset", "repeat")
 _SAMPLE_COLUMNS = (
     *("sample", "index", "score", "answer", "prompt_tokens", "completion_tokens", "seconds"),
     *("finish", "ended", "question", "draw", "reasoning", "reasoning_tokens", "error", "context"),
@@ -46,12 +48,12 @@ def load(
     source: str | Path,
     *,
     ledger: str = "",
-    only: Sequence[str] = (),
+    only: str | Sequence[str] = (),
     frames: FrameLibrary = "pandas",
 ) -> Results:
     """The results of a campaign file, of a campaign's results folder, or of a ledger's address.
 
-    `only` selects cells as on the command line, such as ``["models=llama*"]``. `frames` names the
+    `only` selects cells as on the command line: ``"models=llama*"``, or several. `frames` names the
     library of the data frames. Nothing is read before it is asked for. Raises `CampaignError`,
     `LedgerError`, `UnknownName` for another library, or `MissingExtra` if it is not installed.
     """
@@ -73,7 +75,8 @@ def load(
         study = open_study(campaign_of(address), ledger=address)
     else:
         study = open_study(load_campaign(source), ledger=ledger)
-    cells = choose_cells(study.cells(), only=only, option="only")
+    texts = [only] if isinstance(only, str) else only
+    cells = choose_cells(study.cells(), only=texts, option="only")
     return Results(study, study.marked(cells), frames)
 
 
@@ -110,7 +113,7 @@ class Results:
                 {**axes, **{name: one.get(_KEYS.get(name, name)) for name in _SAMPLE_COLUMNS}}
                 for one in samples.values()
             ]
-        return self._frame(rows)
+        return self._frame(rows, empty=(*_AXES, *_SAMPLE_COLUMNS))
 
     @cached_property
     @no_collection()
@@ -142,7 +145,9 @@ class Results:
                     **_with_bounds(pair.difference.to_dict()),
                 }
             )
-        return self._frame(rows)
+        sides = ("first_model", "first_config", "second_model", "second_config")
+        figures = _with_bounds(Difference(n=0, difference=None).to_dict())
+        return self._frame(rows, empty=("label", "benchmark", "subset", *sides, *figures))
 
     @cached_property
     def suites(self) -> Any:
@@ -259,14 +264,16 @@ class Results:
             "fingerprint": cell.fingerprint,
         }
 
-    def _frame(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+    def _frame(self, rows: Sequence[Mapping[str, Any]], *, empty: Sequence[str] = ()) -> Any:
+        """A frame of the rows; without any it has the columns `empty`."""
         if self._frames == "polars":
             import polars
 
-            return polars.DataFrame([*rows], infer_schema_length=None)
+            schema = None if rows else [*empty]
+            return polars.DataFrame([*rows], schema=schema, infer_schema_length=None)
         import pandas
 
-        return pandas.DataFrame([*rows])
+        return pandas.DataFrame([*rows], columns=None if rows else [*empty])
 
 
 def _with_bounds(difference: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .conftest import User
+from .conftest import MOCK, User
 
 BOTH = ("compare", "--in", "study.yaml", "models=m1", "models=m2")
 
@@ -16,6 +16,21 @@ def test_two_models_of_one_campaign_are_compared(finished: User) -> None:
     changes = json.loads(finished.run(*BOTH, "--json").stdout)["changes"]
     assert {change["model"] for change in changes} == {""}
     assert all(change["difference"]["n"] > 0 for change in changes)
+
+
+def test_an_axis_with_one_name_on_each_side_tells_them_apart_however_it_is_selected(
+    user: User,
+) -> None:
+    user.write(MOCK.replace("Ingham}}", "Ingham}}\n    - {name: other, adapter: mock}"))
+    user.run("run", "study.yaml")
+    compare = ("compare", "--in", "study.yaml")
+    for both in (("model=m1", "models=m2"), ("models=*1", "models=!m1,!m2")):
+        (change,) = json.loads(user.run(*compare, *both, "--json").stdout)["changes"]
+        assert change["difference"]["n"] > 0, both
+    output = user.run(*compare, "models=m*", "models=other").stdout
+    assert output.count("not in models=other") == 2
+    assert output.count("not in models=m*") == 1
+    assert "nothing was compared; see the remarks" in output
 
 
 def test_a_campaign_is_compared_with_a_part_of_itself(finished: User) -> None:

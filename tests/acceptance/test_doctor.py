@@ -53,6 +53,18 @@ def test_what_would_make_a_run_fail_is_a_problem_with_its_fix(user: User) -> Non
     assert "--machines" in user.run("doctor", "--commands", code=2).stderr
 
 
+def test_notifications_without_addresses_are_a_problem_as_they_are_for_a_run(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("apprise", reason="Apprise is not installed")
+    user.write(MOCK + "notify: {to: env:CHAT}\n")
+    output = user.run("doctor", "study.yaml", code=1).stdout
+    assert "✗ notifications: the environment has no CHAT" in output
+    assert "the environment has no CHAT" in user.run("run", "study.yaml", code=2).stderr
+    monkeypatch.setenv("CHAT", "json://127.0.0.1:9 json://127.0.0.1:8")
+    assert "✓ notifications: addresses found: 2" in user.run("doctor", "study.yaml").stdout
+
+
 def test_mistakes_in_an_inventory_are_problems_in_one_line_each(user: User) -> None:
     user.write(MOCK)
     output = user.run("doctor", "study.yaml", "--machines", "nothere.yaml", code=1).stdout

@@ -71,6 +71,16 @@ def test_a_campaign_without_a_ledger_is_warned_about(user: User) -> None:
     assert "has no ledger of 'study'" in user.run("report", "study.yaml").stderr
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.filterwarnings("ignore:.*has no ledger")
+def test_a_frame_without_rows_has_its_columns(user: User, library: Any) -> None:
+    user.write(MOCK)
+    results = benchfleet.load(user.folder / "study.yaml", frames=library)
+    assert len(results.samples) == len(results.comparisons) == 0
+    assert {"cell", "label", "answer"} <= {*results.samples.columns}
+    assert {"label", "first_model", "difference", "low"} <= {*results.comparisons.columns}
+
+
 def test_a_chart_is_one_of_altair(finished: User) -> None:
     results = benchfleet.load(finished.folder / "study.yaml")
     assert "datasets" in results.chart("scores").to_dict()
@@ -91,7 +101,7 @@ def test_charts_of_several_models_are_one_of_altair(user: User) -> None:
 
 
 def test_a_part_is_loaded_alone(finished: User) -> None:
-    results = benchfleet.load(finished.folder / "study.yaml", only=["models=m1"])
+    results = benchfleet.load(finished.folder / "study.yaml", only="models=m1")
     assert set(results.cells["model"]) == {"m1"}
 
 

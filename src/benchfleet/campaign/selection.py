@@ -51,6 +51,12 @@ def filter_cells(
     return _apply_rules(cells, _rules("--only", only, []), _rules("--exclude", exclude, []))
 
 
+def fixed_axes(cells: Sequence[Cell], texts: Sequence[str]) -> frozenset[str]:
+    """The axes of ``axis=name[,name…]`` texts on which these cells have one name alone."""
+    axes = {_plural(text.partition("=")[0]) for text in texts}
+    return frozenset(axis for axis in axes if len(_names(axis, cells)) == 1)
+
+
 def _apply_rules(
     cells: Sequence[Cell], only: Sequence[Rule], exclude: Sequence[Rule]
 ) -> list[Cell]:

@@ -152,5 +152,7 @@ def _seconds(result: ExportedResult) -> dict[str, float]:
 
 def _without_password(address: str) -> str:
     parts = urlsplit(address)
+    if not parts.netloc:  # a file, such as sqlite:////srv/ml.db
+        return address.partition("?")[0]
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=host, query=""))

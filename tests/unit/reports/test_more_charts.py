@@ -168,7 +168,7 @@ def test_money_of_two_currencies_is_not_drawn_on_one_axis(study):
 
 def test_each_chart_of_an_image_has_its_own_legend_of_dashes():
     one = Chart(kind="k", title="t", about="", spec={"$schema": "s"}, rows=())
-    assert images._stacked([one])["resolve"]["scale"]["strokeDash"] == "independent"
+    assert images.stacked([one])["resolve"]["scale"]["strokeDash"] == "independent"
 
 
 def test_subsets_that_are_no_lengths_make_no_chart(study):

@@ -29,6 +29,7 @@ from benchfleet.errors import (
     CampaignError,
     DeviceError,
     LedgerError,
+    MissingExtra,
     StoreUnreachable,
 )
 from benchfleet.fleet import choose_pool
@@ -38,6 +39,7 @@ from benchfleet.machines.checkup import Check, folder_check, judged
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.models.digest import hub_name, model_folder
+from benchfleet.notifications.addresses import read_addresses
 from benchfleet.planner.preview import planned
 from benchfleet.results.stores.base import ResultStore
 from benchfleet.runner.disk_guard import FLOOR_BYTES
@@ -68,6 +70,7 @@ def campaign_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     )
     yield from _store(study)
     yield from _result_cache(study)
+    yield from _notifications(study)
     yield from _ledger(study)
     for run in runs_of(study.layout):
         if run.is_running:
@@ -181,6 +184,21 @@ def _result_cache(study: Study) -> Iterator[Check]:
             return cache.store if cache else None
 
         yield _answers("result cache", opened, fix, fix)
+
+
+def _notifications(study: Study) -> Iterator[Check]:
+    """Whether the campaign's messages have addresses."""
+    if study.campaign.notify is None:
+        return
+    try:
+        addresses = read_addresses(study.campaign.notify, study.campaign.folder)
+    except CampaignError as error:
+        fix = "or name another variable or file under notify.to"
+        yield judged("notifications", error.mistakes[0].message, fix, problem=True)
+    except MissingExtra as error:
+        yield judged("notifications", str(error), "install it, or remove 'notify'", problem=True)
+    else:
+        yield judged("notifications", f"addresses found: {len(addresses)}", "")
 
 
 def _answers(

@@ -135,6 +135,8 @@ def _regressions(changes: Sequence[Change]) -> str:
     worse = [change for change in changes if change.regression]
     if not worse:
         tested = sum(change.difference.p_value is not None for change in changes)
+        if not tested:
+            return "nothing was compared; see the remarks."
         return f"no regression in {counted(tested, 'comparison')}."
     pairs = zip(changes, short_names(changes), strict=True)
     names = ", ".join([name for change, name in pairs if change.regression][:_MAX_FLIPS])
