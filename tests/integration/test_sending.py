@@ -16,13 +16,14 @@ from benchfleet.domain.event import STORED
 from benchfleet.domain.part import Split
 from benchfleet.errors import ResultsError, StoreUnreachable
 from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.results.cache import ResultCache
 from benchfleet.results.disk import digest_of
 from benchfleet.results.layout import CELL, Layout
 from benchfleet.results.publish import publish
 from benchfleet.results.stores.base import ResultStore
 from benchfleet.results.stores.folder import FolderStore
 from benchfleet.results.transfer import upload
-from benchfleet.results.transfer.targets import StoreTarget
+from benchfleet.results.transfer.targets import CacheTarget, StoreTarget
 from benchfleet.results.transfer.upload import Uploader
 from benchfleet.results.upload_queue import Entry, UploadQueue
 from benchfleet.testing.claims import claim_any
@@ -166,6 +167,14 @@ def test_a_store_that_does_not_answer_is_reported_before_the_first_result(lab: L
     assert lab.notices.get(timeout=60) == "uploads fail and are retried: the lab is dark"
     end(uploader)
     assert uploader.problem == "the lab is dark"
+
+
+def test_a_cache_that_does_not_answer_is_left_to_the_run_to_report(lab: Lab) -> None:
+    lab.away = StoreUnreachable("the lab is dark")
+    uploader = Uploader(lab.ledger, lab.layout, CacheTarget(lab.layout, ResultCache(lab)))
+    uploader.start()
+    end(uploader)
+    assert uploader.problem == ""
 
 
 def test_one_result_that_is_refused_does_not_hold_up_the_others(lab: Lab) -> None:
