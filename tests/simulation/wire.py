@@ -145,13 +145,6 @@ class WiredLedger(Ledger):
 
         return self._told("renew", "renewed", renewed)
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        def finished() -> None:
-            self._ledger.finish(lease, outcome)
-            self._watch.finished(lease)
-
-        self._told("finish", "finished", finished)
-
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """Several at once, whichever the ledger."""
         return self._told("finish", "finished", lambda: self._finished(ended))
@@ -217,6 +210,9 @@ class WiredLedger(Ledger):
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
         return self._told("events", "", lambda: self._ledger.events(since, fingerprints, kinds))
+
+    def last_event(self) -> int:
+        return self._told("events", "", self._ledger.last_event)
 
     def close(self) -> None:
         self._ledger.close()

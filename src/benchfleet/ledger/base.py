@@ -129,24 +129,19 @@ class Ledger(ABC):
         """The last progress of each runner, with its age; older than `PROGRESS_KEPT_S` for none."""
         return ()
 
-    @abstractmethod
     def finish(self, lease: Lease, outcome: Outcome) -> None:
         """End the attempt. Raises `ClaimLost` if the lease is no longer valid."""
+        (refused,) = self.finish_all([(lease, outcome)])
+        if refused is not None:
+            raise refused
 
+    @abstractmethod
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        """End several attempts; for each None, or the `ClaimLost` that `finish` would raise.
+        """End several attempts; for each None, or the `ClaimLost` that says why it cannot end.
 
-        One transaction, where the ledger can. If it raises, none or some of them ended; a repeated
-        call with the same outcomes is safe.
+        One transaction. If it raises, none or some of them ended; a repeated call with the same
+        outcomes is safe.
         """
-        refused: list[ClaimLost | None] = []
-        for lease, outcome in ended:
-            try:
-                self.finish(lease, outcome)
-                refused.append(None)
-            except ClaimLost as error:
-                refused.append(error)
-        return refused
 
     @abstractmethod
     def release(self, leases: Sequence[Lease], reason: str) -> None:
@@ -193,9 +188,9 @@ class Ledger(ABC):
         known cells whose terms ``changed``.
         """
 
+    @abstractmethod
     def last_event(self) -> int:
         """The sequence number of the newest event; 0 without one."""
-        return max((event.seq for event in self.events()), default=0)
 
     def read_age(self) -> float:
         """The age of what reads return, in seconds; 0 where each read asks the store itself."""

@@ -136,30 +136,31 @@ class MemoryLedger(Ledger):
             reports = [replace(one, age=now - at) for at, one in self._progress.values()]
         return [one for one in reports if one.age < PROGRESS_KEPT_S]
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         with self._lock:
-            entry = self._entries.get(lease.fingerprint)
-            if entry is None:
-                raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
-            name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
-            if entry.ended_token == lease.token and entry.outcome is not None:
-                had = entry.outcome
-                if (had.state, had.digest) == (outcome.state, outcome.digest):
-                    return
-                raise ClaimLost(f"{name} has ended already, as {had.state}")
-            if entry.token != lease.token:
-                raise ClaimLost(
-                    f"{name} holds no longer: its token is {lease.token}, the cell's is "
-                    f"{entry.token}"
-                )
-            ready = self._clock() + (outcome.retry_in or 0.0)
-            self._move(entry, outcome.state if outcome.retry_in is None else "pending", ready)
-            entry.tries += outcome.charged
-            entry.ended_token = lease.token
-            entry.outcome = outcome
-            self._append(
-                "finished", lease.fingerprint, {**entry.facts(), "outcome": outcome.to_dict()}
+            return [self._finish(lease, outcome) for lease, outcome in ended]
+
+    def _finish(self, lease: Lease, outcome: Outcome) -> ClaimLost | None:
+        entry = self._entries.get(lease.fingerprint)
+        if entry is None:
+            return ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
+        name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
+        if entry.ended_token == lease.token and entry.outcome is not None:
+            had = entry.outcome
+            if (had.state, had.digest) == (outcome.state, outcome.digest):
+                return None
+            return ClaimLost(f"{name} has ended already, as {had.state}")
+        if entry.token != lease.token:
+            return ClaimLost(
+                f"{name} holds no longer: its token is {lease.token}, the cell's is {entry.token}"
             )
+        ready = self._clock() + (outcome.retry_in or 0.0)
+        self._move(entry, outcome.state if outcome.retry_in is None else "pending", ready)
+        entry.tries += outcome.charged
+        entry.ended_token = lease.token
+        entry.outcome = outcome
+        self._append("finished", lease.fingerprint, {**entry.facts(), "outcome": outcome.to_dict()})
+        return None
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with self._lock:
@@ -212,6 +213,10 @@ class MemoryLedger(Ledger):
                     self._move(entry, "cancelled")
                     entry.token += 1
             return self._append(event.kind, event.fingerprint, dict(event.data))
+
+    def last_event(self) -> int:
+        with self._lock:
+            return len(self._events)
 
     def events(
         self,

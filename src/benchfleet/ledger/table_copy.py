@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from itertools import count
 from typing import Any
 
-from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.errors import LedgerError
@@ -30,11 +29,6 @@ Tables = Iterable[tuple[str, Iterable[Row]]]
 
 class CopyableLedger(Ledger):
     """A ledger whose tables can be read and filled as they are."""
-
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        (refused,) = self.finish_all([(lease, outcome)])
-        if refused is not None:
-            raise refused
 
     @abstractmethod
     def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:

@@ -11,6 +11,7 @@ import pytest
 
 from benchfleet.domain.event import Event
 from benchfleet.errors import GitAway, LedgerUnreachable
+from benchfleet.ledger.git.batched import BatchedLedger
 from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
@@ -53,6 +54,16 @@ def test_while_the_remote_is_away_readers_see_what_was_seen_and_nothing_is_claim
         assert list(ledger.reap()) == []
         (tmp_path / "away.git").rename(bare)
         assert len(claim_any(ledger, ME, 2)) == 2
+
+
+def test_the_last_event_of_another_installation_is_known_to_who_reads_nothing_else(
+    bare: Path,
+) -> None:
+    with closing(opened(bare)) as mine, closing(opened(bare, "another")) as other:
+        mine.enroll(CELLS[:2])
+        for ledger in (other, BatchedLedger(other, threads=False)):
+            mine.record(Event(kind="retry_asked", fingerprint=CELLS[0].fingerprint))
+            assert ledger.last_event() == mine.events()[-1].seq
 
 
 def test_a_push_without_an_answer_is_not_done_twice(

@@ -59,7 +59,7 @@ class Shared(MemoryLedger):
                 answers.append(error)
         return answers
 
-    def last_event(self) -> int:
+    def last_known_event(self) -> int:
         return 0
 
     def activity(self, seconds: float) -> tuple[int, int]:

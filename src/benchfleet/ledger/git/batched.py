@@ -186,7 +186,7 @@ class BatchedLedger(CopyableLedger):
         if event.kind in ACTS or after is not None:
             return self.inside.record(event, after=after)
         self._queue.add(lambda tx: tx.record(event))
-        return self.inside.last_event() + 1
+        return self.inside.last_known_event() + 1
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         return self.inside.enroll(cells, paths=paths)
@@ -225,6 +225,9 @@ class BatchedLedger(CopyableLedger):
         events = self.inside.events(since, fingerprints, kinds)
         with self._lock:
             return [e for e in events if e.kind != "claimed" or e.fingerprint not in self._ahead]
+
+    def last_event(self) -> int:
+        return self.inside.last_event()
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         return self.inside.within(seconds)

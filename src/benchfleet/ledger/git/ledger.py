@@ -200,6 +200,10 @@ class GitLedger(CopyableLedger):
         with self._view() as view:
             return view.events(since, fingerprints, kinds)
 
+    def last_event(self) -> int:
+        with self._view() as view:
+            return view.last_event()
+
     @contextmanager
     def _view(self) -> Iterator[MirrorView]:
         self._transactions.refresh(self._max_age)
@@ -228,8 +232,8 @@ class GitLedger(CopyableLedger):
         self.store.closing.set()
         self.store.git.interrupt()
 
-    def last_event(self) -> int:
-        """The number of the last event in the mirror."""
+    def last_known_event(self) -> int:
+        """The number of the last event in the mirror, without a pull."""
         with self.store.mirror.reading() as execute:
             number: int = execute("last_numbers").fetchone()[1]
         return number

@@ -113,24 +113,24 @@ class SqliteBase(Ledger):
         reports = [WorkerProgress.from_json(name, data, now - at) for name, at, data in rows]
         return [report for report in reports if report is not None]
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
+    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         with self._writing() as execute:
-            self._end(execute, lease, outcome)
+            return [self._finish(execute, lease, outcome) for lease, outcome in ended]
 
-    def _end(self, execute: Execute, lease: Lease, outcome: Outcome) -> None:
-        """End an attempt. Raises ClaimLost, before anything was written."""
+    def _finish(self, execute: Execute, lease: Lease, outcome: Outcome) -> ClaimLost | None:
+        """End an attempt, or return why it cannot end."""
         cell = execute("cell_state", fingerprint=lease.fingerprint).fetchone()
         if cell is None:
-            raise ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
+            return ClaimLost(f"the ledger knows no cell {lease.fingerprint[:8]}")
         ordinal, _, _, token, ended_token, runner, last = cell
         name = f"attempt {lease.attempt} of cell {lease.fingerprint[:8]}"
         if ended_token == lease.token:
             had = json.loads(execute("event", seq=last).fetchone()[0])["outcome"]
             if (had["state"], had["digest"]) == (outcome.state, outcome.digest):
-                return
-            raise ClaimLost(f"{name} has ended already, as {had['state']}")
+                return None
+            return ClaimLost(f"{name} has ended already, as {had['state']}")
         if token != lease.token:
-            raise ClaimLost(
+            return ClaimLost(
                 f"{name} holds no longer: its token is {lease.token}, the cell's is {token}"
             )
         now, retry = self._clock(), outcome.retry_in
@@ -144,6 +144,7 @@ class SqliteBase(Ledger):
         )
         facts = _facts(lease, runner, outcome=outcome.to_dict())
         self._append(execute, "finished", lease.fingerprint, facts, at=now)
+        return None
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with self._writing() as execute:

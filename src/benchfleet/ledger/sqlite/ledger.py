@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from benchfleet.domain.attempt import CellRecord, Lease, Outcome
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import State
 from benchfleet.errors import (
-    ClaimLost,
     LedgerDamaged,
     LedgerError,
     LedgerFull,
@@ -127,18 +126,6 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                 return super().enroll(cells, paths=paths)
             finally:
                 self._connection.execute(f"pragma cache_size = -{_CACHE}")
-
-    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        """End several attempts in one transaction: for each nothing, or why it was refused."""
-        refused: list[ClaimLost | None] = []
-        with self._writing() as execute:
-            for lease, outcome in ended:
-                try:
-                    self._end(execute, lease, outcome)
-                    refused.append(None)
-                except ClaimLost as error:
-                    refused.append(error)
-        return refused
 
     def cells(
         self,

@@ -29,7 +29,7 @@ T = TypeVar("T")
 class RetryingLedger(Ledger):
     """Retries calls to another ledger while its disk is full or its server is away.
 
-    `finish` waits until `ending` is set; then it raises `LedgerFull` or `LedgerAway`. Meanwhile
+    A finish waits until `ending` is set; then it raises `LedgerFull` or `LedgerAway`. Meanwhile
     nothing is claimed or reaped, nor before leases that could not be renewed are renewed. Leases
     that cannot be released expire. While the server is away `cells`, `events` and `record` raise
     `LedgerAway` at once. While `serving` is not set, before a run and at its end, all calls wait.
@@ -61,16 +61,10 @@ class RetryingLedger(Ledger):
         self._away: LedgerAway | None = None
         self._waiter: threading.Thread | None = None
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
-        self._retry(lambda: self._ledger.finish(lease, outcome), [(lease, outcome)])
-
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
-        return self._retry(lambda: self._ledger.finish_all(ended), ended)
-
-    def _retry(self, ask: Callable[[], T], ended: Sequence[tuple[Lease, Outcome]]) -> T:
         while True:
             try:
-                return self._call(ask, write=True)
+                return self._call(lambda: self._ledger.finish_all(ended), write=True)
             except LedgerFull:
                 self._post(LedgerDiskFull())
                 if self._ending.wait(self._pause):
@@ -164,6 +158,9 @@ class RetryingLedger(Ledger):
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
         return self._call(lambda: self._ledger.events(since, fingerprints, kinds))
+
+    def last_event(self) -> int:
+        return self._call(self._ledger.last_event)
 
     def interrupt(self) -> None:
         self._ledger.interrupt()
