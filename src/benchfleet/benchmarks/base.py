@@ -77,6 +77,7 @@ class Benchmark(registry.Plugin, ABC):
     why_whole: ClassVar[str] = "its samples depend on each other, or are not known"
     # Why `plan --prompts` cannot show what it asks; "" if it asks by `Session.adapter`.
     why_unseen: ClassVar[str] = ""
+    scale: ClassVar[float] = 1.0  # of its scores, where the harness has 0 to 1
     measures_speed: ClassVar[bool] = False  # True: hardware that cells name is part of identity
     subsets_key: ClassVar[str] = "subsets"  # the campaign key of its subsets, such as "tasks"
     name: str = ""  # name in results and rules, if one class runs many benchmarks; "": the plugin's

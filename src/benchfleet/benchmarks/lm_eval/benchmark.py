@@ -75,7 +75,6 @@ class LmEval(Benchmark):
     defaults: ClassVar[Mapping[str, Any]] = DEFAULTS
     # Their content enters the identity, not their names.
     path_params: ClassVar[tuple[str, ...]] = ("include_path", "data")
-    scale: ClassVar[float] = 1.0  # of its scores, where lm-eval has 0 to 1
     weighted: ClassVar[bool] = False  # by the samples of its tasks, where a cell has several
 
     def __init__(

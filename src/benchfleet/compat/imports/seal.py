@@ -28,7 +28,7 @@ def seal(folder: AttemptFolder, claim: Claim, cell: Cell, result: ForeignResult)
 
 def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
     """Its score on the cell's scale. Raises UnreadableResult where it has none."""
-    factor = float(getattr(benchmark_class(cell.workload.benchmark), "scale", 1.0))
+    factor = benchmark_class(cell.workload.benchmark).scale
     headline, overall = "overall_score", result.overall
     per_sample = [*result.per_sample.get(headline, ())]
     metrics = dict(result.metrics)

@@ -168,11 +168,9 @@ class Devices:
 
     def add(self, pool: Pool) -> None:
         """A machine can be used from now on."""
-        remaining = [
-            known_devices for known_devices in self._pools if known_devices.host != pool.host
-        ]
+        others = [other for other in self._pools if other.host != pool.host]
         self._origins[pool.host] = pool
-        self._pools = self.quarantine.whole([*remaining, pool])
+        self._pools = self.quarantine.whole([*others, pool])
         for device in self._grown:
             if device.host == pool.host:
                 self._pools = with_device(self._pools, pool, device)

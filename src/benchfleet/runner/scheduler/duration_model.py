@@ -150,11 +150,10 @@ class DurationModel:
         """What the cell has in common with others, the most first."""
         parts = cell.model, cell.config, cell.workload
         ids = (id(cell.model), id(cell.config), id(cell.workload))
-        if (
-            known_errors := self._keys.get(ids)
-        ) is None:  # the parts are kept, so that no other gets them
-            known_errors = self._keys[ids] = (parts, tuple(_keys(cell)))
-        return known_errors[1]
+        cached = self._keys.get(ids)
+        if cached is None:  # the parts are kept, so that no others get their ids
+            cached = self._keys[ids] = (parts, tuple(_keys(cell)))
+        return cached[1]
 
 
 def _is_limited(cell: Cell) -> bool:

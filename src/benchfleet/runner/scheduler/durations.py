@@ -50,15 +50,15 @@ class DurationIndex:
     def drop_longer_than(self, seconds: float) -> set[Kind]:
         """Leave out the kinds that should take longer, and return them. Those of unknown time
         stay."""
-        matches = {
+        longer = {
             kind
             for kind in self._kinds.values()
             if kind.has_estimate and not kind.dropped
             if kind.seconds + self.load(kind.cell.model.name) > seconds
         }
-        for kind in matches:
+        for kind in longer:
             kind.dropped = True
-        return matches
+        return longer
 
     # What is expected
 
@@ -77,8 +77,8 @@ class DurationIndex:
         if device_type == self._device_type:
             return 1.0
         if device_type not in self._slowdowns:
-            matches = self._model.slowdown(device_type, self._device_type)
-            self._slowdowns[device_type] = matches or 1.0
+            slowdown = self._model.slowdown(device_type, self._device_type)
+            self._slowdowns[device_type] = slowdown or 1.0
         return self._slowdowns[device_type]
 
     def seconds_left(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
 
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
-from benchfleet.errors import LedgerAway, LedgerFull, LedgerUnreachable
+from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.events import LedgerAvailable, LedgerDiskFull, LedgerUnavailable
 from benchfleet.runner.execution.retrying_ledger import RetryingLedger
@@ -28,9 +28,9 @@ class AskedLedger(MemoryLedger):
     def _ask(self) -> None:
         raise NotImplementedError
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
+    def finish_all(self, ended):  # type: ignore[no-untyped-def]
         self._ask()
-        super().finish(lease, outcome)
+        return super().finish_all(ended)
 
     def claim(self, runner, offer, limit=1):  # type: ignore[no-untyped-def]
         self._ask()
@@ -121,10 +121,10 @@ def test_what_could_not_be_renewed_is_renewed_before_anything_is_taken_back() ->
 
 
 def test_a_ledger_that_is_gone_for_other_reasons_is_not_waited_for(desk: Desk) -> None:
-    def gone(lease: Lease, outcome: Outcome) -> None:
+    def gone(ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         raise LedgerUnreachable
 
-    desk.full.finish = gone  # type: ignore[method-assign]
+    desk.full.finish_all = gone  # type: ignore[method-assign]
     with pytest.raises(LedgerUnreachable):
         desk.ledger.finish(desk.lease, Outcome(state="success"))
     assert desk.events == []
