@@ -12,14 +12,13 @@ from benchfleet.dashboard import cell_pages
 from benchfleet.dashboard.app import ASSETS
 from benchfleet.dashboard.campaigns import ShownCampaign
 from benchfleet.dashboard.context import frame_values
-from benchfleet.dashboard.pages import csv_lines, failure_values, filter_values
+from benchfleet.dashboard.pages import cell_lines, failure_values, filter_values
 from benchfleet.dashboard.render import Links, asset, render
 from benchfleet.dashboard.result_pages import manifest_values, plan_values, race_values
 from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.views import (
     cell,
     cells,
-    failures,
     machines,
     matrix,
     overview,
@@ -30,6 +29,7 @@ from benchfleet.dashboard.views.filters import Filters
 from benchfleet.dashboard.views.gantt import Window
 from benchfleet.errors import BenchfleetError
 from benchfleet.reports import wording
+from benchfleet.reports.failures import FAILED_STATES
 
 MAX_CELL_PAGES = 2_000  # the failed cells first
 MAX_LISTED_ROWS = 2_000
@@ -77,9 +77,7 @@ class _Export:
     def __init__(self, campaign: ShownCampaign, folder: Path) -> None:
         self._campaign, self._folder = campaign, folder
         self._model = campaign.watcher.model
-        by_urgency = sorted(
-            self._model.rows, key=lambda row: row.state not in failures.FAILED_STATES
-        )
+        by_urgency = sorted(self._model.rows, key=lambda row: row.state not in FAILED_STATES)
         self._rows = by_urgency[:MAX_CELL_PAGES]  # those that get a page
         self._ids = frozenset(row.id for row in self._rows)
 
@@ -94,7 +92,7 @@ class _Export:
         for row in self._rows:
             self._write_cell(row, histories[row.fingerprint])
         with open(self._folder / "cells.csv", "w", encoding="utf-8") as file:
-            file.writelines(csv_lines(self._model.rows))
+            file.writelines(cell_lines(self._model.rows))
         size = sum(one.stat().st_size for one in self._folder.rglob("*") if one.is_file())
         return Exported(
             folder=self._folder,
@@ -132,7 +130,7 @@ class _Export:
         return {"view": cells.cell_page(self._model, Filters(), limit=MAX_LISTED_ROWS)}
 
     def _failures(self) -> Mapping[str, Any]:
-        return {**failure_values(self._model), "chosen": None}
+        return {**failure_values(self._campaign.study, self._model), "chosen": None}
 
     def _machines(self) -> Mapping[str, Any]:
         with self._model.lock:

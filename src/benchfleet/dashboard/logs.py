@@ -24,10 +24,6 @@ class LogPart:
     end: int
     size: int  # of the whole log; of a packed one as far as it was read
 
-    @property
-    def is_whole(self) -> bool:
-        return self.begin == 0 and self.end == self.size
-
 
 def last_lines(log: Log) -> LogPart:
     """The end of a log. Raises OSError."""

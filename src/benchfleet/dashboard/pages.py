@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from benchfleet.dashboard.context import Context
-from benchfleet.dashboard.foreign import visible
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.order_names import ChangedFilter, StateFilter
 from benchfleet.dashboard.render import Links, render
@@ -19,8 +17,10 @@ from benchfleet.dashboard.rows import SHOWN_STATES, Row
 from benchfleet.dashboard.views import cells, failures, machines, matrix, overview, served
 from benchfleet.dashboard.views.filters import SPAN_NAMES, Filters
 from benchfleet.dashboard.views.sorting import Order, in_order
+from benchfleet.reports.csv_lines import csv_lines
 from benchfleet.results.layout import Layout
 from benchfleet.runs.registry import runs_of
+from benchfleet.study import Study
 
 MAX_GROUP_ROWS = 100
 MAX_RETRY_ROWS = 20
@@ -142,8 +142,7 @@ def router_of(context: Context) -> APIRouter:
         model = context.campaign(slug).view()
         with model.lock:
             rows = in_order(cells.matching(model, filters), sort)
-        headers = {"Content-Disposition": 'attachment; filename="cells.csv"'}
-        return StreamingResponse(csv_lines(rows), media_type="text/csv", headers=headers)
+        return csv_answer("cells.csv", cell_lines(rows))
 
     @router.get("/c/{slug}/failures")
     def failures_page(request: Request, slug: str, group: Text = "") -> Response:
@@ -155,7 +154,7 @@ def router_of(context: Context) -> APIRouter:
             campaign,
             model,
             "failures.html.j2",
-            lambda: failure_values(model, group),
+            lambda: failure_values(campaign.study, model, group),
             page="failures",
         )
 
@@ -181,7 +180,7 @@ def filter_values(filters: Filters) -> dict[str, Any]:
     return {"filters": filters, "states": SHOWN_STATES, "spans": SPAN_NAMES}
 
 
-def failure_values(model: ReadModel, group: str = "") -> dict[str, Any]:
+def failure_values(study: Study, model: ReadModel, group: str = "") -> dict[str, Any]:
     """What the page of failures shows, with one group of them opened."""
     with model.lock:
         groups = failures.failure_groups(model)
@@ -191,6 +190,7 @@ def failure_values(model: ReadModel, group: str = "") -> dict[str, Any]:
     return {
         "groups": groups,
         "chosen": chosen,
+        "command_of": partial(failures.command_of, study),
         "most": MAX_GROUP_ROWS,
         "before_retry": before,
         "after_retry": after,
@@ -203,19 +203,14 @@ def has_local_run(layout: Layout) -> bool:
     return any(run.is_running and run.ends_on for run in runs_of(layout))
 
 
-def csv_lines(rows: list[Row]) -> Iterator[str]:
-    """All rows as CSV; no cell begins as a formula of a spreadsheet does."""
-    yield ",".join(CSV_COLUMNS) + "\n"
-    for row in rows:
-        buffer = io.StringIO()
-        values = [csv_value(getattr(row, column)) for column in CSV_COLUMNS]
-        csv.writer(buffer, lineterminator="\n").writerow(values)
-        yield buffer.getvalue()
+def cell_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """The cells as CSV."""
+    return csv_lines(
+        CSV_COLUMNS, ({name: getattr(row, name) for name in CSV_COLUMNS} for row in rows)
+    )
 
 
-def csv_value(value: object) -> object:
-    """The value, made safe for spreadsheets."""
-    if not isinstance(value, str):
-        return value
-    text = visible(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+def csv_answer(name: str, lines: Iterator[str]) -> Response:
+    """A file of this name with these lines of CSV, to be saved."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(lines, media_type="text/csv", headers=headers)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from benchfleet.dashboard.campaigns import ShownCampaign
 from benchfleet.dashboard.context import Context
 from benchfleet.dashboard.foreign import one_line
 from benchfleet.dashboard.model import ReadModel
-from benchfleet.dashboard.pages import Text, csv_value
+from benchfleet.dashboard.pages import Text, csv_answer
 from benchfleet.dashboard.views import results
 from benchfleet.dashboard.views.gantt import MAX_GANTT_EVENTS, MAX_ZOOM, Window, gantt
 from benchfleet.dashboard.views.side_by_side import MAX_ITEMS
 from benchfleet.dashboard.views.slots import slots_of
 from benchfleet.domain.plan import ASSIGNED, newest, plans
 from benchfleet.reports import race_table, wording
+from benchfleet.reports.csv_lines import csv_lines
 from benchfleet.reports.manifest import COLUMNS
 from benchfleet.reports.race_standings import Race
 from benchfleet.study import Study
@@ -198,8 +197,7 @@ def router_of(context: Context) -> APIRouter:
             "manifest",
             lambda: results.manifest_rows(campaign.study),
         )
-        headers = {"Content-Disposition": 'attachment; filename="manifest.csv"'}
-        return StreamingResponse(_csv(rows), media_type="text/csv", headers=headers)
+        return csv_answer("manifest.csv", csv_lines(COLUMNS, rows))
 
     return router
 
@@ -248,12 +246,3 @@ def manifest_values(rows: list[dict[str, Any]]) -> dict[str, Any]:
     newest_rows = rows[::-1][:MAX_MANIFEST_ROWS]
     used = [name for name in COLUMNS if any(row[name] not in (None, "") for row in newest_rows)]
     return {"columns": used, "rows": newest_rows, "rows_total": len(rows)}
-
-
-def _csv(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield ",".join(COLUMNS) + "\n"
-    for row in rows:
-        buffer = io.StringIO()
-        values = [csv_value(row[name]) for name in COLUMNS]
-        csv.writer(buffer, lineterminator="\n").writerow(values)
-        yield buffer.getvalue()

@@ -13,6 +13,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.race import RACE
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.models.served.recipes import RECIPES
+from benchfleet.reports.failures import runs_own_code
 
 MAX_MESSAGE_CHARACTERS = 500  # of a failure; the cell's page shows all of it
 # How a cell is shown: the states of the ledger, and what a pending cell waits for.
@@ -48,6 +49,7 @@ class Row:
     phase: str
     folded_path: str  # as searches compare it
     server: str  # of its served model; "" for a model that its slot loads
+    own_code: bool  # it runs the user's own files
     state: str = "pending"  # one of SHOWN_STATES
     attempt: int = 0
     runner: str = ""
@@ -56,9 +58,10 @@ class Row:
     score: float | None = None
     samples: int = 0
     seconds: float = 0.0  # of its last attempt
-    stage: str = ""  # of its failure, as the next two
+    stage: str = ""  # of its failure, as the next three
     kind: str = ""
     message: str = ""
+    retryable: bool = False
     changed_at: float = 0.0  # seconds since the epoch by the ledger's clock; 0: not known
     version: int = 0  # of the model, at its last change
     parts: int = 0  # that it is split into now
@@ -86,9 +89,9 @@ class Row:
         self.host, self.device = outcome.host, outcome.device
         self.seconds = sum(outcome.seconds.values())
         reason = outcome.reason
-        self.stage, self.kind, self.message = "", "", ""
+        self.stage, self.kind, self.message, self.retryable = "", "", "", False
         if reason is not None:
-            self.stage, self.kind = reason.stage, reason.kind
+            self.stage, self.kind, self.retryable = reason.stage, reason.kind, reason.retryable
             self.message = reason.message[:MAX_MESSAGE_CHARACTERS]
 
     def waiting_state(self) -> str:
@@ -112,6 +115,7 @@ def row_of(index: int, cell: Cell, record: CellRecord | None) -> Row:
         phase=cell.phase,
         folded_path=path.casefold(),
         server=_server_of(cell),
+        own_code=runs_own_code(cell),
     )
     if record is not None:
         row.attempt, row.runner = record.attempt, record.runner

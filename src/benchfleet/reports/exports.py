@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -13,6 +11,7 @@ from benchfleet.domain.plain_text import one_line
 from benchfleet.domain.state import STATES
 from benchfleet.errors import MissingExtra
 
+from .csv_lines import csv_lines
 from .spending import Spent
 from .statistics import Difference
 from .suites import SuiteScore
@@ -48,7 +47,6 @@ COLUMNS = (
     *STATES,
 )
 _NONE = Difference(n=0, difference=None)
-_FORMULA = ("=", "+", "-", "@", "\t")  # how a cell begins that a spreadsheet would compute
 
 
 def to_json(comparison: Comparison, *, title: str) -> str:
@@ -68,11 +66,7 @@ def to_json(comparison: Comparison, *, title: str) -> str:
 def to_csv(comparison: Comparison) -> str:
     """A row for each model × config × benchmark, then one for each model × config × suite; numbers
     unrounded, empty where there is none."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_rows(comparison))
-    return text.getvalue()
+    return "".join(csv_lines(COLUMNS, _rows(comparison)))
 
 
 def to_parquet(comparison: Comparison) -> bytes:
@@ -99,9 +93,9 @@ def _rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 def _suite_row(score: SuiteScore, baseline: str) -> dict[str, Any]:
     return {
-        "model": _named(score.model),
-        "config": _named(score.config),
-        "benchmark": _named(score.suite),
+        "model": one_line(score.model),
+        "config": one_line(score.config),
+        "benchmark": one_line(score.suite),
         "kind": "suite",
         "mean": score.mean,
         "stderr": score.stderr,
@@ -112,9 +106,9 @@ def _suite_row(score: SuiteScore, baseline: str) -> dict[str, Any]:
 
 def _row(entry: Entry, baseline: str) -> dict[str, Any]:
     return {
-        "model": _named(entry.model),
-        "config": _named(entry.config),
-        "benchmark": _named(entry.benchmark),
+        "model": one_line(entry.model),
+        "config": one_line(entry.config),
+        "benchmark": one_line(entry.benchmark),
         "kind": "benchmark",
         "mean": entry.mean,
         "stderr": entry.stderr,
@@ -132,7 +126,7 @@ def _compared(value: Difference | None, baseline: str) -> dict[str, Any]:
     difference = value or _NONE
     low, high = difference.interval or (None, None)
     return {
-        "baseline": _named(baseline),
+        "baseline": one_line(baseline),
         "difference": difference.difference,
         "difference_stderr": difference.stderr,
         "difference_low": low,
@@ -159,9 +153,3 @@ def _spent(spent: Spent) -> dict[str, Any]:
         "peak_ram_bytes": spent.ram or None,
         "peak_gpu_memory_bytes": spent.gpu_memory or None,
     }
-
-
-def _named(text: str) -> str:
-    """A name in one line; an apostrophe keeps a spreadsheet from computing it."""
-    line = one_line(text)
-    return f"'{line}" if line.startswith(_FORMULA) else line

@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TypeVar, cast
 
-from benchfleet.benchmarks.base import benchmark_class
+from benchfleet import registry
+from benchfleet.benchmarks.base import Benchmark
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.failure import Failure
 from benchfleet.errors import PluginError
 from benchfleet.results.layout import Layout
+
+T = TypeVar("T")
 
 WAYS_OUT: Mapping[str, str] = {
     "oom": "Set a smaller batch_size, run fewer cells at once on the device, or give it a larger "
@@ -88,22 +92,50 @@ _QUOTA_SPENT = (
     "The quota of the account is spent, so no retry helps: pay for more or raise its limit at the "
     "provider, or name another 'key'; then `benchfleet retry`."
 )
-_NO_REASON = "no reason was recorded"
+NO_REASON = "no reason was recorded"
+_UNKNOWN = "unknown"  # the stage where no reason was recorded
+FAILED_STATES = ("failed", "partial")
 _PARTICULAR = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?|(?<![\w<])/[^\s:'\",)]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailureGroup:
-    """The cells that failed at one stage for one kind of reason, whose messages differ in numbers
-    and paths alone."""
+class Cause:
+    """Why cells failed; the messages of one cause differ in numbers and paths alone."""
 
     stage: str
     kind: str
+    pattern: str  # the first line of a message without its numbers and paths
+    scoring: bool  # all was answered, so that it is enough to score again
+    own_code: bool  # it is in the user's own files
+    quota_spent: bool
+
+    @property
+    def way_out(self) -> str:
+        """What to do about it."""
+        if self.quota_spent:
+            return _QUOTA_SPENT
+        if self.kind == "error" and self.scoring:
+            return _SCORING
+        if self.kind == "bad_result" and not self.scoring:
+            return _REPORTED
+        return _OWN_CODE if self.own_code else WAYS_OUT.get(self.kind, WAYS_OUT["error"])
+
+    @property
+    def verbs(self) -> list[tuple[str, list[str] | None]]:
+        """What to run after the fix, each with the kinds of failure to choose; None for any."""
+        if self.scoring:
+            return [("rescore", None)]
+        kinds = None if self.stage == _UNKNOWN else [self.kind]
+        return [("retry", kinds), ("run", None)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureGroup(Cause):
+    """The cells that failed for one cause."""
+
     message: str  # of the first of them; not cleaned of what a model may have put there
-    way_out: str
     cells: tuple[str, ...]  # ids, in the campaign's order
     folder: str  # what the first one left, relative to the campaign's folder
-    scoring: bool  # all was answered, so that it is enough to score again
 
 
 def grouped_failures(
@@ -111,70 +143,64 @@ def grouped_failures(
 ) -> tuple[FailureGroup, ...]:
     """The cells that ended without a whole result, the largest group first. `cells` say which of
     them run the user's own files."""
-    failed = [record for record in records if record.state in {"failed", "partial"}]
-    fingerprints = {record.fingerprint for record in failed}
-    own = {c.fingerprint for c in cells if c.fingerprint in fingerprints and _runs_own_code(c)}
-    groups: dict[tuple[str, str, str, bool, bool], list[CellRecord]] = {}
-    for record in failed:
-        failure = _failure(record)
-        stage, kind = (failure.stage, failure.kind) if failure else ("unknown", "error")
-        pattern = failure_pattern(failure.message) if failure else ""
-        in_own = failure is not None and kind in _IN_OWN_CODE and record.fingerprint in own
-        scoring = not in_own and in_scoring(record.state, stage, kind)
-        groups.setdefault((stage, kind, pattern, scoring, in_own), []).append(record)
-    return tuple(
-        _group(stage, kind, members, scoring=scoring, own_code=own_code)
-        for (stage, kind, _, scoring, own_code), members in sorted(
-            groups.items(), key=lambda group: -len(group[1])
-        )
+    failed = {record.fingerprint: record for record in records if record.state in FAILED_STATES}
+    own = {c.fingerprint for c in cells if c.fingerprint in failed and runs_own_code(c)}
+    causes = ((_cause(record, own_code=name in own), record) for name, record in failed.items())
+    return tuple(_group(cause, members) for cause, members in by_cause(causes))
+
+
+def by_cause(failures: Iterable[tuple[Cause, T]]) -> list[tuple[Cause, list[T]]]:
+    """What failed, by its cause, the largest group first."""
+    groups: dict[Cause, list[T]] = {}
+    for cause, member in failures:
+        groups.setdefault(cause, []).append(member)
+    return sorted(groups.items(), key=lambda group: -len(group[1]))
+
+
+def cause_of(
+    state: str, stage: str, kind: str, message: str, *, retryable: bool, own_code: bool
+) -> Cause:
+    """The cause of a failure, whose stage and kind are ``""`` where no reason was recorded;
+    `own_code` says that the cell runs the user's own files."""
+    in_own = own_code and kind in _IN_OWN_CODE
+    # A script that answers no samples has none to score, and fails whole.
+    unscored = state == "partial" and stage == "collect" and kind in {"error", "bad_result"}
+    return Cause(
+        stage=stage or _UNKNOWN,
+        kind=kind or "error",
+        pattern=_PARTICULAR.sub("#", message.partition("\n")[0]),
+        scoring=unscored and not in_own,
+        own_code=in_own,
+        quota_spent=kind == "rate_limited" and stage != "provision" and not retryable,
     )
 
 
-def way_out(stage: str, kind: str, *, scoring: bool, own_code: bool = False) -> str:
-    """What to do about a failure; `scoring` says that its answers can be scored again, `own_code`
-    that it is in the user's own files."""
-    if (stage, kind) == ("collect", "error") and scoring:
-        return _SCORING
-    if kind == "bad_result" and not scoring:
-        return _REPORTED
-    return _OWN_CODE if own_code else WAYS_OUT.get(kind, WAYS_OUT["error"])
+def runs_own_code(cell: Cell) -> bool:
+    """Whether its benchmark runs the user's own files; no, where its plugin is not here."""
+    benchmark = _benchmark(cell.workload.benchmark)
+    return benchmark is not None and bool(benchmark.code(cell.workload))
 
 
-def in_scoring(state: str, stage: str, kind: str) -> bool:
-    """Whether there are answers whose scoring failed; a script that answers no samples has none."""
-    return state == "partial" and stage == "collect" and kind in {"error", "bad_result"}
+@cache  # to look for an absent one takes long, and a campaign may have a great many cells
+def _benchmark(name: str) -> type[Benchmark] | None:
+    with suppress(PluginError, ImportError):
+        return cast(type[Benchmark], registry.load("benchmarks", name, runs_here=False))
+    return None
 
 
-def failure_pattern(message: str) -> str:
-    """The first line of a message without its numbers and paths: failures of one cause share it."""
-    return _PARTICULAR.sub("#", message.partition("\n")[0])
+def _cause(record: CellRecord, *, own_code: bool) -> Cause:
+    failure = record.outcome.reason if record.outcome else None
+    stage, kind, message = (failure.stage, failure.kind, failure.message) if failure else ("",) * 3
+    retryable = failure is not None and failure.retryable
+    return cause_of(record.state, stage, kind, message, retryable=retryable, own_code=own_code)
 
 
-def _group(
-    stage: str, kind: str, members: Sequence[CellRecord], *, scoring: bool, own_code: bool
-) -> FailureGroup:
+def _group(cause: Cause, members: Sequence[CellRecord]) -> FailureGroup:
     first = members[0]
-    failure = _failure(first)
-    advice = way_out(stage, kind, scoring=scoring, own_code=own_code)
-    if kind == "rate_limited" and failure and not (failure.retryable or stage == "provision"):
-        advice = _QUOTA_SPENT
+    failure = first.outcome.reason if first.outcome else None
     return FailureGroup(
-        stage=stage,
-        kind=kind,
-        message=failure.message if failure else _NO_REASON,
-        way_out=advice,
+        **vars(cause),
+        message=failure.message if failure else NO_REASON,
         cells=tuple(record.id for record in members),
         folder=Layout(Path()).attempts_of(first.fingerprint).as_posix(),
-        scoring=scoring,
     )
-
-
-def _runs_own_code(cell: Cell) -> bool:
-    """Whether its benchmark runs the user's own files."""
-    with suppress(PluginError):
-        return bool(benchmark_class(cell.workload.benchmark).code(cell.workload))
-    return False
-
-
-def _failure(record: CellRecord) -> Failure | None:
-    return record.outcome.reason if record.outcome else None

@@ -32,6 +32,8 @@ from .statistics import Difference
 from .suites import SuiteScore, suite_scores
 from .winners import Winner
 
+_FAILURE_KEYS = ("stage", "kind", "message", "way_out", "cells", "folder", "scoring")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -146,7 +148,7 @@ class Comparison:
             "best": [_with_lead(winner) for winner in self.best],
             "winners": (_with_lead(winner) for winner in self.winners),
             "pairs": ({**_plain(p), "difference": p.difference.to_dict()} for p in self.pairs),
-            "failures": [_plain(group) for group in self.failures],
+            "failures": [{n: getattr(one, n) for n in _FAILURE_KEYS} for one in self.failures],
             "time": [{**_plain(spent), "seconds": dict(spent.seconds)} for spent in self.time],
             "spent": [spent.to_dict() for spent in self.spent],
             "serving": [point.to_dict() for point in self.serving],
@@ -160,13 +162,6 @@ class Comparison:
             yield name, own.get(name, value)
         yield "warnings", list(self.warnings)
         yield "spent_in_all", total(self.spent).to_dict()
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values only."""
-        return {
-            name: list(value) if isinstance(value, Iterator) else value
-            for name, value in self.values()
-        }
 
 
 def compare(

@@ -59,19 +59,6 @@ def test_graded_scores_keep_the_level_too():
     assert sum(rejected) / 100 <= ALPHA
 
 
-def test_a_usual_test_does_not_keep_it():
-    rng, rejected = random.Random(7), 0
-    for _ in range(RUNS):
-        total = squares = 0.0
-        for number in range(1, SAMPLES + 1):
-            value = coin(rng)
-            total, squares = total + value, squares + value * value
-            if number >= 10 and squares and total / math.sqrt(squares) < -1.645:
-                rejected += 1
-                break
-    assert rejected / RUNS > 3 * ALPHA
-
-
 def test_a_drop_of_20_points_is_found_after_some_dozen_samples():
     def worse(rng):
         return float((rng.random() < 0.6) - (rng.random() < 0.8))

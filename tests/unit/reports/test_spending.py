@@ -85,7 +85,7 @@ def test_attempts_of_all_repeats_are_counted_by_model_and_config(study) -> None:
     text = markdown.render(found, title="t")
     assert r"In all: 3 attempts · 3.00 GPU-hours · 600 Wh · \$3.75." in text
     assert r"| tiny | dense | 3 | 3.00 | 600 Wh | \$3.75 |" in text
-    assert found.to_dict()["spent_in_all"]["gpu_hours"] == 3
+    assert dict(found.values())["spent_in_all"]["gpu_hours"] == 3
 
 
 def test_rented_machines_are_named_beside_the_attempts_that_they_ran(study) -> None:
@@ -98,7 +98,9 @@ def test_rented_machines_are_named_beside_the_attempts_that_they_ran(study) -> N
     assert f"In all: 1 attempt · 3.9e-06 USD. {text}" in markdown.render(found, title="t")
     assert text in printed(found)
     assert text in html.render(found, title="t")
-    assert found.to_dict()["rentals"] == [{"currency": "USD", "cost": 0.00028, "attempts": 3.9e-06}]
+    assert dict(found.values())["rentals"] == [
+        {"currency": "USD", "cost": 0.00028, "attempts": 3.9e-06}
+    ]
 
 
 def test_rentals_on_which_nothing_ran_are_named_all_the_same(study) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import quad
 
-from benchfleet.domain.averages import standard_error
+from benchfleet.domain.averages import mean, standard_error
 from benchfleet.reports.detectable_effect import detectable, samples_to_detect
 from benchfleet.reports.statistics import (
     Difference,
@@ -33,17 +33,24 @@ def normal(seed, count, shift=0.0):
 
 
 @given(VALUES)
-def test_the_standard_error_is_that_of_scipy(values):
+def test_mean_and_standard_error_are_those_of_scipy(values):
+    assert mean(values) == pytest.approx(float(stats.tmean(values)), rel=1e-9, abs=1e-12)
     assert standard_error(values) == pytest.approx(float(stats.sem(values)), rel=1e-9, abs=1e-12)
 
 
 @given(st.floats(0.5, 0.999), st.floats(1, 5000))
+@example(0.95, 1.0)
+@example(0.99, 4.0)
 def test_the_quantile_is_that_of_scipy(confidence, freedom):
     expected = float(stats.t.ppf((1 + confidence) / 2, freedom))
     assert t_quantile(confidence, freedom) == pytest.approx(expected, rel=1e-6)
 
 
-@given(st.floats(-50, 50), st.floats(1, 5000))
+def test_the_quantile_of_very_many_degrees_is_that_of_the_normal():
+    assert t_quantile(0.95, 10**6) == pytest.approx(float(stats.norm.ppf(0.975)), rel=1e-9)
+
+
+@given(st.floats(-50, 50) | st.floats(0, 1e6), st.just(1.0) | st.just(2.0) | st.floats(1, 5000))
 def test_the_p_value_is_that_of_scipy(t, freedom):
     expected = float(2 * stats.t.sf(abs(t), freedom))
     assert two_sided_p(t, freedom) == pytest.approx(expected, rel=1e-6, abs=1e-300)
@@ -68,9 +75,11 @@ def test_equal_clusters_are_the_standard_error_of_their_means(clusters, size):
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
+@example(0, 0)
+@example(7, 7)
 def test_mcnemar_is_the_binomial_test_of_what_differs(gains, losses):
-    assume(gains + losses > 0)
-    expected = float(stats.binomtest(gains, gains + losses).pvalue)
+    discordant = gains + losses
+    expected = float(stats.binomtest(gains, discordant).pvalue) if discordant else 1.0
     assert mcnemar_p(gains, losses) == pytest.approx(expected, rel=1e-6, abs=1e-300)
 
 
@@ -110,6 +119,14 @@ def test_samples_for_an_effect_agree_with_the_papers_example():
     the paired differences is 1/9. The paper takes the variance as known; to estimate it needs two
     more."""
     assert samples_to_detect(0.03, (1 / 9) ** 0.5) == 971
+
+
+def test_samples_for_an_effect_detect_it():
+    n = samples_to_detect(0.1, 0.5)
+    assert n == 199  # R's power.t.test(type = "paired") gives 198.15
+    assert detectable(0.5 / n**0.5, n - 1) == pytest.approx(0.1, rel=0.01)
+    with pytest.raises(ValueError, match="above 0"):
+        samples_to_detect(0, 1)
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 4, 30, 99, 2000, 20_000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 
 import polars
@@ -12,7 +13,7 @@ import pytest
 from benchfleet.domain.averages import standard_error
 from benchfleet.domain.suite import Part, Suite
 from benchfleet.reports import html, latex, markdown, verdicts
-from benchfleet.reports.exports import to_csv, to_parquet
+from benchfleet.reports.exports import to_csv, to_json, to_parquet
 from benchfleet.reports.tables import compare
 from benchfleet.results.read import SampleScores
 
@@ -143,7 +144,7 @@ def test_an_equal_part_leaves_the_error_of_the_others(study):
 
 
 def test_a_suite_is_values_of_json(two):
-    values = compared(two, suite()).to_dict()
+    values = json.loads(to_json(compared(two, suite()), title="study"))
     assert values["suites"][1]["difference"]["n"] == 120
     assert values["best_suites"][0]["benchmark"] == "core"
 

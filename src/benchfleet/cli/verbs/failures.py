@@ -72,6 +72,9 @@ def _group_json(
 ) -> dict[str, Any]:
     """One group as JSON has it; attempts and log are those of its first cell."""
     reason = record.outcome.reason if record.outcome else None
+    commands = (
+        next_command.same_choice(arguments, verb, kinds=kinds) for verb, kinds in group.verbs
+    )
     return {
         "stage": group.stage,
         "kind": group.kind,
@@ -84,7 +87,7 @@ def _group_json(
         "log_tail": reason.log_tail if reason else "",
         "folder": str(display_path(study.layout.root / group.folder)),
         "way_out": group.way_out,
-        "command": _command(arguments, group),
+        "command": " && ".join(commands),
     }
 
 
@@ -99,15 +102,6 @@ def _attempt(one: Attempt) -> dict[str, Any]:
         "failure": str(failure) if failure else "",
         "then": str(outcome.advice) if outcome and outcome.retry_in is not None else "",
     }
-
-
-def _command(arguments: argparse.Namespace, group: FailureGroup) -> str:
-    """What to run after the fix."""
-    if group.scoring:
-        return next_command.same_choice(arguments, "rescore")
-    kinds = None if group.stage == "unknown" else [group.kind]
-    retry = next_command.same_choice(arguments, "retry", kinds=kinds)
-    return f"{retry} && {next_command.same_choice(arguments, 'run')}"
 
 
 def _lines(group: dict[str, Any]) -> Iterator[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from contextlib import closing
 
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.benchmark_report import read_manifest
 from benchfleet.cli.text.output import print_json, say
+from benchfleet.reports.csv_lines import csv_lines
 from benchfleet.reports.manifest import COLUMNS, Row
 
 
@@ -32,9 +32,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.json or arguments.format == "json":
         print_json({"manifest": rows})
     elif arguments.format == "csv":
-        writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        sys.stdout.writelines(csv_lines(COLUMNS, rows))
     else:
         say(*_markdown(rows))
     return 0

@@ -1,4 +1,4 @@
-"""Failed cells, grouped by stage, kind and message."""
+"""Failed cells, grouped by cause, and what to run after the fix."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from benchfleet.campaign.base import RESULTS, results_folder
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.views.sorting import in_order
-from benchfleet.reports.failures import failure_pattern, in_scoring, way_out
+from benchfleet.ledger.addresses import display_url
+from benchfleet.reports.failures import (
+    FAILED_STATES,
+    NO_REASON,
+    Cause,
+    by_cause,
+    cause_of,
+)
+from benchfleet.study import Study
 
-FAILED_STATES = ("failed", "partial")
 _MIN_SHARE_TO_NAME = 0.8  # of a group's cells on one host or config
 _MIN_CELLS_TO_NAME = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailureGroup:
+class FailureGroup(Cause):
     """Cells that failed for the same reason."""
 
     id: str  # what addresses call it
-    stage: str
-    kind: str
     message: str  # of one of them
-    way_out: str
-    command: str  # to run after that, where FILE is the campaign's file
     rows: Sequence[Row]
     first_at: float  # seconds since the epoch; 0: not known
     last_at: float
@@ -43,13 +48,26 @@ def failure_groups(model: ReadModel) -> list[FailureGroup]:
     """The groups, the largest first; the lock of the model is held."""
     if not any(model.counts.get(state) for state in FAILED_STATES):
         return []
-    members: dict[tuple[str, str, str], list[Row]] = {}
-    for row in model.rows:
-        if row.state in FAILED_STATES:
-            key = (row.stage, row.kind, failure_pattern(row.message))
-            members.setdefault(key, []).append(row)
-    groups = [_group(key, rows, model) for key, rows in members.items()]
-    return sorted(groups, key=lambda group: (-group.count, group.id))
+    failed = ((_cause(row), row) for row in model.rows if row.state in FAILED_STATES)
+    return [_group(cause, rows, model) for cause, rows in by_cause(failed)]
+
+
+def command_of(study: Study, cause: Cause) -> str:
+    """What to run after the fix, as a person at the dashboard's folder would type it."""
+    file, root = study.campaign.file, study.layout.root
+    where = [_display_path(file)] if file else []
+    if root != results_folder(study.campaign.folder or Path.cwd(), RESULTS, study.campaign.name):
+        where += ["--results", _display_path(root.parent)]
+    if study.url:
+        where += ["--ledger", display_url(study.url)]
+    if file is None:
+        where += ["--campaign", study.campaign.name]
+    commands = []
+    for verb, kinds in cause.verbs:
+        verb = "work" if verb == "run" and file is None else verb
+        chosen = [word for kind in kinds or () for word in ("--kind", kind)]
+        commands.append(shlex.join(["benchfleet", verb, *where, *chosen]))
+    return " && ".join(commands)
 
 
 def rows_after_retry(model: ReadModel, most: int) -> tuple[list[Row], int]:
@@ -68,32 +86,36 @@ def rows_before_retry(model: ReadModel, most: int) -> list[Row]:
     return in_order(rows, "-changed_at")[:most]
 
 
-def _group(key: tuple[str, str, str], rows: list[Row], model: ReadModel) -> FailureGroup:
+def _cause(row: Row) -> Cause:
+    return cause_of(
+        row.state,
+        row.stage,
+        row.kind,
+        row.message,
+        retryable=row.retryable,
+        own_code=row.own_code,
+    )
+
+
+def _display_path(path: Path) -> str:
+    """The path as seen from here, where it lies below."""
+    cwd = Path.cwd()
+    return str(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+
+
+def _group(cause: Cause, rows: list[Row], model: ReadModel) -> FailureGroup:
     times = [row.changed_at for row in rows if row.changed_at]
-    stage, kind, _ = key
     text, host = _concentrated(rows, model)
-    scoring = all(in_scoring(row.state, row.stage, row.kind) for row in rows)
     return FailureGroup(
-        id=hashlib.sha256("\0".join(key).encode("utf-8", "replace")).hexdigest()[:16],
-        stage=stage or "unknown",
-        kind=kind or "error",
-        message=rows[0].message or "no reason was recorded",
-        way_out=way_out(stage, kind, scoring=scoring),
-        command=_command(kind, scoring=scoring),
+        **vars(cause),
+        id=hashlib.sha256(repr(cause).encode("utf-8", "replace")).hexdigest()[:16],
+        message=rows[0].message or NO_REASON,
         rows=rows,
         first_at=min(times, default=0.0),
         last_at=max(times, default=0.0),
         concentrated=text,
         host=host,
     )
-
-
-def _command(kind: str, *, scoring: bool) -> str:
-    """What to run after the fix."""
-    if scoring:
-        return "benchfleet rescore FILE"
-    chosen = f" --kind {shlex.quote(kind)}" if kind else ""
-    return f"benchfleet retry FILE{chosen} && benchfleet run FILE"
 
 
 def _concentrated(rows: Sequence[Row], model: ReadModel) -> tuple[str, str]:
