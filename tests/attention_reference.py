@@ -221,8 +221,17 @@ def local(q: Query, kept: set[int]) -> Weights:
     return dict.fromkeys(q.seen[first:], 1.0)
 
 
+def sink_local(q: Query, kept: set[int]) -> Weights:
+    return {**sink(q, kept), **local(q, kept)}
+
+
+def dense(q: Query, kept: set[int]) -> Weights:
+    return dict.fromkeys(q.seen, 1.0)
+
+
 REFERENCES: Mapping[str, Callable[[Query, set[int]], Weights]] = {
     "adaptive_sampling": adaptive_sampling,
+    "dense": dense,
     "double_sparsity": double_sparsity,
     "hash_attention": hash_attention,
     "local": local,
@@ -233,6 +242,8 @@ REFERENCES: Mapping[str, Callable[[Query, set[int]], Weights]] = {
     "quest": quest,
     "random_sampling": random_sampling,
     "sink": sink,
+    "sink_local": sink_local,
+    "streaming": sink_local,
 }
 
 

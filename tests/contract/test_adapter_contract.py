@@ -13,8 +13,9 @@ import pytest
 from benchfleet import registry
 from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure, MissingExtra
-from benchfleet.models.base import Prompt, adapter_class
+from benchfleet.models.base import Adapter, Prompt, adapter_class
 from benchfleet.models.served import managed
+from benchfleet.models.served.managed import LlamaCppAdapter, ManagedAdapter
 from benchfleet.models.served.recipes import PORT, RECIPES, Recipe
 from benchfleet.testing.adapter_contract import DENSE, AdapterContract
 from benchfleet.testing.simulated_server import SimulatedServer
@@ -34,7 +35,13 @@ class TestMock(AdapterContract):
         return cls.model_of("mock", "m")
 
 
-class TestTransformers(AdapterContract):
+class Shipped(AdapterContract):
+    """An adapter of the registry, all of which one process imports in `test_light_imports.py`."""
+
+    test_its_module_imports_nothing_heavy = None  # type: ignore[assignment]
+
+
+class TestTransformers(Shipped):
     batch_is_exact: ClassVar[bool] = False
 
     @classmethod
@@ -44,7 +51,7 @@ class TestTransformers(AdapterContract):
         return cls.model_of("transformers", source, dtype="float32")
 
 
-class Served(AdapterContract):
+class Served(Shipped):
     adapter_name: ClassVar[str]
     below: ClassVar[str] = ""
 
@@ -64,7 +71,7 @@ class TestOllama(Served):
     adapter_name: ClassVar[str] = "ollama"
 
 
-class Managed(AdapterContract):
+class Managed(Shipped):
     """A server that the slot starts: the simulated one in place of the real program."""
 
     adapter_name: ClassVar[str]
@@ -85,23 +92,6 @@ class Managed(AdapterContract):
 
 class TestVllm(Managed):
     adapter_name: ClassVar[str] = "vllm"
-
-
-class TestSglang(Managed):
-    adapter_name: ClassVar[str] = "sglang"
-
-
-class TestTransformersServe(Managed):
-    adapter_name: ClassVar[str] = "transformers_serve"
-
-
-class TestLlamaCpp(Managed):
-    adapter_name: ClassVar[str] = "llama_cpp"
-
-    @classmethod
-    def make_model(cls, folder: Path) -> Model:
-        (folder / "model.gguf").write_bytes(b"the simulated server does not read it")
-        return cls.model_of(cls.adapter_name, str(folder / "model.gguf"))
 
 
 class TestOllamaServe(Managed):
@@ -159,6 +149,16 @@ def test_an_adapter_that_opens_nothing_says_so() -> None:
     adapter.unload()
 
 
+def differs_by_its_command_alone(kind: type[Adapter]) -> bool:
+    """Whether an adapter starts a server of its own, and is `ManagedAdapter` in all else.
+
+    Its command line, and what identifies a GGUF file, are in `test_recipes.py`.
+    """
+    own = {name for name in vars(kind) if not name.startswith("_")}
+    of_a_file = {"digest", "downloads", "fetch"} if kind is LlamaCppAdapter else set()
+    return issubclass(kind, ManagedAdapter) and own <= {"recipe", "example", *of_a_file}
+
+
 def test_every_adapter_is_put_through_the_contract() -> None:
     tested = {
         getattr(one, "adapter_name", "") or one.__name__.removeprefix("Test").lower()
@@ -166,7 +166,9 @@ def test_every_adapter_is_put_through_the_contract() -> None:
         if isinstance(one, type) and issubclass(one, AdapterContract)
     }
     plain = {name.replace("_", "") for name in tested}
-    assert {name.replace("_", "") for name in registry.names("models")} - plain == {"none"}
+    others = {name for name in registry.names("models") if name.replace("_", "") not in plain}
+    assert others == {"none", "llama_cpp", "sglang", "transformers_serve"}
+    assert all(differs_by_its_command_alone(adapter_class(name)) for name in others - {"none"})
 
 
 @pytest.mark.parametrize("name", ["llama_cpp_offline", "vllm_offline"])

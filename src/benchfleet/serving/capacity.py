@@ -17,7 +17,6 @@ from benchfleet.serving.slo import MAX_ERROR_SHARE, Slo, count_good, wilson
 Verdict = Literal["pass", "miss", "client"]
 RESOLUTION = 0.05  # of the load at which bisection ends
 MAX_EXTENSIONS = 4
-LEAST_STEADY_S = 30.0
 LEAST_REQUESTS = 100
 
 
@@ -100,7 +99,7 @@ def judge(
     return Judgement(verdict="miss", is_decided=False)
 
 
-def conclusion(points: Sequence[Point], *, first: float, most: float) -> str:
+def conclusion(points: Sequence[Point]) -> str:
     """Such as ``64 (pass 64, miss 68)``, ``below 1``, ``at least 512``, or where the client's own
     limit is."""
     passed = [one.level for one in points if one.verdict == "pass"]

@@ -9,7 +9,6 @@ from benchfleet.benchmarks.recall import Recall
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Prompt
 from benchfleet.models.transformers import TransformersAdapter
-from tiny_models import ARCHITECTURES, saved_model
 
 from .conftest import DEMO, DENSE, PROMPTS, SHORT, config, declared, one_by_one, texts
 
@@ -129,13 +128,3 @@ def test_a_harness_that_makes_its_own_passes_meets_no_nan(adapter):
     with pytest.raises(CellFailure, match="logits are not numbers") as caught, mine.lend() as loan:
         loan.model(torch.ones(1, 3, dtype=torch.long))
     assert caught.value.kind == "bad_result"
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_greedy_answers_of_a_batch_of_eight_equal_single_ones(adapter, tmp_path, architecture):
-    mine = adapter(saved_model(tmp_path / architecture, architecture), dtype="float32")
-    prompts = [Prompt(context="word " * (3 * n + 1), question=f"?{n}") for n in range(8)]
-    greedy = {"max_new_tokens": 8, "temperature": 0, "seed": 0}
-    together = [answer.text for answer in mine.answer(prompts, greedy)]
-    assert together == [mine.answer([prompt], greedy)[0].text for prompt in prompts]
-    assert len(set(together)) > 1

@@ -201,13 +201,21 @@ def test_memory_that_ran_out_is_named(recipe: Recipe) -> None:
     assert caught.value.kind == "oom"
 
 
-def test_a_server_that_never_becomes_healthy_is_a_timeout_and_is_ended(recipe: Recipe) -> None:
-    command = [sys.executable, "-c", "import time; time.sleep(600)"]
-    server = ManagedServer(recipe, command, environment={}, start_timeout_s=0.5)
-    with pytest.raises(CellFailure, match="was not ready") as caught:
-        server.start()
+def test_a_server_that_never_becomes_healthy_is_a_timeout_and_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = "import os, time; print('loading as', os.getpid(), flush=True); time.sleep(600)"
+    words = [sys.executable, "-I", "-S", "-c", script]  # it has to begin within the second
+    slow = Recipe(name="slow", command=lambda model, gpus: words)
+    monkeypatch.setattr(managed, "RECIPES", {"simulated": slow})
+    timeout = {"start_timeout": "1s"}
+    adapter = Simulated(
+        Model(name="m", adapter="simulated", source="simulated", digest="d", outside=timeout)
+    )
+    with pytest.raises(CellFailure, match="was not ready after") as caught:
+        adapter.load()
     assert (caught.value.stage, caught.value.kind) == ("load", "timeout")
-    assert server.pid is None
+    assert not psutil.pid_exists(int(str(caught.value).rpartition("loading as ")[2]))
 
 
 def test_a_program_that_is_missing_is_named() -> None:

@@ -134,7 +134,7 @@ def test_retries_are_bounded_and_the_failure_is_named(
         endpoint = Endpoint(url=server.url + "/v1")
         client = Client(endpoint, uniform=lambda low, high: 0.0)
         with pytest.raises(CellFailure) as caught:
-            client.post_all("/chat/completions", [{"model": server.model, "messages": []}])
+            list(client.post_each("/chat/completions", [{"model": server.model, "messages": []}]))
         client.close()
     assert caught.value.kind == kind
     assert len(server.requests) == requests
@@ -144,7 +144,7 @@ def test_429s_leave_fewer_requests_at_a_time() -> None:
     with SimulatedServer() as server:
         server.script = deque([Behaviour(status=429, retry_after="0")])
         client = Client(Endpoint(url=server.url + "/v1", requests_at_once=8))
-        client.post_all("/chat/completions", [{"model": server.model, "messages": []}])
+        list(client.post_each("/chat/completions", [{"model": server.model, "messages": []}]))
         client.close()
     assert client.limit.now == 4
 
@@ -154,7 +154,7 @@ def test_a_server_that_is_away_is_named_at_load() -> None:
         pass
     client = Client(Endpoint(url=server.url), uniform=lambda low, high: 0.0)
     with pytest.raises(CellFailure, match="no answer from") as caught:
-        client.post_all("/chat/completions", [{}])
+        list(client.post_each("/chat/completions", [{}]))
     client.close()
     assert caught.value.kind == "server_unavailable"
     assert caught.value.is_retryable

@@ -14,7 +14,8 @@ from benchfleet.testing.simulated_server import DIGEST, SimulatedServer
 from kept_sessions import KeptSession
 
 QUICK = {"calibrate": False, "input_tokens": 30, "output_tokens": 8}
-SEARCH = {**QUICK, "search": "concurrency", "under": "slo", "slo": {"ttft": "10s"}, "point": "1s"}
+_TIMES = {"duration": "20s", "point": "1s"}  # the load grows for a twentieth of the duration
+SEARCH = {**QUICK, **_TIMES, "search": "concurrency", "under": "slo", "slo": {"ttft": "10s"}}
 
 
 @contextmanager

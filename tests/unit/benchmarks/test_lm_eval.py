@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -85,14 +83,3 @@ def test_an_adapter_that_lends_no_model_is_refused_by_name(session: Any) -> None
     with pytest.raises(CellFailure, match="the adapter of m does not lend its model") as e:
         shipped().run(given)
     assert (e.value.stage, e.value.kind) == ("benchmark", "user_error")
-
-
-def test_importing_it_and_checking_a_task_loads_nothing_heavy() -> None:
-    program = f"""
-import sys
-from benchfleet.benchmarks.lm_eval.benchmark import LmEval
-LmEval({{"folder": {str(EXAMPLES)!r}, "include_path": "tasks"}}).data_digest("recall_choice")
-heavy = {{"torch", "transformers", "numpy", "datasets", "lm_eval"}} & set(sys.modules)
-sys.exit(f"it loads {{heavy}}" if heavy else 0)
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)

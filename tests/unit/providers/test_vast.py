@@ -1,4 +1,4 @@
-"""The plugin for Vast.ai against its simulated API: every answer is taken for what it means."""
+"""The plugin for Vast.ai against its simulated API: what `ProviderContract` does not ask."""
 
 from __future__ import annotations
 
@@ -7,17 +7,7 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from benchfleet.providers.base import (
-    CreatedBroken,
-    CreateUnknown,
-    GpuOffer,
-    InstanceSpec,
-    NotAuthorized,
-    OfferGone,
-    ProviderAway,
-    RateLimited,
-    Want,
-)
+from benchfleet.providers.base import GpuOffer, InstanceSpec, ProviderAway, Want
 from benchfleet.providers.client import ApiClient
 from benchfleet.providers.limiter import Limiter
 from benchfleet.providers.secret import Secret
@@ -78,70 +68,28 @@ def test_offers_say_what_an_hour_costs() -> None:
     assert not vast.provider.offers(Want(gpu="RTX 4090", region="Norway"))
 
 
-def test_an_instance_is_created_listed_and_destroyed() -> None:
-    vast = Vast()
-    instance = vast.provider.create(vast.cloud.offers[0], SPEC)
-    (listed,) = vast.provider.list("bf-").instances
-    assert (listed.id, listed.label, listed.state) == (instance, SPEC.label, "running")
-    assert listed.began == vast.cloud.instances[instance].began
-    taken = vast.provider.destroy(instance)
-    assert taken == int(vast.cloud.now)
-    assert not vast.provider.list("bf-").instances
-    assert vast.provider.destroy("999") is None  # gone already
-
-
 def test_the_times_that_the_provider_tells_give_its_bill() -> None:
     now = 10.5
     vast = Vast(clock=lambda: now)
     instance = vast.provider.create(vast.cloud.offers[0], SPEC)
     (listed,) = vast.provider.list("bf-").instances
+    assert listed.began is not None
+    assert listed.began == vast.cloud.instances[instance].began
     now = 12.7
     ended = vast.provider.destroy(instance)
-    assert ended is not None
-    assert listed.began is not None
+    assert ended == 12
     assert listed.hourly is not None
     assert vast.cloud.billing.cost(listed.hourly, ended - listed.began) == vast.cloud.bill() > 0
+    assert vast.provider.destroy("999") is None  # gone already
 
 
-@pytest.mark.parametrize(
-    ("fault", "error", "instances"),
-    [
-        ("refused", OfferGone, 0),
-        ("busy", RateLimited, 0),
-        ("away", CreateUnknown, 0),
-        ("lost", CreateUnknown, 1),
-        ("broken", CreatedBroken, 1),
-    ],
-)
-def test_a_create_is_sent_once_and_its_answer_is_believed_only_where_it_is_definite(
-    fault: str, error: type[Exception], instances: int
-) -> None:
+def test_a_list_that_lacks_some_says_how_many() -> None:
     vast = Vast()
-    vast.fault("create", fault)
-    with pytest.raises(error):
-        vast.provider.create(vast.cloud.offers[0], SPEC)
-    assert len(vast.cloud.creates) == 1
-    assert len(vast.cloud.instances) == instances
-
-
-def test_a_list_has_all_pages_or_is_none() -> None:
-    vast = Vast()
-    for number in range(60):
+    for number in range(2):
         vast.cloud.add(vast.cloud.offers[0], f"bf-{number}", "me")
-    assert len(vast.provider.list("bf-").instances) == 60
-    assert len(vast.provider.list("bf-5").instances) == 11
     vast.fault("list", "short")
-    with pytest.raises(ProviderAway, match="59 of 60"):
+    with pytest.raises(ProviderAway, match="1 of 2"):
         vast.provider.list("bf-")
-
-
-def test_a_list_is_asked_for_again_while_the_provider_is_away() -> None:
-    vast = Vast()
-    vast.fault("list", "away", "away")
-    assert vast.provider.list("").instances == ()
-    vast.fault("list", *["away"] * 9)
-    with pytest.raises(ProviderAway):
-        vast.provider.list("")
 
 
 def test_a_refusal_for_too_many_requests_makes_later_ones_slower() -> None:
@@ -161,12 +109,9 @@ def test_a_request_to_destroy_does_not_wait_behind_lists() -> None:
     assert vast.pauses == before
 
 
-def test_an_account_is_its_user_and_a_wrong_key_is_refused() -> None:
+def test_an_account_is_its_user_and_has_a_balance() -> None:
     assert Vast().provider.account().id == "me"
     assert Vast("other").provider.account().id == "other"
-    with pytest.raises(NotAuthorized) as error:
-        Vast("wr0ngwr0ng").provider.account()
-    assert "wr0ng" not in str(error.value)
     assert Vast().provider.balance() == 25_000_000
 
 

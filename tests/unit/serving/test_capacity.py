@@ -35,19 +35,19 @@ def test_it_doubles_and_bisects_to_the_limit(limit: int) -> None:
 
 
 def test_it_ends_in_words() -> None:
-    assert conclusion(search(0), first=1, most=512) == "below 1"
-    assert conclusion(search(9999, most=100), first=1, most=100) == "at least 100"
-    assert conclusion(search(3), first=1, most=8) == "3 (pass 3, miss 4)"
+    assert conclusion(search(0)) == "below 1"
+    assert conclusion(search(9999, most=100)) == "at least 100"
+    assert conclusion(search(3)) == "3 (pass 3, miss 4)"
     odd = [Point(level=4, verdict="miss", is_decided=False), Point(level=2, verdict="pass")]
-    assert conclusion(odd, first=1, most=8) == "2 (pass 2, miss 4 undecided)"
+    assert conclusion(odd) == "2 (pass 2, miss 4 undecided)"
     limited = [Point(level=8, verdict="pass"), Point(level=16, verdict="client")]
-    assert conclusion(limited, first=1, most=64) == "limit of the client at 16, pass 8"
+    assert conclusion(limited) == "limit of the client at 16, pass 8"
     above = [
         Point(level=1, verdict="pass"),
         Point(level=4, verdict="pass"),
         Point(level=2, verdict="miss"),
     ]
-    assert "but pass 4" in conclusion(above, first=1, most=8)
+    assert "but pass 4" in conclusion(above)
 
 
 def test_it_never_goes_over_the_end() -> None:

@@ -67,7 +67,7 @@ class CapacitySearch:
     @property
     def conclusion(self) -> str:
         """The result in words."""
-        return conclusion(self.points, first=self._settings.first, most=self._settings.most)
+        return conclusion(self.points)
 
     def _measure(self, level: float) -> Point:
         load, name = self._settings.load_at(level), point_name(self._settings.search, level)

@@ -13,7 +13,6 @@ from benchfleet.hints import hint
 from benchfleet.serving.metrics import Load
 from benchfleet.serving.slo import DEFAULT_SHARE, Slo
 
-DEFAULT_DURATION_S = 300.0
 MAX_RAMP_S = 5.0
 _MAX_CONCURRENCY, _MAX_TOKENS, _MAX_REQUESTS = 100_000, 10_000_000, 10_000_000
 _SHORT_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s)")

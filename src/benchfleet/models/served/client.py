@@ -97,11 +97,6 @@ class Client:
         self._loop.run_until_complete(self._session.close())
         self._loop.close()
 
-    def post_all(self, path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """The JSON of each reply, in order. Raises CellFailure if one cannot be had."""
-        replies = dict(self.post_each(path, bodies))
-        return [replies[position] for position in range(len(bodies))]
-
     def post_text(self, path: str, body: Mapping[str, Any]) -> str:
         """The text of one reply, such as a whole stream. Raises CellFailure."""
 

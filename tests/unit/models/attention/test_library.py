@@ -144,7 +144,7 @@ def test_a_state_that_was_cropped_or_chosen_goes_on_with_other_keys(scene, steps
     assert torch.equal(
         kept_keys(steps, three.view, {0: state}).selected[:, 0].any(0),
         found[[1, 1, 0]][:, 0].any(0),
-    ) or name in ("random_sampling",)
+    )
 
 
 def test_random_numbers_are_the_same_in_any_batch_and_any_block(scene):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -87,15 +85,3 @@ def test_a_wrong_value_says_what_to_do(name, value, wrong):
 )
 def test_a_fraction_is_rounded_up_from_the_decimal_that_was_written(fraction, of, number):
     assert fraction_of(fraction, of) == number
-
-
-def test_no_config_imports_anything_heavy():
-    code = (
-        "import sys\nfrom benchfleet import registry\n"
-        "for name in registry.names('attention'): registry.load('attention', name)\n"
-        "import benchfleet.models.attention.compose, benchfleet.models.transformers\n"
-        "print([n for n in ('torch', 'transformers', 'numpy', 'huggingface_hub')"
-        " if n in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

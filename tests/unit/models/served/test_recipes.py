@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchfleet.campaign.load import load_campaign
 from benchfleet.domain.cell import Config, Model
+from benchfleet.errors import CellFailure
 from benchfleet.models.served import recipes
 from benchfleet.models.served.managed import (
     LlamaCppAdapter,
     ManagedAdapter,
     OllamaServeAdapter,
+    SglangAdapter,
+    TransformersServeAdapter,
 )
 from benchfleet.models.served.recipes import RECIPES
 from benchfleet.models.served.vllm import VllmAdapter
@@ -78,6 +83,24 @@ def test_an_unknown_key_of_a_server_is_refused_with_those_that_it_has() -> None:
     assert why == "the keys of 'server' are args, env and start_timeout"
 
 
+def test_the_time_that_a_server_may_start_is_no_part_of_the_identity(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"weights")
+    (tmp_path / "study.yaml").write_text(
+        "campaign: study\n"
+        "matrix:\n"
+        "  models:\n"
+        "    - {name: m, adapter: llama_cpp, path: m.gguf, server: {start_timeout: 5s}}\n"
+        "    - {name: n, adapter: llama_cpp, path: m.gguf, server: {args: [--x]}}\n"
+        "  configs: {dense: null}\n"
+        "  benchmarks: [recall]\n"
+    )
+    cells = load_campaign(tmp_path / "study.yaml").matrix.expand()
+    slow, plain = (next(one.model for one in cells if one.model.name == name) for name in "mn")
+    assert slow.outside == {"start_timeout": "5s"}
+    same = replace(slow, name="n", model_kwargs={"server": {"args": ["--x"]}})
+    assert slow.identity() != plain.identity() == same.identity()
+
+
 def of(server: dict[str, object]) -> Model:
     kwargs = {"server": server}
     return Model(name="m", adapter="vllm", source="M", digest="d", model_kwargs=kwargs)
@@ -118,10 +141,45 @@ def test_a_rank_that_vllm_does_not_take_is_refused(tmp_path: Path) -> None:
         VllmAdapter.server_command(model)
 
 
+def test_llama_cpp_is_a_module_of_this_interpreter_where_its_program_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recipes, "find_program", lambda name: None)
+    line = RECIPES["llama_cpp"].command_line("M", ["--x"], gpus=1)
+    expected = "-m llama_cpp.server --model M --host 127.0.0.1 --port {port} --n_gpu_layers -1 --x"
+    assert " ".join(line[1:]) == expected
+    assert "--n_gpu_layers" not in RECIPES["llama_cpp"].command_line("M", [], gpus=0)
+
+
 def test_sglang_is_a_module_of_this_interpreter() -> None:
     line = RECIPES["sglang"].command_line("M", [], gpus=2)
-    assert line[1:3] == ["-m", "sglang.launch_server"]
-    assert line[-2:] == ["--tp", "2"]
+    expected = "-m sglang.launch_server --model-path M --host 127.0.0.1 --port {port} --tp 2"
+    assert " ".join(line[1:]) == expected
+
+
+@pytest.mark.parametrize("adapter", [SglangAdapter, TransformersServeAdapter])
+def test_a_folder_is_identified_as_for_vllm(adapter: type[ManagedAdapter], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    assert adapter.digest(str(tmp_path)) == VllmAdapter.digest(str(tmp_path))
+
+
+def test_a_gguf_file_is_identified_by_its_content_and_downloads_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"one")
+    digest = LlamaCppAdapter.digest(str(file))
+    model = Model(name="m", adapter="llama_cpp", source=str(file), digest=digest)
+    assert LlamaCppAdapter.fetch(model) == file
+    assert LlamaCppAdapter.downloads(model) == ()
+    file.write_bytes(b"two")
+    assert LlamaCppAdapter.digest(str(file)) != digest
+    with pytest.raises(CellFailure):
+        LlamaCppAdapter.fetch(model)
+    file.unlink()
+    with pytest.raises(CellFailure, match="is not on this host; copy it there"):
+        LlamaCppAdapter.fetch(model)
+    with pytest.raises(ValueError, match="is not a file; give the path"):
+        LlamaCppAdapter.digest(str(file))
 
 
 def test_a_pulled_model_is_identified_by_its_manifest(
