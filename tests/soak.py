@@ -1,6 +1,6 @@
 """``make soak``: chaos, simulated fleets, random orders of a ledger's calls, failing servers
-and git remotes, and packages that need environments of their own (`own_environments.py`), for N
-minutes.
+and git remotes, cells killed at random moments, and packages that need environments of their own
+(`own_environments.py`), for N minutes.
 
 Each has at least one turn, and a turn that has begun is ended. ``python tests/soak.py --minutes N``
 ends with 1 as soon as one of them finds something wrong, after
@@ -34,6 +34,7 @@ REMOTES = [
     "tests/acceptance/test_takeover_fleet.py",
 ]
 LONGEST_FAULT = 5.0  # seconds of a git remote's fault, for each minute of the soak: hours in a day
+KILLED = ["tests/integration/slots/test_killed_cells.py"]
 RAY = ["tests/acceptance/test_ray.py"]
 OWN_ENVIRONMENTS = Path(sys.prefix) / "own"  # below benchfleet's: 4 GB, made in the first turn
 LEDGERS = ["--timeout", "3600", "tests/contract/test_ledger_machine.py"]
@@ -52,6 +53,7 @@ def main() -> int:
         seed = random.randrange(10**6)
         outage = math.exp(random.uniform(0.0, math.log(max(20.0, LONGEST_FAULT * minutes))))
         faults = {"GIT_FAULT_SEED": f"{seed}", "GIT_FAULT_SECONDS": f"{outage:.1f}"}
+        faults["KILL_SEED"] = f"{seed}"
         faults["TAKEOVER_LEVELS"] = LEVELS
         faults["LEDGER_TIMES"] = LEDGER_TIMES
         faults |= LOST_CALLS
@@ -61,6 +63,7 @@ def main() -> int:
             ["-m", "pytest", "-q", *LEDGERS],
             ["-m", "pytest", "-q", *SERVERS],
             ["-m", "pytest", "-q", *REMOTES],
+            ["-m", "pytest", "-q", *KILLED],
             ["-m", "pytest", "-q", *RAY],
             ["-m", "own_environments", str(OWN_ENVIRONMENTS)],
         ):

@@ -36,9 +36,10 @@ matrix:
 """
 
 # Verbs of which a process of their own shows nothing more, and which cost less than its imports.
-_LOOKING = ("failures", "logs", "plan", "report", "schema", "status", "verify")
-_CARING = ("archive", "cancel", "gate", "gc", "ledger", "merge", "phase", "reap", "reassign")
-IN_PROCESS = frozenset((*_LOOKING, *_CARING, "release", "retry", "slurm"))
+_LOOKING = ("compare", "failures", "logs", "plan", "report", "schema", "status", "verify")
+_CARING = ("archive", "assign", "cancel", "gate", "gc", "ledger", "merge", "phase", "reap")
+_OTHERS = ("init", "reassign", "release", "retry", "service", "slots", "slurm")
+IN_PROCESS = frozenset((*_LOOKING, *_CARING, *_OTHERS))
 
 
 class _Printed(TextIOWrapper):
@@ -175,11 +176,12 @@ def end_of(process: subprocess.Popen[str], code: int = 0) -> str:
     return out
 
 
-def wait_for_line(process: subprocess.Popen[str], part: str) -> None:
-    """Read what it prints up to a line with this part."""
+def wait_for_line(process: subprocess.Popen[str], part: str) -> str:
+    """Read what it prints up to a line with this part; that line."""
     assert process.stdout is not None
     while part not in (line := process.stdout.readline()):
         assert line, f"it ended without {part}"
+    return line
 
 
 def samples_kept(user: User) -> int:

@@ -7,9 +7,7 @@ import sys
 
 from .conftest import User
 
-CODE = """\
-import sys
-from benchfleet.cli.main import main
+SHORT = """\
 from benchfleet.git import process
 from benchfleet.ledger.git import batched, ledger, push_queue
 from benchfleet.providers import vast
@@ -23,14 +21,19 @@ run_state.SILENT_S = 0.5
 process.INTERRUPTED_TIMEOUT_S = 2.0
 vast.INTERVALS.update(dict.fromkeys(vast.INTERVALS, 0.1))  # a provider that takes many requests
 prepare._PAUSE_S = 0.3
-sys.exit(main())
 """
 
 
 def start_hurried(user: User, *words: str) -> subprocess.Popen[str]:
     """Start benchfleet with short times."""
+    return start_with(user, SHORT, *words)
+
+
+def start_with(user: User, settings: str, *words: str) -> subprocess.Popen[str]:
+    """Start benchfleet after these lines of Python, which set times of it."""
+    lines = ["import sys", settings, "from benchfleet.cli.main import main", "sys.exit(main())"]
     process = subprocess.Popen(
-        [sys.executable, "-c", CODE, *words],
+        [sys.executable, "-c", "\n".join(lines), *words],
         cwd=user.folder,
         env=user.environment,
         stdout=subprocess.PIPE,

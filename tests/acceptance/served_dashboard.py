@@ -9,11 +9,16 @@ from typing import Any
 from urllib.request import HTTPCookieProcessor, OpenerDirector, Request, build_opener, urlopen
 
 from .conftest import User
+from .hurried import start_with
 
 
-def served(user: User, port: int = 0, *words: str) -> tuple[subprocess.Popen[str], str, str]:
-    """A dashboard of study.yaml that has read its cells; its address and one-time link."""
-    process = user.start("dashboard", "study.yaml", *words, "--port", str(port), "--json")
+def served(
+    user: User, port: int = 0, *words: str, settings: str = ""
+) -> tuple[subprocess.Popen[str], str, str]:
+    """A dashboard of study.yaml that has read its cells; its address and one-time link.
+    `settings` are lines of Python that it begins with."""
+    words = ("dashboard", "study.yaml", *words, "--port", str(port), "--json")
+    process = start_with(user, settings, *words)
     assert process.stdout is not None
     text = ""
     while not text.rstrip().endswith("}"):

@@ -14,6 +14,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.study import open_study
 
 from .conftest import User, end_of, until
+from .hurried import start_with
 
 STUDY = """\
 campaign: study
@@ -27,6 +28,11 @@ import json, pathlib, sys
 step = int(pathlib.Path(sys.argv[1], "step").read_text())
 samples = [{"id": n, "score": float(n * 100 < step)} for n in range(40)]
 json.dump({"score": step / 4000, "samples": samples}, open(sys.argv[2], "w"))
+"""
+
+LOOKS_OFTEN = """\
+from benchfleet.cli.shared import checkpoint_watch
+checkpoint_watch.POLL_S = 0.3
 """
 
 
@@ -49,7 +55,8 @@ def result(user: User, step: int) -> Path:
 def test_checkpoints_join_a_run_as_they_become_complete(user: User, verb: str) -> None:
     user.write(STUDY)
     user.write(SCRIPT, "score.py")
-    run = user.start(verb, "study.yaml", "--cpu-slots", "1", "--watch", "--log-json")
+    words = (verb, "study.yaml", "--cpu-slots", "1", "--watch", "--log-json")
+    run = start_with(user, LOOKS_OFTEN, *words)
     assert run.stderr
     assert "no complete checkpoint matches" in run.stderr.readline()
     checkpoint(user, 1000)

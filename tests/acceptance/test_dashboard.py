@@ -162,7 +162,8 @@ def test_two_browsers_follow_three_workers_through_a_restart_of_postgresql(
     for host in hosts:
         monkeypatch.setenv("BENCHFLEET_HOST", host)
         user.start("run", "study.yaml", *at, "--cpu-slots", "1", "--results", host)
-    server, address, link = served(user, 0, *at)
+    soon = "from benchfleet.dashboard import watcher; watcher.CALL_TIMEOUT_S = 3.0"
+    server, address, link = served(user, 0, *at, settings=soon)
     person = WatchedPage(browser, address)
     reader = WatchedPage(browser, address, viewport=NARROW)
     person.page.goto(link)

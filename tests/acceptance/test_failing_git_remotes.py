@@ -14,7 +14,7 @@ from benchfleet.study import open_study
 from repositories import make_bare
 
 from .conftest import User, end_of, samples_kept, until, wait_for_line
-from .hurried import start_hurried
+from .hurried import start_hurried, start_with
 
 CELLS = """
 campaign: study
@@ -140,7 +140,8 @@ def test_a_run_whose_first_push_is_refused_for_good_soon_says_why(
     user: User, bare: Path, gate: Path, says: str
 ) -> None:
     hook(bare, f"echo {says} >&2; exit 1")
-    run = user.start("run", *AT, "--cpu-slots", "1")
+    soon = "from benchfleet.ledger.git import sync; sync._CREATE_TIMEOUT_S = 3.0"
+    run = start_with(user, soon, "run", *AT, "--cpu-slots", "1")
     _, error = run.communicate(timeout=60)
     assert run.returncode == NO_LEDGER
     assert (

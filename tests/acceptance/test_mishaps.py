@@ -16,7 +16,7 @@ from postgres import Postgres
 from repositories import make_bare
 
 from .conftest import COMMAND, MOCK, User, end_of, samples_kept, until
-from .test_interruptions import SLOW, let_leases_run_out
+from .test_interruptions import SLOW
 
 
 def summary(user: User) -> dict[str, object]:
@@ -200,6 +200,14 @@ def test_ctrl_c_while_a_model_loads_does_not_wait_for_it(user: User) -> None:
     process.send_signal(signal.SIGINT)
     end_of(process, 130)
     assert user.json("status", "study.yaml")["pending"] == 2
+
+
+def let_leases_run_out(user: User) -> None:
+    """Sets the dead runner's leases back, as if their minute had passed."""
+    ledger = sqlite3.connect(user.results / "ledger.db")
+    ledger.execute("update cell set expires = 0 where state = 'running'")
+    ledger.commit()
+    ledger.close()
 
 
 def test_a_suspended_runner_goes_on_with_its_own_cells(user: User) -> None:

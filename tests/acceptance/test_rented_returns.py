@@ -12,8 +12,8 @@ from benchfleet.testing.simulated_http import Answer
 from rented_machines import KEY, RealCloud
 
 from .conftest import MOCK as STUDY
-from .conftest import User, samples_kept, until
-from .hurried import start_hurried
+from .conftest import User, end_of, samples_kept, until
+from .hurried import start_hurried, start_with
 from .renting import RUN, renting
 
 
@@ -75,9 +75,10 @@ def test_a_machine_that_does_not_end_is_named_at_the_end_of_the_run(
     assert f"vast {instance.id} ({console}) at 0.300 USD/h: its end is not proved" in err
     assert "benchfleet sweep-orphans" in err
     sweep = ["sweep-orphans", "study.yaml", "--machines", "machines.yaml", "--yes"]
-    assert user.run(*sweep, code=1).stdout
+    often = "from benchfleet.cli.verbs import sweep_orphans; sweep_orphans._PAUSE_S = 0.5"
+    assert end_of(start_with(user, often, *sweep), 1)
     rented.cloud.faults.clear()
-    user.run(*sweep)
+    end_of(start_with(user, often, *sweep))
     assert not rented.cloud.living
     monkeypatch.setenv("BENCHFLEET_RETURN_SECONDS", "soon")
     assert "use seconds from 2 to 86400" in user.run(*RUN, "--yes", code=2).stderr

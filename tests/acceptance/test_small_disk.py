@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import COMMAND, MOCK, User
+from .hurried import start_with
 
 
 def test_a_full_disk_below_what_is_printed_is_reported_without_its_number(user: User) -> None:
@@ -51,6 +52,11 @@ LARGE = (
     + "defaults: {repeats: 6, limits: {tries: 1, disk: 1kB}}\n"
 )
 
+SHORT_PAUSES = """\
+from benchfleet.runner import disk_guard
+disk_guard.FIRST_PAUSE_S = 2.0
+"""
+
 
 @pytest.mark.parametrize("ledger", [("--ledger", "sqlite:ledger.db"), ()], ids=["away", "beside"])
 def test_a_full_disk_pauses_a_run_which_goes_on_when_there_is_room(
@@ -60,7 +66,7 @@ def test_a_full_disk_pauses_a_run_which_goes_on_when_there_is_room(
         small_disk("900k")
     user.write(LARGE)
     words = ("study.yaml", "--results", "small", *ledger)
-    process = user.start("run", *words)
+    process = start_with(user, SHORT_PAUSES, "run", *words)
     output: list[str] = []
     assert process.stdout is not None
     while "the disk of the" not in "".join(output[-1:]):  # results, or ledger: whichever met it

@@ -49,7 +49,8 @@ def test_a_wrong_campaign_is_refused_by_file_and_key(
     user: User, text: str, parts: list[str]
 ) -> None:
     user.write(text)
-    done = user.run("run", "study.yaml", code=2)
+    done = user.run_here("run", "study.yaml")
+    assert done.returncode == 2, done.stdout + done.stderr
     for part in parts:
         assert part in done.stderr, done.stderr
     assert not (user.folder / "benchmark_results").exists()
@@ -89,13 +90,16 @@ def test_a_wrong_command_line_is_refused_by_option(
     user: User, words: tuple[str, ...], part: str
 ) -> None:
     user.write(MOCK)
-    assert part in user.run(*words, code=2).stderr
+    done = user.run_here(*words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert part in done.stderr
 
 
 def test_a_results_folder_that_cannot_be_written_is_named(user: User) -> None:
     user.write(MOCK)
     (user.folder / "file").write_text("in the way")
-    done = user.run("run", "study.yaml", "--results", "file/below", code=2)
+    done = user.run_here("run", "study.yaml", "--results", "file/below")
+    assert done.returncode == 2, done.stdout + done.stderr
     assert "file/below/study cannot be written" in done.stderr
     assert "--results" in done.stderr
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.dashboard import watcher
 from benchfleet.dashboard.campaigns import STOP_TIMEOUT_S, campaigns_of_ledger
 from benchfleet.dashboard.watcher import Watcher
 from benchfleet.domain.attempt import Outcome, RunnerId
@@ -45,8 +46,9 @@ def run_one(ledger: Ledger, number: int, outcome: Outcome) -> None:
 
 
 def test_a_server_that_goes_away_is_named_with_the_age_of_the_page_and_comes_back(
-    postgres: Postgres, tmp_path: Path
+    postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watcher, "CALL_TIMEOUT_S", 3.0)
     name, other = uuid.uuid4().hex, uuid.uuid4().hex
     with (
         closing(PostgresLedger(postgres.url(), campaign=name)) as ledger,
@@ -76,7 +78,7 @@ def test_a_server_that_goes_away_is_named_with_the_age_of_the_page_and_comes_bac
             run_one(ledger, 1, FAILED)  # by another line
             line.held = False
             until(lambda: not status()["error"] and status()["states"]["failed"] == 2)  # type: ignore[index]
-            assert "cannot be read" not in client.get(f"/c/{name}/").text
+            until(lambda: "cannot be read" not in client.get(f"/c/{name}/").text)
 
 
 def test_the_watchers_of_many_campaigns_stop_together(
@@ -109,8 +111,9 @@ def test_the_watchers_of_many_campaigns_stop_together(
 
 
 def test_a_ledger_in_git_is_followed_at_its_rate_while_its_remote_is_cut_and_comes_back(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watcher, "GIT_INTERVAL_S", 1.0)
     bare = make_bare(tmp_path / "ledger.git")
     url = f"git+file://{bare}"
     with closing(GitLedger(url, campaign="study", folder=tmp_path / "worker")) as ledger:

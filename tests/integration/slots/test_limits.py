@@ -100,6 +100,7 @@ def test_a_limit_of_ram_ends_with_its_cell(make_place: Callable[..., Place]) -> 
     place.until(Done)
 
 
+@pytest.mark.parametrize("make_place", ["there"], indirect=True)
 def test_a_stopped_slot_is_ended_by_its_supervisor(make_place: Callable[..., Place]) -> None:
     place = make_place()
     place.open()

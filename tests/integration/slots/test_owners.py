@@ -77,8 +77,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_slots_end_with_their_owner_however_it_ends(tmp_path: Path, number: int) -> None:
+def test_slots_end_with_an_owner_that_is_terminated(tmp_path: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -88,7 +87,7 @@ def test_slots_end_with_their_owner_however_it_ends(tmp_path: Path, number: int)
     with owner:
         assert owner.stdout is not None
         slots = [int(owner.stdout.readline()) for _ in range(2)]
-        owner.send_signal(number)
+        owner.send_signal(signal.SIGTERM)
         owner.wait()
     assert all(gone(pid) for pid in slots)
 
@@ -133,17 +132,6 @@ def is_nap(process: psutil.Process) -> bool:
         return process.cmdline()[-1:] == ["import time; time.sleep(600)"]
     except psutil.Error:
         return False
-
-
-def test_a_killed_supervisor_takes_its_slot_along(tmp_path: Path, impatient: Opened) -> None:
-    engine, events = impatient
-    ready = started(impatient, tmp_path)
-    engine.run(slot_id(), hostile(tmp_path, act="hang"))
-    until(events, Recorded)
-    supervisor_of(ready).kill()
-    lost = until(events, SlotLost)
-    assert not lost.expected
-    assert gone(ready.hello["pid"])
 
 
 def test_an_order_to_a_slot_that_just_died_harms_no_other(tmp_path: Path) -> None:
