@@ -114,9 +114,8 @@ class EndsTogether(MemoryLedger):
         self.batch_sizes.append(len(ended))
         if refuses := self._refuses:
             self._refuses = False
-        for lease, outcome in ended[refuses:]:
-            self.finish(lease, outcome)
-        return [ClaimLost("another has it") if refuses else None, *[None] * (len(ended) - 1)]
+        rest = super().finish_all(ended[refuses:])
+        return [ClaimLost("another has it"), *rest] if refuses else rest
 
 
 def write_by_twos(stage: Stage, times: int) -> None:
