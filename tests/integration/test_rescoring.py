@@ -130,15 +130,17 @@ def test_a_scorer_that_does_not_end_is_ended_at_its_limit(stage: Stage) -> None:
 
 @pytest.mark.parametrize("error", [ClaimLost("another holds it"), OSError("no disk")])
 def test_the_error_of_one_is_reported_and_the_others_go_on(stage: Stage, error: Exception) -> None:
-    finish, times = stage.ledger.finish, []
+    finish_all, times = stage.ledger.finish_all, []
 
-    def fails_once(lease, outcome):  # type: ignore[no-untyped-def]
+    def fails_once(ended):  # type: ignore[no-untyped-def]
         times.append(1)
-        if len(times) == 1:
-            raise error
-        finish(lease, outcome)
+        if len(times) > 1:
+            return finish_all(ended)
+        if isinstance(error, ClaimLost):
+            return [error]
+        raise error
 
-    stage.ledger.finish = fails_once  # type: ignore[method-assign]
+    stage.ledger.finish_all = fails_once  # type: ignore[method-assign]
     lost, other = rescored(stage)
     assert lost.failure is not None
     assert str(error) in lost.failure.message
@@ -158,14 +160,14 @@ def test_a_result_that_is_published_meanwhile_takes_no_folder_from_under_a_scori
 
 
 def test_the_lease_of_what_is_sealed_is_held(stage: Stage) -> None:
-    finish, held = stage.ledger.finish, []
+    finish_all, held = stage.ledger.finish_all, []
 
-    def looks(lease, outcome):  # type: ignore[no-untyped-def]
-        held.append(lease)
+    def looks(ended):  # type: ignore[no-untyped-def]
+        held.extend(ended)
         assert claim_any(stage.ledger, RunnerId("other")) == []
-        finish(lease, outcome)
+        return finish_all(ended)
 
-    stage.ledger.finish = looks  # type: ignore[method-assign]
+    stage.ledger.finish_all = looks  # type: ignore[method-assign]
     rescored(stage)
     assert len(held) == 2
 

@@ -13,7 +13,7 @@ from benchfleet.engines.base import (
     SlotId,
     Stopped,
 )
-from benchfleet.errors import LedgerFull
+from benchfleet.errors import ClaimLost, LedgerFull
 from benchfleet.runner.events import Interrupted
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.shapes import Pool
@@ -171,10 +171,10 @@ def test_a_cell_that_hangs_when_cancelled_is_ended_though_it_was_asked_for_again
 
 
 def test_an_interrupt_while_the_ledger_has_no_room_gives_the_cell_back(stage: Stage) -> None:
-    def full(lease: Lease, outcome: Outcome) -> None:
+    def full(ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         raise LedgerFull
 
-    stage.ledger.finish = full  # type: ignore[method-assign]
+    stage.ledger.finish_all = full  # type: ignore[method-assign]
     stage.engine.script = lambda slot, request: [
         *good(slot, request)[:-1],
         (9.2, good(slot, request)[-1][1]),
