@@ -139,8 +139,8 @@ class Ledger(ABC):
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         """End several attempts; for each None, or the `ClaimLost` that says why it cannot end.
 
-        One transaction. If it raises, none or some of them ended; a repeated call with the same
-        outcomes is safe.
+        One transaction, where the ledger can. If it raises, none or some of them ended; a repeated
+        call with the same outcomes is safe.
         """
 
     @abstractmethod

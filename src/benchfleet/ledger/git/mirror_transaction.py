@@ -10,7 +10,7 @@ from benchfleet.domain.attempt import Lease, Outcome
 from benchfleet.domain.event import Event
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.worker_progress import WorkerProgress
-from benchfleet.errors import BenchfleetError
+from benchfleet.errors import BenchfleetError, ClaimLost
 from benchfleet.ledger.base import Clock
 from benchfleet.ledger.git import log
 from benchfleet.ledger.git.mirror import Writer
@@ -76,11 +76,12 @@ class MirrorTransaction(MirrorView):
         super().report_progress(progress)
         self.reported.append(progress)
 
-    def finish(self, lease: Lease, outcome: Outcome) -> None:
+    def _finish(self, execute: Execute, lease: Lease, outcome: Outcome) -> ClaimLost | None:
         events = self._counts()[1]
-        super().finish(lease, outcome)
-        if self._counts()[1] > events:  # else it was finished before
+        refused = super()._finish(execute, lease, outcome)
+        if self._counts()[1] > events:  # else it was refused, or finished before
             self.finished.append((lease, outcome))
+        return refused
 
     def record(self, event: Event, *, after: int | None = None) -> int:
         row = self.execute("cell_state", fingerprint=event.fingerprint).fetchone()
