@@ -7,7 +7,7 @@ from pathlib import Path
 
 _PROGRAM = """\
 #!{python}
-import os, socket, sys, time
+import os, socket, sys
 from benchfleet.testing.simulated_server import main
 
 words = sys.argv[1:]
@@ -15,9 +15,6 @@ model, port, more = words[1], words[words.index("--port") + 1], words[6:]
 if more[:1] == ["--n-gpu-layers"]:
     more = more[2:]
 here = os.path.dirname(os.path.abspath(sys.argv[0]))
-if os.path.exists(here + "/never-ready"):
-    print("loading without end", flush=True)
-    time.sleep(600)
 with socket.socket() as other:
     if os.path.exists(here + "/port-taken"):
         other.bind(("127.0.0.1", int(port)))
@@ -31,7 +28,7 @@ with socket.socket() as other:
 
 def llama_server(folder: Path) -> Path:
     """Make the program ``llama-server`` in a folder. It serves simulated answers; a file
-    ``never-ready`` or ``port-taken`` beside it keeps it from starting."""
+    ``port-taken`` beside it keeps it from starting."""
     folder.mkdir(exist_ok=True)
     program = folder / "llama-server"
     program.write_text(_PROGRAM.format(python=sys.executable))

@@ -13,12 +13,11 @@ import psutil
 import pytest
 
 from .conftest import MOCK, User, samples_kept, until
-from .hurried import start_with
 from .test_interruptions import (
     SLOW,
     attempts_that_finished,
     finished_and_content,
-    slots_of,
+    held,
     supervisors_of,
     undisturbed,
 )
@@ -32,20 +31,11 @@ matrix:
 defaults: {limits: {tries: 1, cell: CELL}}
 """
 
-SOON_AGAIN = """\
-from benchfleet.runner.attempt import retry_policy
-retry_policy.FIRST_DELAY_S = 0.2
-"""
-
 
 @pytest.fixture
 def gate(user: User) -> Path:
     """While this file is there, no cell of `held` goes further than half of its samples."""
     return user.write("", "gate")
-
-
-def held(gate: Path) -> str:
-    return SLOW.replace("seconds: 0.02", f"seconds: 0.02, act: wait, at: 30, shared: {gate}")
 
 
 @pytest.fixture
@@ -186,39 +176,6 @@ def test_a_child_with_a_session_of_its_own_that_is_killed_harms_no_cell(user: Us
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, out + err
     assert len(user.published()) == 6
-
-
-def test_a_cell_killed_many_times_in_the_middle_ends_as_if_undisturbed(
-    user: User, gate: Path
-) -> None:
-    """Two cells side by side; each loses the slots of its first three attempts."""
-    user.write(held(gate).replace("repeats: 6", "repeats: 2, limits: {tries: 20}"))
-    process = start_with(user, SOON_AGAIN, "run", "study.yaml", "--cpu-slots", "2")
-    for attempt in (1, 2, 3):
-        until(lambda number=attempt: cells_beyond(user, number, 7 * number) == 2)  # type: ignore[misc]
-        supervisors, slots = supervisors_of(process), slots_of(process)
-        assert len(slots) == 2
-        assert not {slot.pid for slot in slots} & {one.pid for one in supervisors}
-        for slot in slots:
-            slot.kill()
-        psutil.wait_procs(slots, timeout=60)
-    gate.unlink()
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == 0, out + err
-    assert "SIGKILL" in out
-    made = [json.loads(content)["provenance"] for content in user.published().values()]
-    assert [one["attempt"] for one in made] == [4, 4]
-    assert all(one["resumed_samples"] > 0 for one in made)
-    expected = undisturbed()
-    ended = finished_and_content(user)
-    assert len(ended) == 2
-    assert ended == {path: expected[path] for path in ended}
-
-
-def cells_beyond(user: User, attempt: int, samples: int) -> int:
-    """How many cells have more samples than these in this attempt."""
-    files = user.results.glob(f".attempts/*/{attempt}-*/samples.jsonl")
-    return sum(file.read_bytes().count(b"\n") > samples for file in files)
 
 
 def test_a_machine_whose_clock_is_an_hour_ahead_publishes_nothing_twice(

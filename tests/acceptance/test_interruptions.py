@@ -18,6 +18,7 @@ import pytest
 from benchfleet.domain.humanize import counted
 
 from .conftest import User, samples_kept, until
+from .hurried import start_with
 
 SLOW = """\
 campaign: study
@@ -27,6 +28,17 @@ matrix:
   benchmarks: [{_hostile: {samples: 60, seconds: 0.02}}]
 defaults: {repeats: 6}
 """
+
+
+SOON_AGAIN = """\
+from benchfleet.runner.attempt import retry_policy
+retry_policy.FIRST_DELAY_S = 0.2
+"""
+
+
+def held(gate: Path) -> str:
+    """SLOW, none of whose cells goes further than half of its samples while this file is there."""
+    return SLOW.replace("seconds: 0.02", f"seconds: 0.02, act: wait, at: 30, shared: {gate}")
 
 
 def supervisors_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
@@ -161,6 +173,38 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     finished = attempts_that_finished(user)
     assert len(finished) == len(set(finished)) == 6
     assert finished_and_content(user) == undisturbed()
+
+
+def test_a_cell_killed_many_times_in_the_middle_ends_as_if_undisturbed(user: User) -> None:
+    """Two cells side by side; each loses the slots of its first three attempts."""
+    gate = user.write("", "gate")
+    user.write(held(gate).replace("repeats: 6", "repeats: 2, limits: {tries: 20}"))
+    process = start_with(user, SOON_AGAIN, "run", "study.yaml", "--cpu-slots", "2")
+    for attempt in (1, 2, 3):
+        until(lambda number=attempt: cells_beyond(user, number, 7 * number) == 2)  # type: ignore[misc]
+        supervisors, slots = supervisors_of(process), slots_of(process)
+        assert len(slots) == 2
+        assert not {slot.pid for slot in slots} & {one.pid for one in supervisors}
+        for slot in slots:
+            slot.kill()
+        psutil.wait_procs(slots, timeout=60)
+    gate.unlink()
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, out + err
+    assert "SIGKILL" in out
+    made = [json.loads(content)["provenance"] for content in user.published().values()]
+    assert [one["attempt"] for one in made] == [4, 4]
+    assert all(one["resumed_samples"] > 0 for one in made)
+    expected = undisturbed()
+    ended = finished_and_content(user)
+    assert len(ended) == 2
+    assert ended == {path: expected[path] for path in ended}
+
+
+def cells_beyond(user: User, attempt: int, samples: int) -> int:
+    """How many cells have more samples than these in this attempt."""
+    files = user.results.glob(f".attempts/*/{attempt}-*/samples.jsonl")
+    return sum(file.read_bytes().count(b"\n") > samples for file in files)
 
 
 def test_two_runners_share_a_campaign_and_run_no_cell_twice(user: User) -> None:
