@@ -11,7 +11,7 @@ from benchfleet.domain.plan import Plan
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import SlotsCommand, device_name
 from benchfleet.engines.base import AttemptRequest, HostLost, HostReady, SlotEvent, SlotId, SlotLost
-from benchfleet.runner.scheduler.work_stealing import clears_in
+from benchfleet.runner.scheduler.work_stealing import shared_evenly
 from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
@@ -214,7 +214,9 @@ def test_a_newer_plan_is_followed_while_the_run_goes_on(stage: Stage) -> None:
     assert set(found["lab2"][1:]) == {cell.id for cell in all_[:4] if cell.id != found["lab1"][0]}
 
 
-def test_a_host_clears_its_queue_with_all_its_slots() -> None:
-    assert clears_in(80, cells=8, slots=1) == 85
-    assert clears_in(10, cells=1, slots=1) == 15
-    assert clears_in(80, cells=8, slots=8) == clears_in(10, cells=1, slots=8) == 15
+@pytest.mark.parametrize(
+    ("free_in", "ends_in"),
+    [([0], 80), ([0, 0], 40), ([5, 15], 50), ([5, 85], 85), ([5, 100], 85), ([20] * 8, 30)],
+)
+def test_a_host_ends_what_waits_with_all_its_slots(free_in: list[float], ends_in: float) -> None:
+    assert shared_evenly(80, free_in) == ends_in

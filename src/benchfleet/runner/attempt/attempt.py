@@ -32,6 +32,7 @@ class Attempt:
     began: float  # on the inbox's clock
     provenance: Mapping[str, Any]  # of its host, where that is not this machine
     timeouts: AttemptTimeouts
+    loads: bool = False  # its slot had another model in memory, or none
     stage: Stage = "load"
     done: int = 0  # samples
     before: int = 0  # of these, that earlier attempts had answered

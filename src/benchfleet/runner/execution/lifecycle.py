@@ -125,7 +125,7 @@ class AttemptLifecycle:
             attempt.stage = event.stage
             slot.display.enter(event.stage, self._inbox.now())
             if event.stage == "benchmark":
-                self._scheduler.computes(slot, attempt)
+                self._slots.computes(slot, self._inbox.now())
             self._state.notify("cell_progress", cell=attempt.claim.path, slot=slot.id)
         elif isinstance(event, Progressed):
             slot.display.done, slot.display.total = event.done, event.total

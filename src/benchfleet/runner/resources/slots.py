@@ -12,7 +12,6 @@ from benchfleet.results.layout import Layout
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.progress import Progress, Running
 from benchfleet.runner.resources.allocator import DeviceAllocator
-from benchfleet.runner.resources.busy_times import BusyTimes
 from benchfleet.runner.resources.load_times import LoadTimes
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.resources.slot import Slot, label
@@ -33,9 +32,9 @@ class Slots:
         # Indexes, so that nothing that happens often walks all slots.
         self._resting: dict[SlotId, Slot] = {}  # those that could begin a cell now
         self._busy: dict[tuple[str, int], Slot] = {}  # by fingerprint and token
+        self._busy_with: dict[str, dict[SlotId, Slot]] = {}  # by model
         self._on: dict[Device, dict[SlotId, Slot]] = {}
         self.index, self.load_times = SlotIndex(), LoadTimes()
-        self.busy_with, self.busy_on = BusyTimes(), BusyTimes()  # a model, a host
         self._tells_hosts = False
 
     def __iter__(self) -> Iterator[Slot]:
@@ -88,6 +87,10 @@ class Slots:
         """Those that run a cell."""
         return list(self._busy.values())
 
+    def busy_with(self, load_key: str) -> Iterable[Slot]:
+        """Those that load this model or run a cell with it."""
+        return self._busy_with.get(load_key, {}).values()
+
     def running(self, lease: Lease) -> Slot | None:
         """The slot that runs the attempt of this lease."""
         return self._busy.get((lease.fingerprint, lease.token))
@@ -134,11 +137,11 @@ class Slots:
 
     def _end_of(self, slot: Slot) -> None:
         self.load_times.drop(slot.id)
-        self.busy_with.end(slot)
-        self.busy_on.end(slot)
         if slot.attempt is not None:
             lease = slot.attempt.claim.lease
             self._busy.pop((lease.fingerprint, lease.token), None)
+            load_key = slot.attempt.claim.cell.model.load_key
+            self._busy_with.get(load_key, {}).pop(slot.id, None)
 
     def open(
         self,
@@ -190,10 +193,12 @@ class Slots:
         lease = attempt.claim.lease
         slot.attempt = attempt
         self._busy[lease.fingerprint, lease.token] = slot
+        self._busy_with.setdefault(cell.model.load_key, {})[slot.id] = slot
         self._resting.pop(slot.id, None)
         if slot.holds != cell.need.vram:
             self.allocator.promise(slot.spec.devices, slot.holds, cell.need.vram)
         if slot.load_key != cell.model.load_key:
+            attempt.loads = True
             self.load_times.begin(slot.id, cell.model.load_key, attempt.began)
         if (slot.load_key, slot.holds) != (cell.model.load_key, cell.need.vram):
             slot.load_key, slot.opened_for = cell.model.load_key, ""
@@ -210,11 +215,9 @@ class Slots:
         )
         self._engine.run(slot.id, request)
 
-    def computes(self, slot: Slot, now: float, expected: float | None) -> None:
-        """Its cell's benchmark begins, its model being loaded, and should take so many seconds."""
+    def computes(self, slot: Slot, now: float) -> None:
+        """Its cell's benchmark begins, its model being loaded."""
         self.load_times.end(slot.id, now)
-        self.busy_with.begin(slot, slot.load_key, now, expected)
-        self.busy_on.begin(slot, slot.spec.host, now, expected)
 
     def retire(self, slot: Slot) -> None:
         """Close an idle slot; it holds its devices until it is gone."""

@@ -11,6 +11,7 @@ from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
+from benchfleet.runner.scheduler.time_left import seconds_left
 
 _HOUR_S = 3600.0
 
@@ -45,7 +46,7 @@ class Affordability:
             kind = estimates.kind(name)
             loaded = kind.cell.model.load_key == slot.load_key
             load = 0.0 if loaded else estimates.load(kind.cell.model.name)
-            usual = estimates.seconds_left(name, 1.0, slot.device_type)
+            usual = estimates.expected(name, slot.device_type)
             if usual is None or usual + load <= limit:
                 fit.append(name)
         return fit or self._backlog.ending_within(limit, slot.load_key, lanes, len(names))
@@ -92,8 +93,5 @@ class Affordability:
 
     def _still_costs(self, slot: Slot) -> float:
         """What the rest of its cell should cost."""
-        if slot.attempt is None:
-            return 0.0
-        name, elapsed = slot.attempt.claim.lease.fingerprint, self._now() - slot.attempt.began
-        seconds = self._backlog.estimates.seconds_left(name, elapsed, slot.device_type)
+        seconds = seconds_left(slot, self._backlog.estimates, self._now())
         return (seconds or 0.0) * self._rate(slot) / _HOUR_S

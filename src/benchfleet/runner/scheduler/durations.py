@@ -68,9 +68,9 @@ class DurationIndex:
         count where whole cells run."""
         return self._model.typical(limited=self._limited)
 
-    def load(self, model: str) -> float:
-        """Seconds that the model takes to load; 0 where nobody knows."""
-        return self._model.load(model, self._device_type)
+    def load(self, model: str, device_type: str | None = None) -> float:
+        """Seconds that the model takes to load on such a device; 0 where nobody knows."""
+        return self._model.load(model, self._device_type if device_type is None else device_type)
 
     def slowdown(self, device_type: str) -> float:
         """How many times as long cells take on such devices as is expected of their kinds."""
@@ -81,30 +81,12 @@ class DurationIndex:
             self._slowdowns[device_type] = slowdown or 1.0
         return self._slowdowns[device_type]
 
-    def seconds_left(
-        self, fingerprint: str, elapsed: float, device_type: str | None = None
-    ) -> float | None:
-        """Seconds that a cell which began so long ago on such a device (None: somewhere) should
-        still take; None where nobody knows."""
-        remaining = self.signed_seconds_left(fingerprint, elapsed, device_type)
-        return None if remaining is None else max(0.0, remaining)
-
-    def signed_seconds_left(
-        self, fingerprint: str, elapsed: float, device_type: str | None = None
-    ) -> float | None:
-        """The same; negative for a cell that takes longer than was expected."""
-        device = self._device_type if device_type is None else device_type
-        if (seconds := self.expected(fingerprint, device)) is None:
-            return None
-        model = self._by_cell[fingerprint].cell.model.name
-        load = self._model.load(model, device) if elapsed < 1 else 0.0
-        return seconds + load - elapsed
-
-    def expected(self, fingerprint: str, device_type: str) -> float | None:
+    def expected(self, fingerprint: str, device_type: str | None = None) -> float | None:
         """Seconds that the cell should take on such a device, its model being loaded; None where
         nobody knows."""
         kind = self._by_cell[fingerprint]
-        return self._seconds(kind, device_type) if kind.has_estimate else None
+        device = self._device_type if device_type is None else device_type
+        return self._seconds(kind, device) if kind.has_estimate else None
 
     def error(self, cells: int) -> float:
         """What the expected time of so many cells together is off by, as a part of it."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import hypot
 
-from benchfleet.runner.progress import MIN_SAMPLES, Eta
-from benchfleet.runner.resources.slot import Slot
+from benchfleet.runner.progress import Eta
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
+from benchfleet.runner.scheduler.time_left import signed_seconds_left
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,8 @@ def _eta_of(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Eta | 
 
 def _shares(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Iterator[_Share]:
     for slot in (slot for slot in slots if slot.endpoint == endpoint):
-        remaining = _seconds_left(slot, backlog, now)
+        usual = backlog.estimates.typical
+        remaining = signed_seconds_left(slot, backlog.estimates, now, unknown=usual) or 0.0
         yield _Share(
             speed=1 / backlog.estimates.slowdown(slot.device_type),
             seconds=max(0.0, remaining),
@@ -80,7 +81,8 @@ def _shares(endpoint: str, backlog: Backlog, slots: Slots, now: float) -> Iterat
     for cell, since in backlog.running_elsewhere.items():
         if backlog.endpoint_of(cell) != endpoint:
             continue
-        remaining = _usual(backlog, cell, now - since)
+        usual = backlog.estimates.expected(cell) or backlog.estimates.typical or 0.0
+        remaining = usual - (now - since)
         yield _Share(
             speed=1.0,
             seconds=max(0.0, remaining),
@@ -96,27 +98,3 @@ def _takes(seconds: float, shares: Sequence[_Share], cells: int) -> float:
         return 0.0
     speed = sum(share.speed for share in shares) * min(1.0, max(cells, 1) / len(shares))
     return (seconds + sum(share.seconds * share.speed for share in shares)) / speed
-
-
-def _seconds_left(slot: Slot, backlog: Backlog, now: float) -> float:
-    """By the samples of the cell that runs, if enough were answered; else by what is usual:
-    negative where the cell takes longer."""
-    attempt = slot.attempt
-    if attempt is None:
-        return 0.0
-    fingerprint, display = attempt.claim.lease.fingerprint, slot.display
-    has_estimate = backlog.estimates.kind(fingerprint).has_estimate
-    each = display.seconds_per_sample(now)
-    if each is not None and (display.done - display.before >= MIN_SAMPLES or not has_estimate):
-        return each * (display.total - display.done)
-    return _usual(backlog, fingerprint, now - attempt.began, slot.device_type)
-
-
-def _usual(
-    backlog: Backlog, fingerprint: str, elapsed: float, device_type: str | None = None
-) -> float:
-    """Of a cell that began so long ago, by others of its like, or by all."""
-    usual = backlog.estimates.signed_seconds_left(fingerprint, elapsed, device_type)
-    if usual is not None:
-        return usual
-    return (backlog.estimates.typical or 0.0) - elapsed

@@ -11,6 +11,7 @@ from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
+from benchfleet.runner.scheduler.time_left import seconds_left
 
 
 class PolicyView:
@@ -82,12 +83,14 @@ class PolicyView:
         work, memory = lane.work, max(lane.need.vram, shape.memory)
         if not (work.serving and work.has_times and work.load):
             return False
-        return self._slots.busy_with.outlast(
-            work.load_key,
-            work.serving,
-            work.load,
-            now,
-            lambda slot: (
-                slot.takes(shape) and slot.gpus >= lane.need.gpus and slot.memory >= memory
-            ),
-        )
+        computing = 0
+        for slot in self._slots.busy_with(work.load_key):
+            if slot.draining or slot.gpus < lane.need.gpus or slot.memory < memory:
+                continue
+            if slot.display.stage != "benchmark" or not slot.takes(shape):
+                continue
+            remaining = seconds_left(slot, self._backlog.estimates, now, unknown=0.0)
+            if (remaining or 0.0) <= work.load:
+                return False
+            computing += 1
+        return computing >= work.serving

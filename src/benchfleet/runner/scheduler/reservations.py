@@ -12,6 +12,7 @@ from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.durations import DurationIndex
 from benchfleet.runner.scheduler.lanes import Lane
+from benchfleet.runner.scheduler.time_left import seconds_left
 
 
 class Reservations:
@@ -122,9 +123,7 @@ class Reservations:
     def _left_of(self, slot: Slot) -> float:
         if slot.attempt is None:
             return inf if slot.reserved or not slot.ready else 0.0
-        fingerprint = slot.attempt.claim.lease.fingerprint
-        elapsed = self._now() - slot.attempt.began
-        remaining = self._estimates.seconds_left(fingerprint, elapsed, slot.device_type)
+        remaining = seconds_left(slot, self._estimates, self._now())
         return inf if remaining is None else remaining
 
     def _ends(self, slots: Iterable[Slot]) -> Mapping[Device, float]:

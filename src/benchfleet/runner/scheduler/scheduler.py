@@ -17,7 +17,6 @@ from benchfleet.domain.resource import Need
 from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerFull
 from benchfleet.policies.base import DEFAULT
-from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.event_feed import EventFeed
 from benchfleet.runner.resources.devices import Devices
@@ -275,13 +274,6 @@ class Scheduler:
         if ended.part is not None:
             self.follow()
         return ended.part is not None
-
-    def computes(self, slot: Slot, attempt: Attempt) -> None:
-        """The slot has the model of its cell loaded, and begins the benchmark."""
-        expected, fingerprint = None, attempt.claim.lease.fingerprint
-        if not (attempt.before or attempt.joined):  # of these, a part is done
-            expected = self.backlog.estimates.expected(fingerprint, slot.device_type)
-        self._slots.computes(slot, self._now(), expected)
 
     def fill(self) -> list[Slot]:
         """Give each idle slot a cell, and open slots while there is room; the slots opened."""

@@ -25,6 +25,7 @@ from benchfleet.runner.resources.shapes import Pool, slots_for
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
+from benchfleet.runner.scheduler.time_left import seconds_left
 
 Answer = Literal["begin", "split", "later"]
 PARTS_EVERY_S = 10.0  # seconds between two looks for the results of parts
@@ -228,8 +229,10 @@ class Splitter:
             return min(cell.split, cell.workload.limit or cell.split)
         if samples:  # it was stopped for that
             return self._slots_for(cell)
-        seconds = self._backlog.estimates.seconds_left(str(cell.fingerprint), 0.0)
-        return self._auto(cell, seconds) if seconds is not None else 1
+        seconds = self._backlog.estimates.expected(str(cell.fingerprint))
+        if seconds is None:
+            return 1
+        return self._auto(cell, seconds + self._backlog.estimates.load(cell.model.name))
 
     def _slots_for(self, cell: Cell) -> int:
         """How many slots can work on parts of the cell at once; 1 if it asks a server elsewhere,
@@ -239,16 +242,12 @@ class Splitter:
     def _auto(self, cell: Cell, seconds: float) -> int:
         """How many parts pay for a cell that should still take so long."""
         others = self._backlog.remaining(cell.need.endpoint).seconds
-        for attempt in (slot.attempt for slot in self._slots.busy):
-            if attempt is None or attempt.claim.lease.fingerprint == cell.fingerprint:
+        for slot in self._slots.busy:
+            if (attempt := slot.attempt) is None:
                 continue
-            if attempt.claim.cell.need.gpus >= cell.need.gpus:
-                others += (
-                    self._backlog.estimates.seconds_left(
-                        attempt.claim.lease.fingerprint, self._now() - attempt.began
-                    )
-                    or 0.0
-                )
+            other = attempt.claim.cell
+            if other.fingerprint != cell.fingerprint and other.need.gpus >= cell.need.gpus:
+                others += seconds_left(slot, self._backlog.estimates, self._now()) or 0.0
         return parts_that_pay(
             seconds,
             slots=self._slots_for(cell),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from math import inf
 
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
@@ -11,14 +13,15 @@ from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.lanes import Lane
 from benchfleet.runner.scheduler.placement_resolver import PlacementResolver
 from benchfleet.runner.scheduler.reservations import Reservations
+from benchfleet.runner.scheduler.time_left import seconds_left
 
 
 class WorkStealing:
     """Moves waiting cells to hosts with a free slot for which nothing else waits.
 
     A cell is moved if the host expects to end it, model load included, before the host of the plan
-    clears its own queue or has a slot for it. Each cell is moved once at most, and only after its
-    own host connected.
+    ends all that runs and waits there. Each cell is moved once at most, and only after its own host
+    connected.
     """
 
     def __init__(
@@ -35,40 +38,45 @@ class WorkStealing:
     def steal(self) -> bool:
         """Move a cell to each idle slot, and one to each host with room for another slot; whether
         any was moved."""
-        if not (clears_in := self._clears_in()):
+        if not (ends_in := self._ends_in()):
             return False
         moved = False
         for slot in self._slots.idle:
             if self._reservations.lane_for(slot) is None:
                 fits, host = partial(self._fits, slot), slot.spec.host
-                moved |= self._steal(clears_in, host, slot.device_type, fits, slot.load_key)
+                moved |= self._steal(ends_in, host, slot.device_type, fits, slot.load_key)
         for host in self._slots.allocator.open_hosts:
             room, device_type = partial(self._room, host), self._slots.allocator.type_of(host)
-            moved |= self._steal(clears_in, host, device_type, room)
+            moved |= self._steal(ends_in, host, device_type, room)
         return moved
 
-    def _clears_in(self) -> Mapping[str, float]:
-        """Seconds until each host that connected ends what is planned for it."""
-        allocator, queues = self._slots.allocator, dict[str, tuple[float, int]]()
+    def _ends_in(self) -> Mapping[str, float]:
+        """Seconds until each host that connected ends what runs there and what is planned for
+        it."""
+        allocator, estimates = self._slots.allocator, self._backlog.estimates
+        waits = defaultdict[str, float](float)
         for lane in self._backlog.lanes():
             host = lane.shape.preferred_host
-            if (
-                host is None
-                or self._placement.is_pending_host(host)
-                or not allocator.slots_of(host)
-            ):
+            if host is None or self._placement.is_pending_host(host):
                 continue
-            seconds, cells = queues.get(host, (0.0, 0))
-            queues[host] = seconds + lane.work.seconds, cells + lane.work.cells
+            if allocator.slots_of(host):
+                waits[host] += lane.work.seconds
+        running: dict[str, list[float]] = {host: [] for host in waits}
+        for slot in self._slots.busy if waits else ():
+            if slot.spec.host in running and not slot.endpoint and not slot.draining:
+                remaining = seconds_left(slot, estimates, self._now(), unknown=estimates.typical)
+                running[slot.spec.host].append(inf if remaining is None else remaining)
         return {
-            host: clears_in(seconds, cells, allocator.slots_of(host))
-            * self._backlog.estimates.slowdown(allocator.type_of(host))
-            for host, (seconds, cells) in queues.items()
+            host: shared_evenly(
+                seconds * estimates.slowdown(allocator.type_of(host)),
+                [*running[host], *[0.0] * (allocator.slots_of(host) - len(running[host]))],
+            )
+            for host, seconds in waits.items()
         }
 
     def _steal(
         self,
-        clears_in: Mapping[str, float],
+        ends_in: Mapping[str, float],
         host: str,
         device_type: str,
         fits: Callable[[Lane], bool],
@@ -83,15 +91,7 @@ class WorkStealing:
             starting = self._slots.index.starting_for(lane.shape).get(lane.work.load_key, 0)
             load = 0.0 if lane.work.load_key == loaded else self._backlog.load(lane)
             takes = load + lane.work.seconds / lane.work.cells * slowdown
-            if takes >= clears_in.get(own, 0.0) and not self._slots.busy_on.outlast(
-                own,
-                self._slots.allocator.slots_of(own),
-                takes,
-                self._now(),
-                lambda slot: not slot.endpoint,
-            ):
-                continue
-            if lane.work.cells <= starting or not fits(lane):
+            if takes >= ends_in.get(own, 0.0) or lane.work.cells <= starting or not fits(lane):
                 continue
             waiting = (entry.fingerprint for entry in lane.order)
             cell = next((name for name in waiting if not self._placement.is_stolen(name)), None)
@@ -110,7 +110,12 @@ class WorkStealing:
         return self._reservations.room_for(lane, host=host) is not None
 
 
-def clears_in(seconds: float, cells: int, slots: int) -> float:
-    """Seconds until so many slots end these cells: half a cell for what they run now, and one cell
-    at least."""
-    return seconds / cells * (max(1.0, cells / slots) + 0.5)
+def shared_evenly(seconds: float, free_in: Iterable[float]) -> float:
+    """Seconds until slots that are free in so many seconds each have done so much work, shared so
+    that all of them that take part end together."""
+    ends, slots = seconds, 0
+    for free in sorted(free_in):
+        if slots and ends / slots <= free:
+            break
+        ends, slots = ends + free, slots + 1
+    return ends / slots

@@ -12,6 +12,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.part import AUTO_SPLIT
 from benchfleet.domain.resource import Device
 from benchfleet.runner.context import RunnerContext
+from benchfleet.runner.progress import Running
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
@@ -32,7 +33,8 @@ def running(one: Cell) -> Any:
         claim=SimpleNamespace(lease=lease, cell=one), began=0.0, stage="benchmark",
         cancelled_at=None, done=10, before=0, key=f"{one.fingerprint}/1-1",
     )  # fmt: skip
-    return SimpleNamespace(id="slot", attempt=attempt, display=SimpleNamespace(total=100))
+    display = Running(slot="slot", devices="cpu:0", stage="benchmark", done=10, total=100)
+    return SimpleNamespace(id="slot", attempt=attempt, device_type="", display=display)
 
 
 @pytest.mark.parametrize(("cells", "stopped"), [(1, 1), (2, 0)])
@@ -41,7 +43,7 @@ def test_a_running_cell_is_no_work_beside_itself(cells: int, stopped: int) -> No
     declared = [cell(number) for number in range(cells)]
     stops: list[str] = []
     estimates = SimpleNamespace(
-        seconds_left=lambda name, elapsed: EXPECTED_S - elapsed, load=lambda model: 0.0
+        expected=lambda name, device_type=None: EXPECTED_S, load=lambda model: 0.0
     )
     splitter = Splitter(
         cast(RunnerContext, SimpleNamespace(
