@@ -42,8 +42,7 @@ from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.result_storage import ResultStorage, at_once
 from benchfleet.runner.run_end import RunEnd
-from benchfleet.runner.scheduler.gates import GateConfig
-from benchfleet.runner.scheduler.run_request import RunRequest
+from benchfleet.runner.scheduler.run_request import GateConfig, RunRequest
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.testing.clock import FakeClock
 from benchfleet.testing.sample_cells import sample_cell

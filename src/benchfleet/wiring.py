@@ -56,8 +56,7 @@ from benchfleet.runner.progress import Observer
 from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.runner.result_storage import ResultStorage
 from benchfleet.runner.run_end import RunEnd
-from benchfleet.runner.scheduler.gates import GateConfig
-from benchfleet.runner.scheduler.run_request import RunRequest
+from benchfleet.runner.scheduler.run_request import GateConfig, RunRequest
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 from benchfleet.uploads import start_uploads

@@ -20,7 +20,7 @@ from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.result_storage import ResultStorage
 from benchfleet.runner.run_state import RunState
-from benchfleet.runner.scheduler.gate_watcher import GateWatcher
+from benchfleet.runner.scheduler.gates import Gates
 from benchfleet.runner.scheduler.run_request import RunRequest
 from benchfleet.runner.scheduler.scheduler import Scheduler
 from benchfleet.runner.worker_time import WorkerTime
@@ -74,7 +74,7 @@ class RunnerComponents:
             was_split=lambda path, parts: self.state.notify("cell_split", cell=path, parts=parts),
         )
         self.devices = self.scheduler.devices
-        self.gates = GateWatcher(
+        self.gates = Gates(
             request.gate_config,
             ledger=context.ledger,
             cells=request.cells,

@@ -14,7 +14,7 @@ from benchfleet.runner.execution.termination import Termination
 from benchfleet.runner.outage import Outage
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.run_state import RunState
-from benchfleet.runner.scheduler.gate_watcher import GateWatcher
+from benchfleet.runner.scheduler.gates import Gates
 from benchfleet.runner.scheduler.scheduler import Scheduler
 from benchfleet.runner.worker_options import LOOK_EVERY_S, STOP_GRACE_S, IdleBackoff, WorkerOptions
 
@@ -34,7 +34,7 @@ class WorkerTime:
         state: RunState,
         slots: Slots,
         scheduler: Scheduler,
-        gates: GateWatcher,
+        gates: Gates,
         termination: Termination,
     ) -> None:
         self._options, self._inbox = options, inbox

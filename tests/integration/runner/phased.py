@@ -10,7 +10,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
 from benchfleet.engines.base import AttemptRequest, Done, Failed, SlotEvent, SlotId, Started
-from benchfleet.runner.scheduler.gates import GateConfig
+from benchfleet.runner.scheduler.run_request import GateConfig
 from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, good
 

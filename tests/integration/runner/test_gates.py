@@ -15,7 +15,9 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.matrix import Rule
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, gate_reset
 from benchfleet.engines.base import AttemptRequest, SlotEvent, SlotId
-from benchfleet.runner.scheduler.gates import DECISION_TIMEOUT_S, GateConfig, Gates
+from benchfleet.runner.scheduler.gates import DECISION_TIMEOUT_S
+from benchfleet.runner.scheduler.run_request import GateConfig
+from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, good
@@ -185,11 +187,13 @@ def test_who_was_given_cells_does_not_wait_for_what_nobody_has(stage: Stage) -> 
 def test_phases_of_a_campaign_that_grew_are_learned_from_the_ledger(stage: Stage) -> None:
     """A worker without the file holds cells of a phase that it never heard of."""
     cells = phase_cells(1, 1)
-    gate_config = GateConfig(phases=(E0,))
-    gated = Gates(gate_config, ledger=stage.ledger, cells=cells[:1], say=lambda decision: None)
+    stage.gate_config = GateConfig(phases=(E0,))
+    stage.options = WorkerOptions(enrolls=False, more=lambda: cells)
+    stage.ledger.enroll(cells)
     stage.ledger.record(CampaignRecord(name="study", phases=PHASES).event())
-    gated.learn(cells, ())
-    assert gated.held_back() == [str(cells[1].fingerprint)]
+    end = stage.run(cells[:1])
+    assert began(stage) == ["e0"]
+    assert end.progress.states == {"success": 1, "pending": 1}
 
 
 def test_phases_without_order_share_the_slots(stage: Stage) -> None:

@@ -1,10 +1,9 @@
-"""Which cells a runner may begin, as the gates of its campaign's phases stand in the ledger."""
+"""Holds back the cells of closed and undecided gates while a run goes on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 
 from benchfleet.domain.campaign_record import CAMPAIGN_RECORDED, newest_record
 from benchfleet.domain.cell import Cell
@@ -16,28 +15,23 @@ from benchfleet.domain.phase import (
     may_run,
     newest_decisions,
 )
+from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import cells_by_phase, decide_phase
+from benchfleet.runner.attempt.attempt import Attempt
+from benchfleet.runner.run_state import RunState
+from benchfleet.runner.scheduler.run_request import GateConfig
+from benchfleet.runner.scheduler.scheduler import Scheduler
 
 DECISION_TIMEOUT_S = (
     60.0  # seconds that a decision is waited for, after the last sign that one may come
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class GateConfig:
-    """The phases of a campaign, and how a runner waits for their gates."""
-
-    phases: Sequence[Phase] = ()
-    cells: Sequence[Cell] = ()  # all that the campaign's file has; a judge alone needs them
-    again: Callable[[], Sequence[Cell]] | None = None  # reads them again, where they may change
-    patient: bool = False  # waits for cells that keep a gate undecided, also while nobody runs them
-    judge: str = ""  # who decides gates; "": the file is missing here, so others decide
-
-
 class Gates:
-    """Tells which cells of one runner may begin. A gate is decided once its phase is complete, by a
-    runner that has the campaign's file; the others read the decision from the ledger."""
+    """Reports held cells to the scheduler, and decided gates to the observer. A gate is decided
+    once its phase is complete, by a runner that has the campaign's file; the others read the
+    decision from the ledger."""
 
     def __init__(
         self,
@@ -45,32 +39,65 @@ class Gates:
         *,
         ledger: Ledger,
         cells: Sequence[Cell],
-        say: Callable[[GateDecision], None],
+        state: RunState,
+        scheduler: Scheduler,
     ) -> None:
-        self._ledger, self._say = ledger, say
+        self._ledger, self._state, self._scheduler = ledger, state, scheduler
         self._phases, self._judge = gate_config.phases, gate_config.judge
         self._whole = cells_by_phase(gate_config.cells, gate_config.phases)
-        self._again = gate_config.again
-        self._yielded: Collection[str] = ()
+        self._again, self._patient = gate_config.again, gate_config.patient
         self._cells = {str(cell.fingerprint): cell for cell in cells}
+        self._yielded: Collection[str] = ()
         self._decided: dict[str, GateDecision] = {}
-        self._last_sign, self._patient = -math.inf, gate_config.patient
-        self._failed = 0
+        self._last_sign = -math.inf  # when it was last seen that a decision may come
+        self._reported_waiting = False
+        self._ran = 0  # attempts that had ended when a gate was waited for
+        self._failed = 0  # cells that had failed when critical ones were looked for
+        self._suspects: set[str] = set()  # attempts at critical cells, whose failure is written
 
     @property
     def any(self) -> bool:
         """Whether the campaign has phases."""
         return bool(self._phases)
 
-    def suspects(self, cell: Cell) -> bool:
-        """Whether nothing is to be begun before it is known how this cell failed."""
-        return any(one.name == cell.phase and one.is_critical(cell) for one in self._phases)
+    def begin(self, now: float) -> bool:
+        """Hold cells back at the start; whether a gate may still open for some."""
+        self._hold_back()  # also if the ledger cannot be read
+        self.refresh()
+        return self.any and self._hopeful(now)
 
-    def alarmed(self, failed: int) -> bool:
-        """Whether a cell failed since the last time, of which some are critical; `failed` is how
-        many did so far."""
-        news, self._failed = failed != self._failed, failed
-        return news and any(phase.critical for phase in self._phases)
+    def refresh(self) -> None:
+        """Hold back exactly the cells that no gate admits, and decide the gates of phases that are
+        complete."""
+        if not self.any:
+            return
+        changed, self._scheduler.gates_decided = self._scheduler.gates_decided, False
+        before = self._decided
+        try:
+            if changed:
+                self._decided = newest_decisions(self._ledger.events(kinds=GATE_EVENTS))
+            if self._judge:
+                for phase in self._phases:
+                    self._decide(phase)
+            if changed or self._decided != before:
+                self._hold_back()
+        except LedgerAway:
+            self._scheduler.gates_decided = True  # check again
+
+    def may_open(self, now: float, *, ran: int) -> bool:
+        """Whether a gate may soon let more be begun; `ran` attempts have ended so far."""
+        if ran != self._ran and not self._judge:
+            self._last_sign = now  # other runners may decide now
+        self._ran = ran
+        try:
+            if not self._hopeful(now):
+                return False
+        except LedgerAway:
+            return True
+        if not self._reported_waiting:
+            self._reported_waiting = True
+            self._state.notify("waiting", message="a gate that is undecided")
+        return True
 
     def learn(self, cells: Sequence[Cell], yielded: Collection[str]) -> None:
         """The runner is about these cells too, perhaps of phases that are new, and not about those
@@ -85,28 +112,35 @@ class Gates:
         if record is not None:
             self._phases = record.phases
 
-    def held_back(self) -> list[str]:
-        """The cells that may not begin."""
-        return [
+    def failed(self, attempt: Attempt) -> None:
+        """The attempt failed, and that is being written."""
+        cell = attempt.claim.cell
+        if any(phase.name == cell.phase and phase.is_critical(cell) for phase in self._phases):
+            self._suspects.add(attempt.key)
+
+    def written(self, attempt: Attempt) -> None:
+        """How the attempt ended is written."""
+        self._suspects.discard(attempt.key)
+
+    def admits(self, states: Mapping[str, int], *, writing: bool) -> bool:
+        """Whether anything may be begun before more is known; `writing` where ends of attempts
+        are on their way to the ledger."""
+        if self._suspects and writing:
+            return False
+        self._suspects.clear()
+        before, self._failed = self._failed, states.get("failed", 0) + states.get("partial", 0)
+        if self._failed != before and any(phase.critical for phase in self._phases):
+            self.refresh()
+        return True
+
+    def _hold_back(self) -> None:
+        self._scheduler.set_gated(
             name
             for name, cell in self._cells.items()
             if not may_run(cell.phase, self._phases, self._decided)
-        ]
+        )
 
-    def look(self, *, changed: bool) -> bool:
-        """See how the gates stand, `changed` where somebody may have decided; weigh those of phases
-        that are complete. Whether other cells may be begun than before."""
-        if not self._phases:
-            return False
-        before = self._decided
-        if changed:
-            self._decided = newest_decisions(self._ledger.events(kinds=GATE_EVENTS))
-        if self._judge:
-            for phase in self._phases:
-                self._weigh(phase)
-        return self._decided != before
-
-    def hopeful(self, now: float) -> bool:
+    def _hopeful(self, now: float) -> bool:
         """Whether a gate may still open: some runner works on its phase."""
         keepers = self._keepers()
         if not keepers:
@@ -121,11 +155,6 @@ class Gates:
         ):
             self._last_sign = now
         return now - self._last_sign < DECISION_TIMEOUT_S
-
-    def worked(self, now: float) -> None:
-        """Record a sign of progress: other runners may decide now."""
-        if not self._judge:
-            self._last_sign = now
 
     def _keepers(self) -> set[str]:
         """The phases whose undecided gates, and nothing else, hold cells of this runner."""
@@ -151,14 +180,23 @@ class Gates:
         remaining = self._ledger.cells(states=["pending", "running"], with_cell=True)
         return any(record.cell is not None and record.cell.phase in phases for record in remaining)
 
-    def _weigh(self, phase: Phase) -> None:
+    def _decide(self, phase: Phase) -> None:
+        """Decide the gate of this phase if the phase is complete, unless somebody was quicker."""
         if phase.name in self._decided or not may_run(phase.name, self._phases, self._decided):
             return
         decision = decide_phase(phase, self._whole[phase.name], self._ledger, by=self._judge)
         if decision is None:
             return
         self._decided = newest_decisions(self._ledger.events(kinds=GATE_EVENTS))
-        if phase.name not in self._decided:  # nobody was quicker
+        if phase.name not in self._decided:
             self._ledger.record(decision.event())
             self._decided = {**self._decided, phase.name: decision}
-        self._say(self._decided[phase.name])
+        decision = self._decided[phase.name]
+        self._reported_waiting = False
+        self._state.notify(
+            "gate_decided",
+            message=f"{decision.phase}: {decision}",
+            phase=decision.phase,
+            by=decision.by,
+            opened=decision.state == "opened",
+        )

@@ -7,11 +7,22 @@ from dataclasses import dataclass
 
 from benchfleet.domain.budget import Budget
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.phase import Phase
 from benchfleet.domain.placement import Placement
 from benchfleet.domain.resource import DEFAULT_ENDPOINT_SLOTS
 from benchfleet.policies.base import Policy
-from benchfleet.runner.scheduler.gates import GateConfig
 from benchfleet.runner.worker_options import WorkerOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateConfig:
+    """The phases of a campaign, and how a runner waits for their gates."""
+
+    phases: Sequence[Phase] = ()
+    cells: Sequence[Cell] = ()  # all that the campaign's file has; a judge alone needs them
+    again: Callable[[], Sequence[Cell]] | None = None  # reads them again, where they may change
+    patient: bool = False  # waits for cells that keep a gate undecided, also while nobody runs them
+    judge: str = ""  # who decides gates; "": the file is missing here, so others decide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +31,7 @@ class RunRequest:
 
     cells: Sequence[Cell]
     policy: Policy | None = None  # which of them first; None: the default
-    gate_config: GateConfig = GateConfig()  # noqa: RUF009 - frozen; which of them wait for others
+    gate_config: GateConfig = GateConfig()  # which of them wait for others
     placement: Callable[[], Placement] = (
         Placement  # on which machines, whenever that may have changed
     )

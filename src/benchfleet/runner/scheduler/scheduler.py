@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from zlib import crc32
 
 from benchfleet import registry
@@ -204,7 +204,7 @@ class Scheduler:
             self.devices.add_cells(new)
         return list(new)
 
-    def set_gated(self, fingerprints: Collection[str]) -> None:
+    def set_gated(self, fingerprints: Iterable[str]) -> None:
         """Hold back the cells whose phase has not begun: exactly these."""
         self._hold_back(gated=frozenset(fingerprints))
 
