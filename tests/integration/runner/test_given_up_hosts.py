@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchfleet.domain.attempt import CellRecord, RunnerId
+from benchfleet.domain.attempt import CellRecord, Claim, RunnerId
+from benchfleet.domain.event import Event
 from benchfleet.domain.failure import Failure
 from benchfleet.domain.hardware import Hardware, MachineHardware
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostAwaited, HostLost
+from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.resources.shapes import Pool
 from stage import Stage, cells
 
@@ -39,6 +42,24 @@ def test_cells_that_no_machine_can_take_end_with_the_reason(tmp_path: Path) -> N
         assert record.tries == 0  # none is used up
     assert "5 rentals failed" in end.broken
     assert len(stage.notices_of("cell_failed")) == 2
+
+
+class CancellingLedger(MemoryLedger):
+    """Somebody cancels each first cell of a claim before it ends."""
+
+    def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
+        claims = super().claim(runner, candidates, limit)
+        for claim in claims[:1]:
+            self.record(Event(kind="cancel_asked", fingerprint=claim.lease.fingerprint))
+        return claims
+
+
+def test_a_cell_that_is_cancelled_meanwhile_stays_cancelled(tmp_path: Path) -> None:
+    stage = given_up(tmp_path)
+    stage.ledger = CancellingLedger(clock=stage.clock)
+    stage.run(cells(2), pool=NONE)
+    assert sorted(stage.states().values()) == ["cancelled", "failed"]
+    assert len(stage.notices_of("cell_failed")) == 1
 
 
 def test_each_cell_ends_with_the_reason_of_its_own_hardware(tmp_path: Path) -> None:

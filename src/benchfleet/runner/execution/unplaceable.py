@@ -38,10 +38,15 @@ def end_unplaceable(
         return
     for begin in range(0, len(waiting), _GROUP):
         group = waiting[begin : begin + _GROUP]
-        for claim in context.ledger.claim(context.runner, group, len(group)):
+        claims = context.ledger.claim(context.runner, group, len(group))
+        ended = [
+            (claim.lease, _outcome(claim, failures[claim.lease.fingerprint])) for claim in claims
+        ]
+        refused = context.ledger.finish_all(ended) if ended else ()
+        for claim, (_, outcome), error in zip(claims, ended, refused, strict=True):
+            if error is not None:
+                continue  # it was cancelled meanwhile
             failure = failures[claim.lease.fingerprint]
-            outcome = _outcome(claim, failure)
-            context.ledger.finish(claim.lease, outcome)
             state.progress.move(claim.lease.fingerprint, outcome.state)
             state.notify(
                 "cell_failed",
