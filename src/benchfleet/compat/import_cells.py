@@ -8,22 +8,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, TypeVar
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
-from benchfleet.domain.slots import BEGAN, ENDED
 from benchfleet.engines.processes import owner, process_space
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
 from benchfleet.results.layout import Layout
-from benchfleet.results.publish import publish
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.results.write import AttemptFolder, Verdict
-from benchfleet.runner.recovery.adopt import Ready, finish_cells
+from benchfleet.runner.recovery.adopt import Ended, finish_cells, registered
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.study import Study
 
 T = TypeVar("T")
@@ -64,12 +62,11 @@ def publish_results(
             ledger.record(Event(kind="retry_asked", fingerprint=cell.fingerprint))
         waiting[cell.fingerprint] = cell, result
 
-    def prepare(claim: Claim, one: tuple[Cell, T]) -> Ready:
+    def sealed(claim: Claim, one: tuple[Cell, T]) -> Ended:
         folder = AttemptFolder(layout.attempt(claim.lease))
-        outcome = seal(folder, claim, *one)
-        return outcome, partial(publish, folder.folder, layout.published(claim.path))
+        return seal(folder, claim, *one), (folder.folder, layout.published(claim.path))
 
-    unfinished = finish_cells(ledger, runner, waiting, prepare, pause=pause, seen=seen)
+    unfinished = finish_cells(ledger, runner, waiting, sealed, pause=pause, seen=seen)
     busy = [result for _, result in unfinished]
     return Published(published=len(waiting) - len(busy), already_done=already_done, busy=busy)
 
@@ -81,18 +78,18 @@ def importing(study: Study, cells: Iterable[Cell]) -> Iterator[tuple[Ledger, Run
         study.record_campaign(ledger)
         ledger.enroll(list(cells))
         runner = RunnerId(f"import-{os.urandom(8).hex()}")
-        machine = {"machine": socket.gethostname(), "process": owner(os.getpid())}
-        machine["space"] = process_space()
         make_folder(study.layout.root)
-        data = {"runner": runner, **machine, "host": study.host, "folder": study.layout.own_id()}
-        ledger.record(Event(kind=BEGAN, data=data))  # so that other hosts know where results are
+        local_host = LocalHost(
+            machine=socket.gethostname(),
+            process=owner(os.getpid()),
+            space=process_space(),
+            host=study.host,
+            folder=study.layout.own_id(),
+        )
         try:
-            yield ledger, runner
+            with registered(ledger, runner, local_host):
+                yield ledger, runner
         finally:
-            running = ledger.cells(states=["running"])
-            if leases := [record.lease for record in running if record.runner == runner]:
-                ledger.release(leases, "its import was stopped")
-            ledger.record(Event(kind=ENDED, data={"runner": runner}))
             for folder in (study.layout.outbox, study.layout.cache_outbox):
                 UploadQueue(folder).unassign()
 

@@ -10,7 +10,6 @@ from benchfleet.domain.humanize import counted
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import (
     ADDED,
-    BEGAN,
     ENDED,
     FREED,
     REMOVED,
@@ -76,12 +75,7 @@ class OperatorCommands:
                 self._state.notify("warning", message=f"{name} is left out: it was removed; {back}")
         if self._device_names.removed and not self._devices.able:
             self._state.broken = "every device of this run was removed by `benchfleet slots`"
-        data = {"runner": self._runner, "machine": self._local_host.machine}
-        data |= {"process": self._local_host.process, "space": self._local_host.space}
-        data["host"] = self._local_host.host
-        if self._local_host.job:
-            data["job"] = self._local_host.job
-        self._ledger.record(Event(kind=BEGAN, data={**data, "folder": self._local_host.folder}))
+        self._ledger.record(self._local_host.began(self._runner))
         self._began = True
 
     def end(self) -> None:

@@ -7,27 +7,23 @@ folder, finish, public path. So whatever is killed, the next run completes or re
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.event import Event
-from benchfleet.domain.slots import BEGAN, ENDED
-from benchfleet.errors import LedgerError, PluginError, ResultsError
+from benchfleet.errors import PluginError, ResultsError
 from benchfleet.results.cache import ResultCache, is_cacheable, reseal
 from benchfleet.results.disk import sync_folder
-from benchfleet.results.publish import PublishAll
+from benchfleet.results.publish import Moves, PublishAll
 from benchfleet.results.transfer.download import arriving
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.context import RunnerContext
-from benchfleet.runner.recovery.adopt import CLAIM_BATCH, claims_of
+from benchfleet.runner.recovery.adopt import CLAIM_BATCH, Ended, finish_cells, registered
 
-Sealed = tuple[Path, Outcome]  # a result's folder, and how its attempt ended
+Sealed = tuple[Outcome, Path]  # how an attempt ended, and its folder
 
 
 @dataclass(kw_only=True)
@@ -77,22 +73,11 @@ class CachedResults:
     def _take(
         self, cells: Mapping[str, Cell], paths: Mapping[str, str], digests: Mapping[str, str]
     ) -> None:
-        host = self._local_host
-        data = {"runner": self._runner, "machine": host.machine, "process": host.process}
-        data |= {"space": host.space, "host": host.host, "folder": host.folder}
-        self._ledger.record(Event(kind=BEGAN, data=data))
-        try:
-            rest = iter(cells)
+        rest = iter(cells)
+        with registered(self._ledger, self._runner, self._local_host):
             while batch := list(islice(rest, CLAIM_BATCH)):
                 with arriving(self._layout) as into:
-                    self._publish(self._sealed(batch, cells, paths, digests, into))
-        finally:
-            with suppress(LedgerError):
-                running = self._ledger.cells(states=["running"], fingerprints=cells)
-                leases = [record.lease for record in running if record.runner == self._runner]
-                if leases:
-                    self._ledger.release(leases, "its run was stopped")
-                self._ledger.record(Event(kind=ENDED, data={"runner": self._runner}))
+                    self._finish(self._sealed(batch, cells, paths, digests, into))
 
     def _sealed(
         self,
@@ -111,30 +96,27 @@ class CachedResults:
                 self._total.problems.append(f"{where}: {cached.problem}")
                 continue
             outcome = reseal(cached.folder, cells[name], paths[name], url)
-            sealed[name] = cached.folder, outcome
+            sealed[name] = outcome, cached.folder
         return sealed
 
-    def _publish(self, sealed: dict[str, Sealed]) -> None:
-        for claims in claims_of(self._ledger, self._runner, sealed):
-            ended = [(claim, *self._moved(claim, sealed)) for claim in claims]
-            parents = {folder.parent for _, folder, _ in ended}
-            for folder in (*parents, self._layout.attempts, self._layout.root):
-                sync_folder(folder)
-            refused = self._ledger.finish_all([(claim.lease, how) for claim, _, how in ended])
-            moves = []
-            for (claim, folder, outcome), error in zip(ended, refused, strict=True):
-                if error is not None:  # another runner has the cell
-                    shutil.rmtree(folder, ignore_errors=True)
-                    continue
-                moves.append((folder, self._layout.published(claim.path)))
-                self._total.results += 1
-                self._total.seconds += sum(outcome.seconds.values())
-            problems = self._publish_all(moves)
-            self._total.problems += [str(problem) for problem in problems if problem]
+    def _finish(self, sealed: Mapping[str, Sealed]) -> None:
+        left_over = finish_cells(
+            self._ledger, self._runner, sealed, self._moved, publish_all=self._published
+        )
+        ended = [one for one in sealed.values() if one not in left_over]
+        self._total.results += len(ended)
+        self._total.seconds += sum(sum(outcome.seconds.values()) for outcome, _ in ended)
 
-    def _moved(self, claim: Claim, sealed: dict[str, Sealed]) -> Sealed:
+    def _moved(self, claim: Claim, sealed: Sealed) -> Ended:
         """Move a sealed result to the folder of its attempt."""
-        arrived, outcome = sealed.pop(claim.lease.fingerprint)
+        outcome, arrived = sealed
         folder = AttemptFolder(self._layout.attempt(claim.lease)).folder
         os.rename(arrived, folder)
-        return folder, outcome
+        for part in (folder.parent, self._layout.attempts, self._layout.root):
+            sync_folder(part)
+        return outcome, (folder, self._layout.published(claim.path))
+
+    def _published(self, moves: Moves) -> Sequence[ResultsError | None]:
+        """Publish these; a problem ends nothing."""
+        self._total.problems += [str(problem) for problem in self._publish_all(moves) if problem]
+        return ()

@@ -110,8 +110,8 @@ def _enter_all(
         else:
             _make_pending(ledger, record)
             waiting[str(record.fingerprint)] = result
-    left_over = finish_cells(
-        ledger, _RUNNER, waiting, lambda _, result: (result.outcome, _nothing), seen=seen
+    left_over = finish_cells(  # each is published already
+        ledger, _RUNNER, waiting, lambda _, result: (result.outcome, None), seen=seen
     )
     refused += (
         (one.path, "another runner holds its cell; rebuild when it ended") for one in left_over
@@ -119,10 +119,6 @@ def _enter_all(
     return RebuildSummary(
         entered=len(waiting) - len(left_over), unchanged=unchanged, refused=tuple(refused)
     )
-
-
-def _nothing() -> None:
-    """It is published already."""
 
 
 def _read_all(

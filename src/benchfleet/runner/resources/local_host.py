@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Device
+from benchfleet.domain.slots import BEGAN
 from benchfleet.runner.resources.autoscaler import Measure, measure_nothing
 from benchfleet.runner.resources.shapes import Pool
 
@@ -25,3 +28,9 @@ class LocalHost:
     gpus: Callable[[], Sequence[Device]] = tuple  # those that are here; raises DeviceError
     measure: Measure = measure_nothing  # what is free here, asked without waiting for it
     provenance: Callable[[], Mapping[str, Any]] = dict  # its part of a result's provenance
+
+    def began(self, runner: RunnerId) -> Event:
+        """The event that makes a runner on this machine known to the others."""
+        data = {"runner": runner, "machine": self.machine, "process": self.process}
+        data |= {"space": self.space, "host": self.host, "folder": self.folder}
+        return Event(kind=BEGAN, data={**data, "job": self.job} if self.job else data)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
+from benchfleet.errors import ResultsError
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.runner.recovery.adopt import Ready, finish_cells
+from benchfleet.results.publish import Moves
+from benchfleet.runner.recovery.adopt import Ended, finish_cells
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.sample_cells import sample_cell
 
@@ -40,14 +43,15 @@ def test_claims_that_come_with_a_later_push_are_waited_for_and_held_cells_are_le
         pauses.append(seconds)
         ledger.pushed = True
 
-    def prepare(claim: Claim, name: str) -> Ready:
-        return Outcome(state="success", digest=name), lambda: ended.append(claim.path)
+    def seal(claim: Claim, name: str) -> Ended:
+        ended.append(claim.path)
+        return Outcome(state="success", digest=name), None
 
     ended: list[str] = []
     found = {str(cell.fingerprint): cell.id for cell in cells}
     seen: list[tuple[int, int]] = []
     held = finish_cells(
-        ledger, ME, found, prepare, pause=push, seen=lambda *output: seen.append(output)
+        ledger, ME, found, seal, pause=push, seen=lambda *output: seen.append(output)
     )
     assert held == [other.path]
     assert seen == [(0, 3), (2, 3)]
@@ -62,15 +66,15 @@ def test_a_result_that_cannot_be_published_keeps_no_other_from_it() -> None:
     ledger.enroll(cells)
     published: list[str] = []
 
-    def prepare(claim: Claim, name: str) -> Ready:
-        def publish() -> None:
-            if not published and name == cells[0].id:
-                raise OSError("in the way")
-            published.append(claim.path)
+    def seal(claim: Claim, name: str) -> Ended:
+        return Outcome(state="success", digest=name), (Path(name), Path(claim.path))
 
-        return Outcome(state="success", digest=name), publish
+    def publish_all(moves: Moves) -> list[ResultsError | None]:
+        published.extend(str(public) for _, public in moves)
+        return [ResultsError("in the way"), None, None]
 
-    with pytest.raises(OSError, match="in the way"):
-        finish_cells(ledger, ME, {str(cell.fingerprint): cell.id for cell in cells}, prepare)
-    assert published == [cell.id for cell in cells[1:]]
+    results = {str(cell.fingerprint): cell.id for cell in cells}
+    with pytest.raises(ResultsError, match="in the way"):
+        finish_cells(ledger, ME, results, seal, publish_all=publish_all)
+    assert published == [cell.id for cell in cells]
     assert {record.state for record in ledger.cells()} == {"success"}
