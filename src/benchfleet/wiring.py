@@ -79,7 +79,7 @@ def run_cells(
     make_folder(study.layout.root)
     stop_waiting, serving = threading.Event(), serving or threading.Event()
     ledger = RetryingLedger(
-        shared := study.open_ledger(),
+        study.open_ledger(),
         post=inbox.post,
         ending=stop_waiting,
         serving=serving,
@@ -92,7 +92,8 @@ def run_cells(
             study.record_campaign(ledger)
         cells = with_order(ledger, cells)
         uploads = start_uploads(study, ledger, inbox)
-        lists = connected.enter_context(_list_keeper(study, shared, inbox))
+        # Lists and rentals retry by themselves, also when the run has ended.
+        lists = connected.enter_context(_list_keeper(study, ledger.inside, inbox))
         runner = Runner(
             RunnerComponents(
                 RunnerContext(
@@ -105,7 +106,7 @@ def run_cells(
                         lambda error: inbox.post(ThreadFailed(error=error)),
                         every=study.lease / 5,
                     ),
-                    engine=open_engine(fleet, cells, inbox, connected, study.lease, shared),
+                    engine=open_engine(fleet, cells, inbox, connected, study.lease, ledger.inside),
                     inbox=inbox,
                     layout=study.layout,
                     random=random.random,
@@ -129,7 +130,7 @@ def run_cells(
                     disk_space=partial(disk_space, study.layout.root),
                     publish_all=uploads.publish_all,
                     background=publishers.submit,
-                    fetch=partial(_fetch_results, study, shared),
+                    fetch=partial(_fetch_results, study, ledger),
                     cache=study.result_cache(),
                 ),
                 observer=observer,
@@ -138,7 +139,7 @@ def run_cells(
                 outage=outage,
             )
         )
-        shared.listen(lambda: inbox.post(LedgerChanged()))
+        ledger.listen(lambda: inbox.post(LedgerChanged()))
         end = runner.run()
         lists.stop(wait=not (end.interrupted or end.ledger_away))
         return uploads.finish(inbox, end)

@@ -15,12 +15,14 @@ class CallTimeout:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Limit this thread's calls to so many seconds in this context."""
+        """Limit this thread's calls to so many seconds in this context, also inside of another."""
+        before = vars(self._thread).copy()
         self._thread.seconds = seconds
         try:
             yield
         finally:
             del self._thread.seconds
+            vars(self._thread).update(before)
 
     def seconds(self, default: float) -> float:
         """The limit of this thread; `default` where it has none."""

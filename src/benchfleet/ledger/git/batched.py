@@ -26,7 +26,8 @@ from benchfleet.domain.state import State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
 from benchfleet.git.shared_files import SharedFiles
-from benchfleet.ledger.git.ledger import GIT_LEASE_S, GitLedger, finishing, refusals, renewing
+from benchfleet.ledger.forwarding import ForwardingLedger
+from benchfleet.ledger.git.ledger import GitLedger, finishing, refusals, renewing
 from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
 from benchfleet.ledger.git.push_queue import INTERVAL_S, PendingCall, PushQueue
 from benchfleet.ledger.git.replay import ACTS
@@ -35,14 +36,10 @@ from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
 LISTS_INTERVALS = 6  # of an installation's pushes, between two looks at lists of phases
 
 
-class BatchedLedger(CopyableLedger):
+class BatchedLedger(ForwardingLedger, CopyableLedger):
     """Another ledger in git, whose calls a thread pushes together."""
 
-    multi_host = True
-    hosted = True
-    default_lease_s = GIT_LEASE_S
-    stores_results = True
-    keeps_outcomes = True
+    inside: GitLedger
 
     def __init__(
         self,
@@ -53,7 +50,8 @@ class BatchedLedger(CopyableLedger):
         threads: bool = True,
         interval: float = INTERVAL_S,
     ) -> None:
-        self.inside = inside
+        super().__init__(inside)
+        self.hosted = True
         self._lock = threading.Lock()
         self._queue = PushQueue(
             inside,
@@ -129,15 +127,6 @@ class BatchedLedger(CopyableLedger):
                 call.done.wait()
             return refusals(call.answer for call in calls)
 
-    def keep(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:
-        self.inside.keep(ended)
-
-    def resend(self) -> None:
-        self.inside.resend()
-
-    def interrupt(self) -> None:
-        self.inside.interrupt()
-
     def finish_later(self, lease: Lease, outcome: Outcome) -> PendingCall:
         """`finish` with the next push, without waiting for it."""
         self._ended([lease])
@@ -154,9 +143,6 @@ class BatchedLedger(CopyableLedger):
 
     def report_progress(self, progress: WorkerProgress) -> None:
         self._progress = progress
-
-    def progress(self) -> Sequence[WorkerProgress]:
-        return self.inside.progress()
 
     def _renew(self, tx: MirrorTransaction) -> None:
         with self._lock:
@@ -229,19 +215,10 @@ class BatchedLedger(CopyableLedger):
     def last_event(self) -> int:
         return self.inside.last_event()
 
-    def within(self, seconds: float) -> AbstractContextManager[None]:
-        return self.inside.within(seconds)
-
-    def compact(self) -> int:
-        return self.inside.compact()
-
     def shared_files(self) -> SharedFiles:
         return self.inside.store.shared_files(
             every=lambda: LISTS_INTERVALS * self._queue.pace, wait_to_push=self._queue.take_turn
         )
-
-    def results_store(self) -> Any:
-        return self.inside.results_store()
 
     def tables(self) -> AbstractContextManager[Iterator[tuple[str, Iterable[Row]]]]:
         return self.inside.tables()

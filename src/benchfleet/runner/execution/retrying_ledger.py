@@ -16,6 +16,7 @@ from benchfleet.domain.state import State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerError, LedgerFull
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.forwarding import ForwardingLedger
 from benchfleet.runner.events import LedgerAvailable, LedgerDiskFull, LedgerUnavailable
 from benchfleet.runner.outage import Outage
 
@@ -26,7 +27,7 @@ _READ_BATCH = 1000  # cells that are read at once
 T = TypeVar("T")
 
 
-class RetryingLedger(Ledger):
+class RetryingLedger(ForwardingLedger):
     """Retries calls to another ledger while its disk is full or its server is away.
 
     A finish waits until `ending` is set; then it raises `LedgerFull` or `LedgerAway`. Meanwhile
@@ -41,7 +42,7 @@ class RetryingLedger(Ledger):
 
     def __init__(
         self,
-        ledger: Ledger,
+        inside: Ledger,
         *,
         post: Callable[[LedgerDiskFull | LedgerUnavailable | LedgerAvailable], None],
         ending: threading.Event,
@@ -51,11 +52,10 @@ class RetryingLedger(Ledger):
         outage: Outage | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ledger, self._post, self._ending, self._pause = ledger, post, ending, pause
+        super().__init__(inside)
+        self._post, self._ending, self._pause = post, ending, pause
         self._serving, self._thread = serving, thread
         self._outage, self._clock = outage or Outage(), clock
-        self.multi_host, self.hosted = ledger.multi_host, ledger.hosted
-        self.keeps_outcomes = ledger.keeps_outcomes
         self._unrenewed: Sequence[Lease] = ()  # leases that could not be renewed
         self._lock = threading.Lock()
         self._away: LedgerAway | None = None
@@ -64,29 +64,29 @@ class RetryingLedger(Ledger):
     def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
         while True:
             try:
-                return self._call(lambda: self._ledger.finish_all(ended), write=True)
+                return self._call(lambda: self.inside.finish_all(ended), write=True)
             except LedgerFull:
                 self._post(LedgerDiskFull())
                 if self._ending.wait(self._pause):
                     raise
             except LedgerAway:
-                self._ledger.keep(ended)  # the call may not have reached the ledger
+                self.inside.keep(ended)  # the call may not have reached the ledger
                 if self._ending.wait(self._pause):
                     raise
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         with contextlib.suppress(LedgerFull, LedgerAway):
-            self._call(lambda: self._ledger.release(leases, reason), write=bool(leases))
+            self._call(lambda: self.inside.release(leases, reason), write=bool(leases))
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        claims = self._caught_up(lambda: self._ledger.claim(runner, candidates, limit))
+        claims = self._caught_up(lambda: self.inside.claim(runner, candidates, limit))
         if claims:
             self._outage.succeeded(write=True)
         return claims
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:
-            renewed = self._call(lambda: self._ledger.renew(leases), write=bool(leases))
+            renewed = self._call(lambda: self.inside.renew(leases), write=bool(leases))
         except (LedgerFull, LedgerAway) as error:
             self._unrenewed = leases
             if isinstance(error, LedgerFull):
@@ -97,17 +97,17 @@ class RetryingLedger(Ledger):
 
     def report_progress(self, progress: WorkerProgress) -> None:
         with contextlib.suppress(LedgerFull, LedgerAway):  # the next heartbeat brings a newer one
-            self._call(lambda: self._ledger.report_progress(progress))
+            self._call(lambda: self.inside.report_progress(progress))
 
     def progress(self) -> Sequence[WorkerProgress]:
-        return self._call(self._ledger.progress)
+        return self._call(self.inside.progress)
 
     def _caught_up(self, ask: Callable[[], Sequence[T]]) -> Sequence[T]:
         """What it answers, once what ran out for want of room or of a server alone is renewed;
         nothing where it cannot be asked now."""
         try:
             if behind := self._unrenewed:
-                self._call(lambda: self._ledger.renew(behind), write=True)
+                self._call(lambda: self.inside.renew(behind), write=True)
                 self._unrenewed = ()
             return self._call(ask)
         except LedgerFull:
@@ -117,11 +117,11 @@ class RetryingLedger(Ledger):
         return []
 
     def reap(self) -> Sequence[Fingerprint]:
-        return self._caught_up(self._ledger.reap)
+        return self._caught_up(self.inside.reap)
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         def ask() -> int:
-            return self._ledger.enroll(cells, paths=paths)
+            return self.inside.enroll(cells, paths=paths)
 
         return self._call(ask, seconds=_RECORD_TIMEOUT_S, write=True)
 
@@ -133,7 +133,7 @@ class RetryingLedger(Ledger):
         with_cell: bool = False,
     ) -> Iterator[CellRecord]:
         rows = iter(
-            self._ledger.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
+            self.inside.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
         )
         return self._pages(self._call(lambda: list(islice(rows, 1))), rows)
 
@@ -147,7 +147,7 @@ class RetryingLedger(Ledger):
 
     def record(self, event: Event, *, after: int | None = None) -> int:
         def ask() -> int:
-            return self._ledger.record(event, after=after)
+            return self.inside.record(event, after=after)
 
         return self._call(ask, seconds=_RECORD_TIMEOUT_S, write=True)
 
@@ -157,16 +157,13 @@ class RetryingLedger(Ledger):
         fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        return self._call(lambda: self._ledger.events(since, fingerprints, kinds))
+        return self._call(lambda: self.inside.events(since, fingerprints, kinds))
 
     def last_event(self) -> int:
-        return self._call(self._ledger.last_event)
-
-    def interrupt(self) -> None:
-        self._ledger.interrupt()
+        return self._call(self.inside.last_event)
 
     def close(self) -> None:
-        self._ledger.close()
+        self.inside.close()
         if self._waiter is not None:
             self._waiter.join()
 
@@ -184,7 +181,7 @@ class RetryingLedger(Ledger):
                 if self._ending.is_set():  # nobody else looks whether it is back
                     self._away = None
             else:
-                with self._ledger.within(seconds):
+                with self.inside.within(seconds):
                     answer = ask()
         except LedgerAway as error:
             self._outage.failed(began, self._clock(), write=write)
@@ -212,8 +209,8 @@ class RetryingLedger(Ledger):
         while not self._ending.wait(pause):
             began = self._clock()
             try:
-                with self._ledger.within(0.0):
-                    self._ledger.events(since=2**62)
+                with self.inside.within(0.0):
+                    self.inside.events(since=2**62)
             except LedgerAway:
                 self._outage.failed(began, self._clock(), write=False)
                 continue
