@@ -186,6 +186,8 @@ class ProtocolError(BenchfleetError):
 class CellFailure(BenchfleetError):
     """A cell ended without a result, at a stage and for a reason that has a name."""
 
+    filtered: bool = False  # a server's content filter refused the request
+
     def __init__(self, *, stage: str, kind: str, message: str, retryable: bool = False) -> None:
         self.stage = stage
         self.kind = kind

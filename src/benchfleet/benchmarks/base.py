@@ -140,6 +140,11 @@ class Benchmark(registry.Plugin, ABC):
         memory from it, or else from the longest text that the model takes."""
         return None
 
+    def harness_tasks(self, subset: str | None) -> Sequence[str]:
+        """The names that the harness it wraps has for the tasks of a cell. ``import`` finds the
+        cell of a result by them."""
+        return ()
+
     @classmethod
     def code(cls, workload: Workload) -> str:
         """The code that the parameters would run, such as a command; ``""`` for none.

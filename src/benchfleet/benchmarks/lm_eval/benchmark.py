@@ -34,6 +34,7 @@ from .nltk_data import nltk_from
 from .parameters import DEFAULTS, check_parameter
 from .parts import (
     Part,
+    PartSession,
     after_column,
     combined,
     interleaved,
@@ -95,9 +96,7 @@ class LmEval(Benchmark):
     def params(self) -> Mapping[str, Any]:
         """All but where tasks and data lie, whose content enters by `data_digest`."""
         unset = {"context"} if self._params.get("context") is None else set()  # as in older cells
-        return {
-            k: value for k, value in self._params.items() if k not in {*self.path_params, *unset}
-        }
+        return {k: v for k, v in self._params.items() if k not in {*self.path_params, *unset}}
 
     def outside(self) -> Mapping[str, Any]:
         """Where tasks and data lie."""
@@ -110,6 +109,9 @@ class LmEval(Benchmark):
         column = self._params["context"]
         end = after_column(column) if column else None
         return [Part(task=subset or "", label=subset or "", context_end=end)]
+
+    def harness_tasks(self, subset: str | None) -> Sequence[str]:
+        return [part.task for part in self.parts(subset)]
 
     def remotes(self, part: Part) -> Sequence[RemoteData]:
         """The data sets that a task reads."""
@@ -222,7 +224,7 @@ class LmEval(Benchmark):
         score = scaled(combined(parts, scores, weights), self.scale)
         return replace(score, summary={**score.summary, "attention": self._attention(session)})
 
-    def _score(self, part: Part, task: Any, session: Session) -> Score:
+    def _score(self, part: Part, task: Any, session: PartSession) -> Score:
         """The score of one answer to each question of a task."""
         if session.samples_per_question > 1:
             if task.get_config("output_type") != "generate_until":
@@ -252,7 +254,7 @@ class LmEval(Benchmark):
         """The score of one task with what else its samples, as lm-eval has them, tell."""
         return score
 
-    def _evaluated(self, part: Part, task: Any, session: Session) -> Mapping[str, Any]:
+    def _evaluated(self, part: Part, task: Any, session: PartSession) -> Mapping[str, Any]:
         chats = session.config.chat is not None or session.config.thinking is not None
         if chats and task.get_config("output_type") != "generate_until":
             message = f"{part.task} compares likelihoods, so a config's chat or thinking has no use"
@@ -288,8 +290,7 @@ class LmEval(Benchmark):
 
     def local(self) -> LocalData | None:
         """The folder of the data sets where one is named."""
-        folder = self.folder_of("data")
-        return LocalData(folder) if folder else None
+        return LocalData(folder) if (folder := self.folder_of("data")) else None
 
     def folder_of(self, name: str) -> Path | None:
         """The folder that a parameter names, whole."""

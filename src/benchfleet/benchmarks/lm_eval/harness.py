@@ -17,7 +17,7 @@ from .answers import Answers
 from .dataset import RemoteData, alone_on_this_host
 from .failures import failure, named_failures
 from .needs import Need
-from .parts import ContextEnd
+from .parts import ContextEnd, PartSession
 from .ranges import only
 from .tasks import TaskFile, built_in_file
 
@@ -124,7 +124,7 @@ def takes_one_token(task: Any, session: Session) -> bool:
 
 def evaluate_task(
     task: Any,
-    session: Session,
+    session: PartSession,
     loan: Loan,
     settings: Mapping[str, Any],
     *,
@@ -169,7 +169,7 @@ def evaluate_task(
 
 def evaluate_served(
     task: Any,
-    session: Session,
+    session: PartSession,
     served: ServedModel,
     settings: Mapping[str, Any],
     *,
@@ -186,7 +186,7 @@ def evaluate_served(
     generates = task.get_config("output_type") == "generate_until"
     length, add_bos = settings["max_length"], settings["add_bos_token"]
     lm = served_lm(session, served, generates=generates, max_length=length, add_bos=add_bos)
-    lm._seed += getattr(session, "draw", 0)
+    lm._seed += session.draw
     counts = lm.tokenizer is not None
 
     def tokens(text: str, **kwargs: Any) -> int:
@@ -206,7 +206,7 @@ def evaluate_served(
 
 def evaluate_prompted(
     task: Any,
-    session: Session,
+    session: PartSession,
     context_end: ContextEnd,
     settings: Mapping[str, Any],
     *,
@@ -246,7 +246,7 @@ def document_count(task: Any, limit: int | None) -> int:
 
 
 def _evaluate(
-    task: Any, session: Session, lm: Any, answers: Answers, settings: Mapping[str, Any]
+    task: Any, session: PartSession, lm: Any, answers: Answers, settings: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     from lm_eval import evaluate
 
@@ -256,9 +256,9 @@ def _evaluate(
     lm.set_cache_hook(answers)
     if session.show and not isinstance(lm, PromptedLM):  # which asks the session's adapter
         show_requests(lm, session.show)
-    seed_chance(session)
+    seed_chance(session, session.draw)
     results: Mapping[str, Any] = {}
-    with only(task, session.documents) if session.part else nullcontext():  # type: ignore[attr-defined]
+    with only(task, session.documents) if session.part else nullcontext():
         # Not simple_evaluate, which beyond this asks the machine about itself for 1.3 s each time.
         results = evaluate(
             lm,
@@ -288,7 +288,7 @@ def _generation(session: Session) -> dict[str, Any]:
     return settings
 
 
-def seed_chance(session: Session) -> None:
+def seed_chance(session: Session, draw: int = 0) -> None:
     """Chance as lm-eval has it in the first repeat, and another in each of the others."""
     import numpy
     import torch
@@ -296,5 +296,4 @@ def seed_chance(session: Session) -> None:
     random.seed(session.repeat)
     numpy.random.seed(_SEED + session.repeat)
     named = session.generation.get("seed", session.seed)
-    draw = getattr(session, "draw", 0)
     torch.manual_seed((_SEED + session.repeat if named == session.seed else named) + draw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from benchfleet.benchmarks import bootstrap
 from benchfleet.benchmarks.base import Record, Score, Session
@@ -56,9 +56,20 @@ def before_last(*marks: str) -> ContextEnd:
     return end
 
 
+class PartSession(Session, Protocol):
+    """A session whose samples are those of one task, in one of its draws."""
+
+    documents: range  # that it asks, of those of the task
+    draw: int  # 0 for the first answer to each question
+
+    @property
+    def prompt_seed(self) -> int:
+        """The seed of the adapter's answers."""
+        ...
+
+
 class _PartSession:
-    """A session whose samples from `first` on are those of one task, in one of its draws; of its
-    documents it asks some."""
+    """Its samples are those of the whole session from `first` on."""
 
     def __init__(self, session: Session, first: int, documents: range, draw: int) -> None:
         self._session, self._first, self.draw = session, first, draw
@@ -77,7 +88,6 @@ class _PartSession:
 
     @property
     def prompt_seed(self) -> int:
-        """The seed of the adapter's answers."""
         return int(self._session.generation.get("seed", self._session.seed)) + self.draw
 
     def __getattr__(self, name: str) -> Any:
@@ -99,10 +109,10 @@ class _PartSession:
         return replace(record, index=index, id=id)
 
 
-def part_session(session: Session, first: int, documents: range, draw: int = 0) -> Session:
+def part_session(session: Session, first: int, documents: range, draw: int = 0) -> PartSession:
     """The session of one task, whose documents are the cell's questions from `first` on. It asks
     for one answer to each of `documents`."""
-    return cast(Session, _PartSession(session, first, documents, draw))
+    return cast(PartSession, _PartSession(session, first, documents, draw))
 
 
 def interleaved(draws: Sequence[Score]) -> Score:

@@ -45,7 +45,7 @@ def show_requests(lm: Any, show: Show) -> None:
 def _each(lm: Any, method: Any, show: Show, requests: Sequence[Any], **_: Any) -> Any:
     for request in sorted(requests, key=lambda one: (one.doc_id, one.idx)):
         views: list[PromptView] = []
-        if request.request_type == "generate_until" and hasattr(lm, "_served"):
+        if request.request_type == "generate_until" and lm._served:
             views.append(_payload(lm, request))
         else:
             lm._loglikelihood_tokens = partial(_likelihoods, lm, views)
@@ -80,7 +80,7 @@ def _generation(lm: Any, views: list[PromptView], *, context: Any, **_: Any) -> 
 
 
 def _likelihoods(lm: Any, views: list[PromptView], requests: Sequence[Any], **_: Any) -> Any:
-    most = lm.max_length + (0 if hasattr(lm, "_served") else 1)
+    most = lm.max_length + (0 if lm._served else 1)
     for _texts, context, continuation in requests:
         whole = [*context, *continuation]
         views.append(replace(_view(lm, whole[-most:]), truncated=len(whole) > most))

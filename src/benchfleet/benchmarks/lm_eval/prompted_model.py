@@ -16,12 +16,11 @@ from lm_eval.api.model import LM
 from lm_eval.models.api_models import JsonChatStr
 
 from benchfleet.benchmarks.asking import answer_fields, ask
-from benchfleet.benchmarks.base import Session
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Answer, Prompt
 
 from .answers import DETAILS
-from .parts import ContextEnd
+from .parts import ContextEnd, PartSession
 
 _MAX_NEW_TOKENS = 256  # lm-eval's own where a task names none
 
@@ -29,7 +28,9 @@ _MAX_NEW_TOKENS = 256  # lm-eval's own where a task names none
 class PromptedLM(LM):  # type: ignore[misc]
     """Asks the adapter of a session; its cache hook is `Answers`."""
 
-    def __init__(self, *, session: Session, context_end: ContextEnd, tokenizer: Any = None) -> None:
+    def __init__(
+        self, *, session: PartSession, context_end: ContextEnd, tokenizer: Any = None
+    ) -> None:
         super().__init__()
         self._session, self._context_end = session, context_end
         self._tokenizer = tokenizer  # for chat templates alone
@@ -143,5 +144,5 @@ class PromptedLM(LM):  # type: ignore[misc]
             "max_new_tokens": max_new_tokens,
             "temperature": 0 if greedy else temperature,
             "stop": [stop for stop in ([until] if isinstance(until, str) else until) if stop],
-            "seed": getattr(self._session, "prompt_seed", self._session.seed),
+            "seed": self._session.prompt_seed,
         }

@@ -28,6 +28,8 @@ _Batches = Sequence[Sequence[int]]  # places among the requests, in the order of
 class ResumedLM(HFLM):  # type: ignore[misc]
     """A loaded model whose cache hook is `Answers`, which knows what was answered before."""
 
+    _served = None  # it asks no server
+
     def __init__(self, *, session: Session, **settings: Any) -> None:
         super().__init__(**settings)
         self._session = session

@@ -73,8 +73,8 @@ class _Served:
                 if isinstance(output, CellFailure):
                     if not generate:
                         raise output  # a likelihood cannot be wrong
-                    filtered = getattr(output, "filtered", False)
-                    self._last, answer = ("refused" if filtered else "error", str(output)), ""
+                    ended = "refused" if output.filtered else "error"
+                    self._last, answer = (ended, str(output)), ""
                 elif generate:
                     self._last = (_finish_of(output), "")
                     (answer,) = self.parse_generations(outputs=output)

@@ -30,11 +30,11 @@ def entry_of(
     return Entry(
         name=info.name,
         description=info.summary if plugin else "",
-        needs=list(getattr(plugin, "requires", ())),
+        needs=plugin.requires if plugin else (),
         data=data,
         available=not info.problem,
         problem=info.problem,
-        example=example or getattr(plugin, "example", ""),
+        example=example or (plugin.example if plugin else ""),
     )
 
 

@@ -112,10 +112,7 @@ def _load_of(workload: Workload) -> dict[str, Any]:
 
 
 def _task(workload: Workload) -> str:
-    """The one task of lm-eval that a cell asks; ``""`` for several, and for other benchmarks."""
-    plugin: Any = benchmark_class(workload.benchmark)
-    if not hasattr(plugin, "parts"):
-        return ""
-    benchmark = plugin({**workload.params, **workload.outside})
-    tasks = [part.task for part in benchmark.parts(workload.subset)]
-    return str(tasks[0]) if len(tasks) == 1 else ""
+    """The one task of its harness that a cell asks; ``""`` for several, and for none."""
+    benchmark = benchmark_class(workload.benchmark)({**workload.params, **workload.outside})
+    tasks = benchmark.harness_tasks(workload.subset)
+    return tasks[0] if len(tasks) == 1 else ""

@@ -35,7 +35,7 @@ class RefusedRequest(CellFailure):
         self, status: int, *, kind: Kind, message: str, retryable: bool, filtered: bool = False
     ) -> None:
         self.status = status
-        self.filtered = filtered  # by a content filter
+        self.filtered = filtered
         super().__init__(stage="benchmark", kind=kind, message=message, retryable=retryable)
 
 

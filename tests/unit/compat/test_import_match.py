@@ -1,0 +1,64 @@
+"""The cell of a result is found by the names that its harness has for tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchfleet import registry
+from benchfleet.benchmarks.base import Benchmark, Score, Session
+from benchfleet.compat.imports.match import Matches, match
+from benchfleet.compat.imports.result import ForeignResult
+from benchfleet.testing import sample_cell
+
+
+class Plain(Benchmark):
+    """A user's benchmark that overrides no optional member."""
+
+    def params(self) -> Mapping[str, Any]:
+        return {}
+
+    def run(self, session: Session) -> Score:
+        raise NotImplementedError
+
+
+class Wrapper(Plain):
+    """A user's benchmark over the tasks of a harness."""
+
+    def harness_tasks(self, subset: str | None) -> Sequence[str]:
+        return ["sums_v2"] if subset else ["sums_v2", "products_v2"]
+
+
+@pytest.fixture(autouse=True)
+def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Plain", "Wrapper"):
+        monkeypatch.setitem(registry._BUILT_IN["benchmarks"], name.lower(), f"{__name__}:{name}")
+
+
+def matched(task: str, benchmark: str, subset: str | None = None) -> Matches:
+    cell = sample_cell(benchmark=benchmark, subset=subset)
+    result = ForeignResult(file=Path("r.json"), harness="own 1", model="tiny", benchmark=task)
+    return match([cell], [result], config="dense")
+
+
+@pytest.mark.parametrize(
+    ("task", "benchmark", "subset"),
+    [
+        ("sums_v2", "wrapper", "sums"),
+        ("plain", "plain", None),
+        ("gpqa_diamond_cot_zeroshot", "gpqa", None),
+    ],
+)
+def test_a_result_is_of_the_cell_of_its_task(task: str, benchmark: str, subset: str | None) -> None:
+    assert len(matched(task, benchmark, subset).cells) == 1
+
+
+@pytest.mark.parametrize(("benchmark", "subset"), [("wrapper", None), ("plain", "sums")])
+def test_a_result_of_one_task_is_not_of_a_cell_with_several_or_none(
+    benchmark: str, subset: str | None
+) -> None:
+    ((_, why),) = matched("sums_v2", benchmark, subset).others
+    assert why == "the campaign has no benchmark of sums_v2"
