@@ -129,14 +129,14 @@ class WorkerTime:
             str(slot.attempt.claim.lease.fingerprint) for slot in self._slots if slot.attempt
         }
         yielded = frozenset(self._options.yielded()) - running
-        self._gates.learn(cells, yielded)
+        self._gates.learn(cells)
         if new := self._scheduler.add_cells(cells):
             self._scheduler.gates_decided = True
             self._state.add_cells(new)
             self._state.notify(
                 "warning", message=f"{counted(len(new), 'cell', 'were')} enrolled since; taken in"
             )
-        if self._scheduler.set_yielded(yielded):
+        if self._scheduler.hold_back("plan", yielded):
             self._state.yield_cells(yielded)
             theirs = counted(len(yielded), "cell", "are")
             message = f"by a newer plan {theirs} for others, and left to them"

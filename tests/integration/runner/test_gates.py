@@ -222,15 +222,15 @@ def test_nothing_is_let_go_where_the_ledger_cannot_say_how_gates_stand(stage: St
     stage.ledger.enroll(cells)
     stage.gate_config = GateConfig(phases=PHASES)
     scheduler = stage.runner(cells)._scheduler
-    scheduler.set_gated([cells[1].fingerprint])
+    scheduler.hold_back("gate", [cells[1].fingerprint])
     assert scheduler.devices.able == {cells[0].fingerprint}
     asked = stage.ledger.cells
     stage.ledger.cells = lambda **_: 1 / 0  # type: ignore[assignment]
     with pytest.raises(ZeroDivisionError):
-        scheduler.set_gated([])
+        scheduler.hold_back("gate", [])
     assert scheduler.devices.able == {cells[0].fingerprint}
     stage.ledger.cells = asked  # type: ignore[method-assign]
-    scheduler.set_gated([])
+    scheduler.hold_back("gate", [])
     assert scheduler.devices.able == {cell.fingerprint for cell in cells}
 
 
@@ -238,11 +238,11 @@ def test_cells_that_the_plan_takes_from_others_wait_once_the_ledger_answers(stag
     cells = phase_cells(1, 1)
     stage.ledger.enroll(cells)
     scheduler = stage.runner(cells)._scheduler
-    scheduler.set_yielded([cells[1].fingerprint])
+    scheduler.hold_back("plan", [cells[1].fingerprint])
     read = stage.ledger.cells
     stage.ledger.cells = lambda **_: 1 / 0  # type: ignore[assignment]
     with pytest.raises(ZeroDivisionError):
-        scheduler.set_yielded([])
+        scheduler.hold_back("plan", [])
     stage.ledger.cells = read  # type: ignore[method-assign]
-    assert scheduler.set_yielded([])
+    assert scheduler.hold_back("plan", [])
     assert scheduler.devices.able == {cell.fingerprint for cell in cells}

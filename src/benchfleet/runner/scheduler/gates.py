@@ -47,7 +47,6 @@ class Gates:
         self._whole = cells_by_phase(gate_config.cells, gate_config.phases)
         self._again, self._patient = gate_config.again, gate_config.patient
         self._cells = {str(cell.fingerprint): cell for cell in cells}
-        self._yielded: Collection[str] = ()
         self._decided: dict[str, GateDecision] = {}
         self._last_sign = -math.inf  # when it was last seen that a decision may come
         self._reported_waiting = False
@@ -99,11 +98,9 @@ class Gates:
             self._state.notify("waiting", message="a gate that is undecided")
         return True
 
-    def learn(self, cells: Sequence[Cell], yielded: Collection[str]) -> None:
-        """The runner is about these cells too, perhaps of phases that are new, and not about those
-        any more that were given up."""
+    def learn(self, cells: Sequence[Cell]) -> None:
+        """The runner is about these cells too, perhaps of phases that are new."""
         self._cells.update((str(cell.fingerprint), cell) for cell in cells)
-        self._yielded = yielded
         if self._judge and self._again is not None:
             self._whole = cells_by_phase(self._again(), self._phases)
         record = (
@@ -134,11 +131,12 @@ class Gates:
         return True
 
     def _hold_back(self) -> None:
-        self._scheduler.set_gated(
+        held_back = (
             name
             for name, cell in self._cells.items()
             if not may_run(cell.phase, self._phases, self._decided)
         )
+        self._scheduler.hold_back("gate", held_back)
 
     def _hopeful(self, now: float) -> bool:
         """Whether a gate may still open: some runner works on its phase."""
@@ -159,7 +157,8 @@ class Gates:
     def _keepers(self) -> set[str]:
         """The phases whose undecided gates, and nothing else, hold cells of this runner."""
         by_name = {phase.name: phase for phase in self._phases}
-        mine = {c.phase for name, c in self._cells.items() if name not in self._yielded}
+        others = self._scheduler.left_to_others
+        mine = {c.phase for name, c in self._cells.items() if name not in others}
         keepers: set[str] = set()
         for phase in mine:
             if not may_run(phase, self._phases, self._decided):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, get_args
 from zlib import crc32
 
 from benchfleet import registry
@@ -34,6 +35,10 @@ from benchfleet.runner.scheduler.reservations import Reservations
 from benchfleet.runner.scheduler.run_request import RunRequest
 from benchfleet.runner.scheduler.splitter import Splitter
 from benchfleet.runner.scheduler.work_stealing import WorkStealing
+
+# Why a cell may not be claimed although it waits: its phase has not begun, the plan gives it to
+# another runner, or it waits for its parts.
+HoldReason = Literal["gate", "plan", "parts"]
 
 _MAX_LEARNED_CELLS = 5000  # cells of earlier runs that times are learned from
 
@@ -78,10 +83,9 @@ class Scheduler:
         self.gates_decided = True
         self._placement_changed = False  # a host was probed, or a plan made
         self.exclusions_changed = False
-        # Cells that may not be claimed although they wait, by the reason.
-        self._gated: frozenset[str] = frozenset()  # their phase has not begun
-        self._yielded: frozenset[str] = frozenset()  # the plan gives them to other runners
-        self._split: frozenset[str] = frozenset()  # they wait for their parts
+        self._held_back: dict[HoldReason, frozenset[str]] = dict.fromkeys(
+            get_args(HoldReason), frozenset()
+        )
         self.devices = Devices(
             slots=slots,
             hosts=hosts,
@@ -204,44 +208,32 @@ class Scheduler:
             self.devices.add_cells(new)
         return list(new)
 
-    def set_gated(self, fingerprints: Iterable[str]) -> None:
-        """Hold back the cells whose phase has not begun: exactly these."""
-        self._hold_back(gated=frozenset(fingerprints))
-
-    def set_yielded(self, fingerprints: Collection[str]) -> bool:
-        """Leave exactly these cells to other runners; whether that changed."""
-        yielded = frozenset(fingerprints)
-        if yielded == self._yielded:
+    def hold_back(self, reason: HoldReason, fingerprints: Iterable[str]) -> bool:
+        """Hold back exactly these cells for this reason; whether that changed. If the ledger cannot
+        be read, nothing changes."""
+        now_held = {**self._held_back, reason: frozenset(fingerprints)}
+        if now_held == self._held_back:
             return False
-        self._hold_back(yielded=yielded)
-        return True
-
-    def _hold_wholes(self) -> None:
-        """Hold back exactly the cells that wait for their parts. The run waits for them."""
-        if (split := self.splitter.waiting) != self._split:
-            with contextlib.suppress(LedgerAway):  # then at the next look
-                self._hold_back(split=split)
-
-    def _hold_back(
-        self,
-        *,
-        gated: frozenset[str] | None = None,
-        yielded: frozenset[str] | None = None,
-        split: frozenset[str] | None = None,
-    ) -> None:
-        """Hold back these cells instead of those of before. If the ledger cannot be read, nothing
-        changes."""
-        gated = self._gated if gated is None else gated
-        yielded = self._yielded if yielded is None else yielded
-        split = self._split if split is None else split
-        before, held_back = self._gated | self._yielded | self._split, gated | yielded | split
-        freed = (before - held_back).intersection(self._cells)
+        before, after = (frozenset().union(*one.values()) for one in (self._held_back, now_held))
+        freed = (before - after).intersection(self._cells)
         states: Sequence[State] = ["pending", "running"]
         waiting = list(self._ledger.cells(states=states, fingerprints=freed)) if freed else []
-        self._gated, self._yielded, self._split = gated, yielded, split
-        self.backlog.hold(held_back.intersection(self._cells))
-        self.devices.hold((gated | yielded).intersection(self._cells))
+        self._held_back = now_held
+        self.backlog.hold(after)
+        # The run waits for cells in parts.
+        self.devices.hold(now_held["gate"] | now_held["plan"])
         self.backlog.load_records(waiting, self._now())
+        return True
+
+    @property
+    def left_to_others(self) -> frozenset[str]:
+        """The cells that the plan gives to other runners."""
+        return self._held_back["plan"]
+
+    def _hold_wholes(self) -> None:
+        """Hold back exactly the cells that wait for their parts."""
+        with contextlib.suppress(LedgerAway):  # then at the next look
+            self.hold_back("parts", self.splitter.waiting)
 
     def drop_longer_than(self, seconds: float) -> None:
         """Begin no cell that should take longer."""
