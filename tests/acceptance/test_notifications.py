@@ -185,7 +185,8 @@ def test_a_receiver_that_hangs_or_refuses_hurts_no_run(user: User, receiver: Rec
     receiver.status = 500
     user.run("retry", "study.yaml", "--yes", code=None)
     done = user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
-    assert "a notification did not reach 1 of 1 addresses" in done.stdout + done.stderr
+    why = "a notification did not reach 1 of 1 addresses: HTTP 500 Internal Server Error"
+    assert why in done.stdout + done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert leaked(user.folder) == []
 

@@ -218,8 +218,9 @@ class Notifier:
         """Whether a message reached an address."""
         delivery = self._ask_apprise(title, body)
         if delivery.failed:
-            total = len(self._addresses)
-            self._warn(f"a notification did not reach {delivery.failed} of {total} addresses")
+            total, why = len(self._addresses), ", ".join(delivery.reasons)
+            message = f"a notification did not reach {delivery.failed} of {total} addresses"
+            self._warn(f"{message}: {why}" if why else message)
         return delivery.failed + delivery.unknown < len(self._addresses)
 
     def _ask_apprise(self, title: str, body: str) -> Delivery:

@@ -1,18 +1,21 @@
 """Sends one message through Apprise, in a process of its own: ``python -m …send``.
 
 Standard input has ``{"addresses": […], "title": …, "body": …}``; without a title only the addresses
-are checked. Standard output gets ``{"unknown": N, "failed": N}``. So no address is an argument or
-in the environment of a process, and a service that hangs can be ended.
+are checked. Standard output gets ``{"unknown": N, "failed": N, "reasons": […]}``. So no address is
+an argument or in the environment of a process, and a service that hangs can be ended.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Protocol
 
 from benchfleet.environment import child_environment
@@ -27,6 +30,7 @@ class Delivery:
 
     unknown: int = 0
     failed: int = 0
+    reasons: Sequence[str] = ()  # why, as far as known; they name no address
 
 
 class Send(Protocol):
@@ -70,7 +74,7 @@ def send(
                 answer, _ = process.communicate(request.encode(), timeout)
             except subprocess.TimeoutExpired:
                 process.kill()
-                return failed
+                return replace(failed, reasons=[f"no answer in {timeout:.0f} s"])
             return Delivery(**json.loads(answer)) if process.returncode == 0 else failed
     except (OSError, ValueError, TypeError):
         return failed
@@ -86,6 +90,8 @@ def _main() -> None:
         mark = "&" if "?" in address else "?"
         limits = f"{mark}cto={_CONNECT_TIMEOUT_S}&rto={_READ_TIMEOUT_S}"
         services.append(apprise.Apprise.instantiate(address + limits))
+    reasons = _Reasons()
+    logging.getLogger("apprise").addHandler(reasons)
     known_services = [service for service in services if service is not None]
     failed = 0
     if request["title"]:
@@ -93,7 +99,26 @@ def _main() -> None:
             one = apprise.Apprise()
             one.add(service)
             failed += not one.notify(title=request["title"], body=request["body"])
-    print(json.dumps({"unknown": len(services) - len(known_services), "failed": failed}))
+    delivery = {"unknown": len(services) - len(known_services), "failed": failed}
+    print(json.dumps({**delivery, "reasons": list(dict.fromkeys(reasons.seen))}))
+
+
+class _Reasons(logging.Handler):
+    """Why services took no message, by what Apprise logs. Its texts may name addresses, so of them
+    only the status of an answer is kept, and that there was none."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.seen: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if status := re.search(r"\berror=([1-5]\d\d)\b", text):
+            code = int(status[1])
+            names = {one.value: one.phrase for one in HTTPStatus}
+            self.seen.append(f"HTTP {code} {names.get(code, '')}".strip())
+        elif "connection error" in text.lower():
+            self.seen.append("no connection")
 
 
 if __name__ == "__main__":
