@@ -139,10 +139,10 @@ class HostLifecycle:
         """It takes orders; first the one that it was opened for."""
         self._slots.ready(slot)
         slot.load_key = event.loaded
-        self._slots.count(slot)
+        self._slots.reindex(slot)
         self._devices.started_well(slot)
         self._state.notify("slot_ready", slot=slot.id, hello=event.hello)
-        claim, slot.reserved = slot.reserved, None
+        claim, slot.first_claim = slot.first_claim, None
         if claim is not None:
             if self._state.ends:
                 self._lifecycle.release_claim(claim, "its runner ends")
@@ -171,22 +171,22 @@ class HostLifecycle:
             self._lifecycle.fail(
                 slot.attempt, slot.attempt.stage, cause.kind, cause.message, trace=cause.trace
             )
-        elif slot.reserved is not None and (self._state.ends):
-            self._lifecycle.release_claim(slot.reserved, "its runner ends")
-        elif slot.reserved is not None and not self._hosts.is_present(slot.spec.host):
-            self._lifecycle.release_claim(slot.reserved, why)
-        elif slot.reserved is not None and slot.ready:
+        elif slot.first_claim is not None and (self._state.ends):
+            self._lifecycle.release_claim(slot.first_claim, "its runner ends")
+        elif slot.first_claim is not None and not self._hosts.is_present(slot.spec.host):
+            self._lifecycle.release_claim(slot.first_claim, why)
+        elif slot.first_claim is not None and slot.ready:
             self._slots.open(
-                slot.spec.devices, slot.width, alone=slot.alone, reserved=slot.reserved
+                slot.spec.devices, slot.width, alone=slot.alone, first_claim=slot.first_claim
             )
         elif event.busy:
-            if slot.reserved is not None:
-                self._lifecycle.release_claim(slot.reserved, why)
+            if slot.first_claim is not None:
+                self._lifecycle.release_claim(slot.first_claim, why)
             if self._devices.set_aside(slot, event.unfit, self._inbox.now()):
                 message = f"{slot.display.devices} is left alone, and looked at again now and then"
                 self._state.notify("warning", message=f"{message}: {event.reason}")
-        elif slot.reserved is not None:
-            self._fail_unstarted(slot, slot.reserved, why)
+        elif slot.first_claim is not None:
+            self._fail_unstarted(slot, slot.first_claim, why)
         elif event.host_lost:
             pass  # nothing is wrong with its devices
         elif not slot.ready and not event.expected and self._devices.started_badly(slot):
@@ -213,8 +213,8 @@ class HostLifecycle:
 
     def _trial_failed(self, slot: Slot, why: str) -> None:
         """Use its devices no more; where none is left, it is the model. No cell was begun."""
-        if slot.reserved is not None:
-            self._lifecycle.release_claim(slot.reserved, f"its trial failed: {why}")
+        if slot.first_claim is not None:
+            self._lifecycle.release_claim(slot.first_claim, f"its trial failed: {why}")
         self._devices.failed_trial(slot)
         self._left_out(slot, f"its trial failed: {why}")
         if not self._devices.able:

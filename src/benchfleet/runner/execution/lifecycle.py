@@ -135,7 +135,7 @@ class AttemptLifecycle:
             slot.free()
             slot.closing = not (isinstance(event, Done) or event.fit)
             if slot.closing:
-                self._slots.count(slot)
+                self._slots.reindex(slot)
             if slot.draining and not slot.closing:
                 self._slots.retire(slot)
             self._conclude(slot, attempt, event)
@@ -149,7 +149,7 @@ class AttemptLifecycle:
             self._end(attempt, event, event.seconds)
         elif isinstance(event, Failed):
             slot.forget_model_after(event.failure)
-            self._slots.count(slot)
+            self._slots.reindex(slot)
             self._end(attempt, event.failure, event.seconds)
         else:
             self.give_back(attempt, event.reason)

@@ -136,7 +136,7 @@ class Autoscaler:
                 self._slots.retire(slot)
             else:
                 slot.draining = True
-                self._slots.count(slot)
+                self._slots.reindex(slot)
 
     def _measure_again(self, now: float, pools: Iterable[Pool]) -> None:
         grows = [pool for pool in pools if pool.begin and not pool.host]

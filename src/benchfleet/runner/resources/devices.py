@@ -197,7 +197,7 @@ class Devices:
             self._pools = with_device(self._pools, self._origins[device.host], device)
         for slot in self._slots.on([device]):
             slot.draining = any(self.quarantine.why(one) for one in slot.spec.devices)
-            self._slots.count(slot)
+            self._slots.reindex(slot)
         self.sort_out()
 
     def withdraw(self, device: Device, *, for_good: bool) -> None:
@@ -282,4 +282,4 @@ class Devices:
                 self._slots.kill(slot)
             else:  # it ends what it runs or was opened for, and takes no other
                 slot.draining = True
-                self._slots.count(slot)
+                self._slots.reindex(slot)

@@ -56,7 +56,7 @@ class Slots:
         if not self._tells_hosts:
             self._tells_hosts = True
             for slot in self:
-                self.count(slot)
+                self.reindex(slot)
 
     def limit(self, limits: Mapping[str, int]) -> None:
         """Open no more slots than these in each memory."""
@@ -102,7 +102,7 @@ class Slots:
             matches.update(self._on.get(device, {}))
         return list(matches.values())
 
-    def count(self, slot: Slot) -> None:
+    def reindex(self, slot: Slot) -> None:
         """Its model, its memory, or whether it takes another order, is not what it was."""
         if slot.closing:
             self._resting.pop(slot.id, None)
@@ -115,7 +115,7 @@ class Slots:
             gpus=slot.gpus,
             holds=slot.holds,
             model=slot.load_key or slot.opened_for,
-            starts=not slot.ready and slot.reserved is None,
+            starts=not slot.ready and slot.first_claim is None,
             host=slot.spec.host if self._tells_hosts else "",
         )
         self.index.note(slot.id, None if ends else traits)
@@ -125,7 +125,7 @@ class Slots:
         slot.ready = True
         slot.display.rest()
         self._resting[slot.id] = slot
-        self.count(slot)
+        self.reindex(slot)
 
     def _is_gone(self, slot: Slot) -> bool:
         return self._open.get(slot.id) is not slot
@@ -149,7 +149,7 @@ class Slots:
         width: int,
         *,
         alone: bool = False,
-        reserved: Claim | None = None,
+        first_claim: Claim | None = None,
         memory: int = 0,
         opened_for: str = "",
     ) -> Slot:
@@ -161,8 +161,8 @@ class Slots:
             devices=devices,
             threads=pool.threads if pool else 1,
             log=str(self._layout.slot_log(name)),
-            python=reserved.cell.model.python if reserved else "",
-            memory=reserved.cell.need.vram if reserved else memory,
+            python=first_claim.cell.model.python if first_claim else "",
+            memory=first_claim.cell.need.vram if first_claim else memory,
             neighbours=self.allocator.neighbours(devices),
         )
         display = Running(slot=name, devices=label(devices))
@@ -172,7 +172,7 @@ class Slots:
             width=width,
             display=display,
             alone=alone,
-            reserved=reserved,
+            first_claim=first_claim,
             rate=rate,
             opened_for=opened_for,
             holds=spec.memory,
@@ -182,7 +182,7 @@ class Slots:
         for device in devices:
             self._on.setdefault(device, {})[name] = slot
         self.allocator.take(devices, whole=alone or width > 1, memory=slot.holds)
-        self.count(slot)
+        self.reindex(slot)
         self.progress.slots[name] = display
         self._engine.open(spec)
         return slot
@@ -203,7 +203,7 @@ class Slots:
         if (slot.load_key, slot.holds) != (cell.model.load_key, cell.need.vram):
             slot.load_key, slot.opened_for = cell.model.load_key, ""
             slot.holds = cell.need.vram
-            self.count(slot)
+            self.reindex(slot)
         slot.display.take(attempt.claim.path, done=attempt.done, now=attempt.began)
         request = AttemptRequest(
             attempt=attempt.key,
@@ -222,14 +222,14 @@ class Slots:
     def retire(self, slot: Slot) -> None:
         """Close an idle slot; it holds its devices until it is gone."""
         slot.closing = True
-        self.count(slot)
+        self.reindex(slot)
         self._engine.close(slot.id)
 
     def kill(self, slot: Slot) -> None:
         """End a slot now; it holds its devices until it is gone."""
         slot.closing = True
         slot.free()
-        self.count(slot)
+        self.reindex(slot)
         self._engine.kill(slot.id)
 
     def closed(self, slot: Slot) -> None:
@@ -239,7 +239,7 @@ class Slots:
             self.allocator.give(slot.spec.devices, whole=whole, memory=slot.holds)
             for device in slot.spec.devices:
                 self._on[device].pop(slot.id, None)
-        self.count(slot)
+        self.reindex(slot)
         self._end_of(slot)
         self._resting.pop(slot.id, None)
         self.progress.slots.pop(slot.id, None)

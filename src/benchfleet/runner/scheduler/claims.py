@@ -74,8 +74,12 @@ class SlotClaims:
         preference: Preference | None = None,
         next_slots: deque[Slot] = _NO_SLOTS,
     ) -> None:
-        """Claim a cell for an idle slot, and begin it. The policy chooses, unless a `preference` is
-        given. Slots of `next_slots` that would claim the same are served with it, and removed.
+        """Claim a cell for an idle slot, and begin it. There are three cases: the slot's devices
+        are reserved for one of these lanes, which gets the slot; they are reserved for a lane that
+        is served before these, and only a short cell begins; else the policy chooses, or the
+        `preference` if one is given.
+
+        Slots of `next_slots` that would claim the same are served with it, and removed.
 
         Raises `LanesChanged` if a claimed cell needs another slot.
         """
@@ -87,15 +91,15 @@ class SlotClaims:
         ]
         if not lanes:
             return
-        slots, reserved = [slot], self._reservations.lane_for(slot)
-        if reserved in lanes:  # the slot was kept free for these cells
-            preference = Preference(models={reserved.work.load_key: 0.0}, others=None)
-        elif reserved is not None and serving_order(reserved) < min(map(serving_order, lanes)):
-            self._begin(slots, self._claim_short(slot, lanes, reserved))
+        slots, kept_for = [slot], self._reservations.lane_for(slot)
+        if kept_for in lanes:
+            preference = Preference(models={kept_for.work.load_key: 0.0}, others=None)
+        elif kept_for is not None and serving_order(kept_for) < min(map(serving_order, lanes)):
+            self._begin(slots, self._claim_short(slot, lanes, kept_for))
             return
         elif preference is None:
             preference = self._policy_view.of(slot, shape, lanes, vram)
-            if reserved is None and self._affordability.seconds(slot) == inf:
+            if kept_for is None and self._affordability.seconds(slot) == inf:
                 slots += self._take_equal_slots(slot, lanes, next_slots)
         if preference is None:
             return
@@ -176,7 +180,7 @@ class SlotClaims:
             if claim.cell.model.python == slot.spec.python:
                 self._begin_attempt(slot, claim)
             else:  # it wants another interpreter: a new slot on these devices takes it
-                slot.reserved = claim
+                slot.first_claim = claim
                 self._slots.retire(slot)
         if misfit:
             raise LanesChanged

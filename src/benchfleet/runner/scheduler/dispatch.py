@@ -23,9 +23,10 @@ ANY_MODEL = Preference()
 class Dispatcher:
     """Serves the waiting cells of one runner, in turns.
 
-    A turn serves one shape of slot after the other: the largest priority first, then the widest.
+    A turn serves one shape of slot after the other: last resorts last, then the largest priority
+    first, then the widest.
     The policy chooses among the cells of one shape. Where no open slot could take a cell, devices
-    are reserved for it. A slot with nothing to do closes while a cell waits for other devices.
+    are reserved for it. An idle slot closes while a cell that its host may run waits for devices.
     Cells go to the host of the plan, unless another one steals them (`work_stealing`).
     """
 
@@ -112,7 +113,7 @@ class Dispatcher:
         self._retire_for(blocked)  # those that are idle have the devices
 
     def _retire_for(self, blocked: Iterable[SlotShape]) -> None:
-        """Close the idle slots on the devices that these shapes wait for."""
+        """Close the idle slots of the hosts that may run these shapes."""
         for slot in self._slots.idle:
             if any(
                 shape.suits(slot.spec.host) and shape.endpoint == slot.endpoint for shape in blocked
@@ -148,6 +149,7 @@ class Dispatcher:
                 if devices is None:
                     blocked = True
                     break
+                self._reservations.end(best)
                 slot = self._slots.open(
                     devices,
                     shape.width,

@@ -1,4 +1,4 @@
-"""Reservations of devices for cells that need more than is ever free at once."""
+"""Reservations of devices for waiting cells that no open slot serves in time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchfleet.runner.scheduler.time_left import seconds_left
 
 
 class Reservations:
-    """Keeps a cell that needs several GPUs, or much of one, from waiting forever.
+    """Keeps a cell that no open slot serves, such as one for several GPUs, from waiting forever.
 
     The devices that should be free first are reserved for it. A slot on them begins only cells that
     should end before the last of them is free; without known times it begins none. A reservation
@@ -34,18 +34,14 @@ class Reservations:
         self._failed.clear()
 
     def room_for(self, lane: Lane, *, host: str | None = None) -> tuple[Device, ...] | None:
-        """The devices for one more slot for these cells, which ends their reservation; on this
-        `host`, or on the planned one."""
+        """The devices for one more slot for these cells; on this `host`, or on the planned one."""
         self._end_those_over()
-        devices = self._slots.allocator.room_for(
+        return self._slots.allocator.room_for(
             _slot_needs(lane),
             without=self._devices(before=lane),
             excluded=lane.shape.excluded_hosts,
             only=lane.shape.preferred_host if host is None else host,
         )
-        if devices is not None:
-            self._cancel(lane)
-        return devices
 
     def reserve(self, lanes: Collection[Lane]) -> None:
         """Reserve devices for lanes that no open slot serves in time; `lanes` is all that waits, in
@@ -104,9 +100,10 @@ class Reservations:
 
     def _end_those_over(self) -> None:
         for lane in [lane for lane in self._reserved if not lane.work.cells]:
-            self._cancel(lane)
+            self.end(lane)
 
-    def _cancel(self, lane: Lane) -> None:
+    def end(self, lane: Lane) -> None:
+        """These cells have a slot, or wait no more."""
         if self._reserved.pop(lane, None) is not None:
             self._failed.clear()
 
@@ -122,7 +119,7 @@ class Reservations:
 
     def _left_of(self, slot: Slot) -> float:
         if slot.attempt is None:
-            return inf if slot.reserved or not slot.ready else 0.0
+            return inf if slot.first_claim or not slot.ready else 0.0
         remaining = seconds_left(slot, self._estimates, self._now())
         return inf if remaining is None else remaining
 

@@ -7,21 +7,13 @@ from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.scheduler.durations import DurationIndex
 
 
-def seconds_left(
-    slot: Slot, estimates: DurationIndex, now: float, *, unknown: float | None = None
-) -> float | None:
-    """Seconds until the slot should have ended its cell. One that is late may be late by as much
-    again. `unknown`: what a cell should take of whose like nothing is known."""
-    remaining = signed_seconds_left(slot, estimates, now, unknown=unknown)
-    return None if remaining is None else abs(remaining)
-
-
 def signed_seconds_left(
     slot: Slot, estimates: DurationIndex, now: float, *, unknown: float | None = None
 ) -> float | None:
-    """The same; negative for a cell that takes longer than was expected.
+    """Seconds until the slot should have ended its cell; negative for a cell that is late.
 
-    By the samples of the cell, if enough were answered; else by the times of its like.
+    The samples of the cell tell, if enough were answered; else the times of its like; else
+    `unknown`, the seconds that are assumed for such a cell. None means that nobody knows.
     """
     if (attempt := slot.attempt) is None:
         return 0.0
@@ -39,3 +31,11 @@ def signed_seconds_left(
     name = attempt.claim.cell.model.name
     load = estimates.load(name, slot.device_type) if attempt.loads else 0.0
     return load + expected - (now - attempt.began)
+
+
+def seconds_left(
+    slot: Slot, estimates: DurationIndex, now: float, *, unknown: float | None = None
+) -> float | None:
+    """The same, where a cell that is late may be late by as much again."""
+    remaining = signed_seconds_left(slot, estimates, now, unknown=unknown)
+    return None if remaining is None else abs(remaining)

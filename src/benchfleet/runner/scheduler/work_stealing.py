@@ -17,7 +17,7 @@ from benchfleet.runner.scheduler.time_left import seconds_left
 
 
 class WorkStealing:
-    """Moves waiting cells to hosts with a free slot for which nothing else waits.
+    """Moves waiting cells to hosts that have a free slot after their own cells were served.
 
     A cell is moved if the host expects to end it, model load included, before the host of the plan
     ends all that runs and waits there. Each cell is moved once at most, and only after its own host
