@@ -129,6 +129,14 @@ class Workload(_Shared):
         return self.called or self.benchmark
 
     @property
+    def declared_samples(self) -> int | None:
+        """How many samples a cell has, by its limit or the parameter ``samples``; None where only
+        the data tell."""
+        samples = self.params.get("samples")
+        counts = [one for one in (self.limit, samples) if isinstance(one, int) and one > 0]
+        return min(counts, default=None)
+
+    @property
     def full_name(self) -> str:
         """``<name>[_<subset>]``: it whole, however many of its samples are asked."""
         return self.name if self.subset is None else f"{self.name}_{self.subset}"

@@ -89,7 +89,7 @@ def _by_size(cell: Cell, machine: Capability, weights: int) -> float:
     """Reading the prompts is computing, two operations for each parameter (of two bytes) and token;
     each token of an answer reads the weights once."""
     work = cell.workload
-    samples = work.limit or _whole(work.params.get("samples"), _DEFAULT_SAMPLES)
+    samples = work.declared_samples or _DEFAULT_SAMPLES
     answer = _whole(work.generation.get("max_new_tokens"), _DEFAULT_ANSWER_TOKENS)
     bandwidth = machine.number("memory_bandwidth") or _DEFAULT_COPY_BYTES_S
     if machine.gpus:

@@ -111,8 +111,8 @@ def _most_tokens(work: Workload) -> tuple[int, int] | None:
     character is seldom more than one token."""
     benchmark = benchmark_class(work.benchmark)({**work.params, **work.outside})
     longest = benchmark.longest_prompt(work.subset)
-    samples = work.limit or work.params.get("samples")
+    samples = work.declared_samples
     answer = work.generation.get("max_new_tokens")
-    if longest is None or not isinstance(samples, int) or not isinstance(answer, int):
+    if longest is None or samples is None or not isinstance(answer, int):
         return None
     return samples * (longest + SPECIAL_TOKENS), samples * answer

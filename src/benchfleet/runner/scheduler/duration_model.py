@@ -2,7 +2,7 @@
 
 A cell is expected to take the median of cells with the same model, config, benchmark and subset;
 else of its model and benchmark, else of its benchmark. Of each, those on the same type of device
-count before those on any. A limit of samples scales the time in proportion.
+count before those on any. Times scale with the number of samples, where it is declared.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class DurationModel:
         for like, key in zip(LIKENESSES, self.keys(cell), strict=True):
             for where in devices:
                 times = self._times[where, like].setdefault(key, _Times())
-                if times.add(seconds / _size(cell)):
+                if times.add(seconds / size(cell)):
                     changed.append(key)
         return changed
 
@@ -103,7 +103,7 @@ class DurationModel:
             for where in (device_type, ""):
                 if times := self._times[where, like].get(key):
                     return Expected(
-                        seconds=times.median * _size(cell),
+                        seconds=times.median * size(cell),
                         like=like,
                         cells=len(times),
                         same_device=where == device_type,
@@ -160,16 +160,19 @@ def _is_limited(cell: Cell) -> bool:
     return cell.workload.limit is not None
 
 
-def _size(cell: Cell) -> float:
-    """What a time is divided by to compare cells: their samples, where those are limited; of a part
-    its share of them."""
-    return (cell.workload.limit or 1) * (cell.part.share if cell.part else 1)
+def size(cell: Cell) -> float:
+    """What a time is divided by to compare cells: their samples, where those are declared, and the
+    answers to each; of a part its share of them."""
+    work = cell.workload
+    share = cell.part.share if cell.part else 1
+    return (work.declared_samples or 1) * work.samples_per_question * share
 
 
 def _keys(cell: Cell) -> Iterator[Key]:
     work = cell.workload
-    limited = "limited" if work.limit else ""
-    benchmark = (work.name, canonical_json(dict(work.params)), limited)
+    params = {name: value for name, value in work.params.items() if name != "samples"}
+    counted = "counted" if work.declared_samples else ""
+    benchmark = (work.name, canonical_json(params), counted)
     own = (work.subset or "", str(work.batch_size), canonical_json(dict(work.generation)))
     yield (cell.model.name, cell.config.name, *benchmark, *own)
     yield (cell.model.name, *benchmark)

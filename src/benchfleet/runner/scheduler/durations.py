@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.policies.base import Policy
-from benchfleet.runner.scheduler.duration_model import DurationModel, Key
+from benchfleet.runner.scheduler.duration_model import DurationModel, Key, size
 from benchfleet.runner.scheduler.lanes import Kind
 
 
@@ -24,7 +24,7 @@ class DurationIndex:
         self._model, self._policy = DurationModel(), policy
         self._device_type, self._ranked = device_type, ranked
         self._by_cell: dict[str, Kind] = {}  # by fingerprint
-        self._kinds: dict[tuple[Key, int | None, float], Kind] = {}
+        self._kinds: dict[tuple[Key, float], Kind] = {}
         self._by_key: dict[Key, list[Kind]] = {}  # by each of the keys of their cells
         self._slowdowns: dict[str, float] = {}  # by type of device, until another cell ends
         self._limited = True  # all cells have a limit of samples, as in a trial
@@ -35,7 +35,7 @@ class DurationIndex:
         self._limited &= all(cell.workload.limit is not None for cell in cells.values())
         for fingerprint, cell in cells.items():
             keys = self._model.keys(cell)
-            key = keys[0], cell.workload.limit, cell.part.share if cell.part else 1.0
+            key = keys[0], size(cell)
             if (kind := self._kinds.get(key)) is None:
                 kind = self._kinds[key] = Kind(cell=cell, rank=self._policy.rank(cell, None))
                 for one in keys:

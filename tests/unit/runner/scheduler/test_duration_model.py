@@ -81,6 +81,27 @@ def test_a_trial_over_few_samples_predicts_one_over_more() -> None:
     assert model.expected(sample_cell()) is None
 
 
+@pytest.mark.parametrize(
+    ("change", "seconds"),
+    [
+        ({"params": {"samples": 200}}, 8.0),
+        ({"limit": 25}, 1.0),
+        ({"samples_per_question": 4}, 16.0),
+    ],
+)
+def test_more_samples_or_answers_take_longer_in_proportion(
+    change: dict[str, Any], seconds: float
+) -> None:
+    known, asked = (
+        replace(sample_cell(), workload=replace(sample_cell().workload, **{**own, **more}))
+        for own, more in (
+            ({"params": {"samples": 100}}, {}),
+            ({"params": {"samples": 100}}, change),
+        )
+    )
+    assert expectation(DurationModel([ended(known, 4.0)]), asked) == (seconds, "same cell", 1)
+
+
 def test_devices_are_compared_by_the_cells_that_are_most_alike() -> None:
     other = sample_cell(subset="b")
     model = DurationModel([ended(sample_cell(subset="a"), 2.0, device="L4"), ended(other, 5.0)])
