@@ -69,6 +69,7 @@ class Benchmark(registry.Plugin, ABC):
     exclusive: ClassVar[bool] = False  # True: nothing else uses its devices or endpoint meanwhile
     loads_server: ClassVar[bool] = False  # True: uses `Adapter.load_target`
     reads_generation: ClassVar[bool] = False  # True: skips `Adapter.check_generation`
+    reads_settings: ClassVar[bool] = False  # True: uses the `settings` of `Session.config`
     takes_folder: ClassVar[bool] = False  # True: the parameter `folder` is the campaign's folder
     reports: ClassVar[frozenset[str] | None] = None  # numbers of `Score.summary`; None: unknown yet
     takes_identity: ClassVar[bool] = False  # True: its parameter `identity` replaces the digest

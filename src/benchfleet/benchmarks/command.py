@@ -62,6 +62,7 @@ class Command(Benchmark):
 
     example: ClassVar[str] = "- command: {name: my-eval, argv: [python, eval.py, '{result}']}"
     needs_model: ClassVar[bool] = False
+    reads_settings: ClassVar[bool] = True
     why_unseen: ClassVar[str] = "a script asks by itself"
     takes_folder: ClassVar[bool] = True
     takes_identity: ClassVar[bool] = True

@@ -23,8 +23,8 @@ from benchfleet.fleet import choose_pool
 from benchfleet.machines.devices import cores
 from benchfleet.machines.memory import available_memory
 from benchfleet.placement_loader import missing_data_of
-from benchfleet.planner.equal_draws import equal_draws
 from benchfleet.planner.explain import differences, earlier, find
+from benchfleet.planner.matrix_warnings import matrix_warnings
 from benchfleet.planner.power import Power, power
 from benchfleet.planner.preview import as_json, known_records, planned, with_paths
 from benchfleet.planner.reruns import find_reruns
@@ -103,7 +103,7 @@ def main(arguments: argparse.Namespace) -> int:
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept_off = [one for one in placement_rules.kept_off(open_) if one.host not in ("", study.host)]
     reruns = find_reruns(study, cells)
-    warnings = [*equal_draws(cells), *cache_warnings]
+    warnings = [*matrix_warnings(cells), *cache_warnings]
     effects = _effects(arguments, study, cells, records)
     if arguments.json:
         plan_text = {

@@ -118,10 +118,10 @@ def begin(
 ) -> int:
     """Run these cells, here or in the background."""
     if arguments.campaign is not None:
-        from benchfleet.planner.equal_draws import equal_draws
+        from benchfleet.planner.matrix_warnings import matrix_warnings
         from benchfleet.planner.reruns import find_reruns  # not of a run with nothing to do
 
-        say(*map(str, find_reruns(study, cells)), *equal_draws(cells), to=beside(arguments))
+        say(*map(str, find_reruns(study, cells)), *matrix_warnings(cells), to=beside(arguments))
     if arguments.detach:
         from benchfleet.cli.shared.detach import detach
 
