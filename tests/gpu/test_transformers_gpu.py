@@ -74,15 +74,18 @@ def adapter(folder: Path) -> Iterator[TransformersAdapter]:
     made.unload()
 
 
-def test_a_gpu_takes_the_checkpoints_own_dtype(adapter):
+def test_a_gpu_takes_the_checkpoints_own_dtype(adapter: TransformersAdapter) -> None:
     output = adapter.provenance()
     assert output["dtype"] == "bfloat16"
     assert output["devices"] == [torch.cuda.get_device_name(0)]
 
 
 @pytest.mark.parametrize("prompts", [PROMPTS[:1], PROMPTS], ids=["one", "batch"])
-def test_a_window_beyond_the_length_equals_dense_bit_for_bit(adapter, prompts):
+def test_a_window_beyond_the_length_equals_dense_bit_for_bit(
+    adapter: TransformersAdapter, prompts: list[Prompt]
+) -> None:
     logits: list[torch.Tensor] = []
+    assert adapter._loaded is not None
     adapter._loaded.model.register_forward_hook(
         lambda module, args, output: logits.append(output.logits.clone())
     )
@@ -96,7 +99,7 @@ def test_a_window_beyond_the_length_equals_dense_bit_for_bit(adapter, prompts):
     assert [answer.measures["density"] for answer in answers] == [1.0] * len(prompts)
 
 
-def test_sparse_configs_count_and_give_no_nan(adapter):
+def test_sparse_configs_count_and_give_no_nan(adapter: TransformersAdapter) -> None:
     adapter.configure(SPARSE)
     answers = adapter.answer(PROMPTS, {"max_new_tokens": 8})
     assert 0 < answers[0].measures["density"] < 0.25
@@ -106,7 +109,7 @@ def test_sparse_configs_count_and_give_no_nan(adapter):
     assert again[0].measures["density"] > answers[0].measures["density"]
 
 
-def test_sampling_runs_on_the_gpu_and_repeats(adapter):
+def test_sampling_runs_on_the_gpu_and_repeats(adapter: TransformersAdapter) -> None:
     adapter.configure(DENSE)
     settings = {"max_new_tokens": 16, "temperature": 1.5, "top_p": 0.9, "seed": 3}
     first = [answer.text for answer in adapter.answer(PROMPTS, settings)]
@@ -114,7 +117,7 @@ def test_sampling_runs_on_the_gpu_and_repeats(adapter):
     assert [answer.text for answer in adapter.answer(PROMPTS, settings)] == first
 
 
-def test_memory_is_back_after_unload(folder):
+def test_memory_is_back_after_unload(folder: Path) -> None:
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     digest = TransformersAdapter.digest(str(folder))

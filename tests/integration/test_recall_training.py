@@ -53,19 +53,25 @@ def weights(folder: Path) -> bytes:
     return (folder / "model.safetensors").read_bytes()
 
 
-def test_training_twice_with_one_seed_gives_equal_weights_and_another_seed_gives_others(trained):
+def test_training_twice_with_one_seed_gives_equal_weights_and_another_seed_gives_others(
+    trained: Mapping[str, Path],
+) -> None:
     assert weights(trained["first"]) == weights(trained["again"])
     assert weights(trained["first"]) != weights(trained["other"])
 
 
-def test_training_writes_a_whole_checkpoint_that_names_no_folder(trained):
+def test_training_writes_a_whole_checkpoint_that_names_no_folder(
+    trained: Mapping[str, Path],
+) -> None:
     files = list(trained["first"].iterdir())
     assert {file.name for file in files} == FILES
     for file in files:
         assert str(trained["first"].parent).encode() not in file.read_bytes()
 
 
-def test_what_training_writes_loads_as_a_model_of_half_precision(trained):
+def test_what_training_writes_loads_as_a_model_of_half_precision(
+    trained: Mapping[str, Path],
+) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(trained["first"])
     assert model.dtype == torch.float16
     assert model.config.vocab_size == len(
@@ -73,7 +79,9 @@ def test_what_training_writes_loads_as_a_model_of_half_precision(trained):
     )
 
 
-def test_the_shipped_checkpoint_is_of_the_kind_that_the_script_writes(trained):
+def test_the_shipped_checkpoint_is_of_the_kind_that_the_script_writes(
+    trained: Mapping[str, Path],
+) -> None:
     def output(folder: Path) -> dict[str, Any]:
         config = json.loads((folder / "config.json").read_text())
         del config["transformers_version"]
@@ -135,17 +143,21 @@ def accuracy(shipped: MaskedModel, length: int, window: int | None) -> float:
 
 
 @pytest.mark.parametrize("length", [128, 512, 1024])
-def test_the_shipped_model_with_dense_attention_recalls_at_every_length(shipped, length):
+def test_the_shipped_model_with_dense_attention_recalls_at_every_length(
+    shipped: MaskedModel, length: int
+) -> None:
     assert accuracy(shipped, length, None) >= 0.95
 
 
-def test_the_shipped_model_forgets_what_left_its_window(shipped):
+def test_the_shipped_model_forgets_what_left_its_window(shipped: MaskedModel) -> None:
     assert accuracy(shipped, 512, 32) <= 0.3
     assert 0.2 <= accuracy(shipped, 512, 256) <= 0.75
     assert accuracy(shipped, 128, 256) >= 0.95
 
 
-def test_the_shipped_tokenizer_reads_every_character_and_puts_one_start_in_front(shipped):
+def test_the_shipped_tokenizer_reads_every_character_and_puts_one_start_in_front(
+    shipped: MaskedModel,
+) -> None:
     tokenizer = shipped.tokenizer
     for sample in Recall({"samples": 30}).samples("128", 0):
         text = sample.prompt.context + sample.prompt.question

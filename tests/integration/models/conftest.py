@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,10 @@ from transformers import (
 from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.domain.cell import Config, Model
 from benchfleet.models.base import Answer, Prompt
+from benchfleet.models.loaded_model import LoadedModel
 from benchfleet.models.transformers import TransformersAdapter
 
+LoadAdapter = Callable[..., TransformersAdapter]
 DEMO = Path(__file__).parents[3] / "examples" / "recall" / "model"
 SHORT = {"max_new_tokens": 6}
 PROMPTS = [
@@ -203,7 +205,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def adapter(checkpoint: Callable[..., Path]) -> Iterator[Callable[..., TransformersAdapter]]:
+def adapter(checkpoint: Callable[..., Path]) -> Iterator[LoadAdapter]:
     """Loads an adapter of a checkpoint by kind or folder, which is dense at first, and unloads it
     in the end."""
     loaded: list[TransformersAdapter] = []
@@ -243,11 +245,19 @@ QUEST = config(
 SAMPLED = config(("local", {"window_size": 2}), ("random_sampling", {"rate": 0.3}))
 
 
+def loaded(adapter: TransformersAdapter) -> LoadedModel:
+    """What it has in memory."""
+    assert adapter._loaded is not None
+    return adapter._loaded
+
+
 def texts(answers: list[Answer]) -> list[str]:
     return [answer.text for answer in answers]
 
 
-def one_by_one(adapter: TransformersAdapter, prompts, generation=SHORT) -> list[Answer]:
+def one_by_one(
+    adapter: TransformersAdapter, prompts: Sequence[Prompt], generation: Mapping[str, float] = SHORT
+) -> list[Answer]:
     return [adapter.answer([prompt], generation)[0] for prompt in prompts]
 
 
@@ -257,9 +267,10 @@ class Watched:
     def __init__(self, adapter: TransformersAdapter) -> None:
         self.lengths: list[tuple[int, int]] = []  # batch and new tokens of each pass
         self.logits: list[torch.Tensor] = []
-        assert adapter._loaded is not None
-        adapter._loaded.model.register_forward_hook(self._note, with_kwargs=True)
+        loaded(adapter).model.register_forward_hook(self._note, with_kwargs=True)
 
-    def _note(self, module, args, kwargs, output) -> None:
+    def _note(
+        self, module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any
+    ) -> None:
         self.lengths.append(tuple(kwargs["input_ids"].shape))
         self.logits.append(output.logits.clone())

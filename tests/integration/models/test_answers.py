@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
@@ -10,10 +14,21 @@ from benchfleet.errors import CellFailure
 from benchfleet.models.base import Prompt
 from benchfleet.models.transformers import TransformersAdapter
 
-from .conftest import DEMO, DENSE, PROMPTS, SHORT, config, declared, one_by_one, texts
+from .conftest import (
+    DEMO,
+    DENSE,
+    PROMPTS,
+    SHORT,
+    LoadAdapter,
+    config,
+    declared,
+    loaded,
+    one_by_one,
+    texts,
+)
 
 
-def test_too_long_a_prompt_is_cut_in_the_middle_and_counted(adapter):
+def test_too_long_a_prompt_is_cut_in_the_middle_and_counted(adapter: LoadAdapter) -> None:
     mine = adapter("short")
     head, tail = "h" * 18, "t" * 18
     long = Prompt(context=head + "m" * 100 + tail, question="?????")
@@ -25,7 +40,7 @@ def test_too_long_a_prompt_is_cut_in_the_middle_and_counted(adapter):
     assert cut.prompt_tokens == 48 - 6
 
 
-def test_an_answer_ends_before_a_stop(adapter):
+def test_an_answer_ends_before_a_stop(adapter: LoadAdapter) -> None:
     mine = adapter()
     (whole,) = mine.answer(PROMPTS[:1], {"max_new_tokens": 12})
     stop = whole.text[3:5]
@@ -34,7 +49,7 @@ def test_an_answer_ends_before_a_stop(adapter):
     assert cut.completion_tokens < whole.completion_tokens
 
 
-def test_sampling_is_the_same_in_any_batch_and_differs_by_seed(adapter):
+def test_sampling_is_the_same_in_any_batch_and_differs_by_seed(adapter: LoadAdapter) -> None:
     mine = adapter()
     hot = {"max_new_tokens": 8, "temperature": 2.0, "top_k": 50}
     together = texts(mine.answer(PROMPTS, hot))
@@ -42,12 +57,12 @@ def test_sampling_is_the_same_in_any_batch_and_differs_by_seed(adapter):
     assert texts(mine.answer(PROMPTS, {**hot, "seed": 1})) != together
 
 
-def test_no_prompts_have_no_answers(adapter):
+def test_no_prompts_have_no_answers(adapter: LoadAdapter) -> None:
     mine = adapter()
     assert mine.answer([], SHORT) == []
 
 
-def test_a_batchs_time_is_shared_out_evenly(checkpoint):
+def test_a_batchs_time_is_shared_out_evenly(checkpoint: Callable[..., Path]) -> None:
     ticks = iter([100.0, 106.0])
     mine = TransformersAdapter(declared(checkpoint()), clock=lambda: next(ticks))
     mine.load()
@@ -56,14 +71,16 @@ def test_a_batchs_time_is_shared_out_evenly(checkpoint):
     mine.unload()
 
 
-def test_memory_that_ends_is_a_failure_to_try_again_and_leaves_nothing_behind(adapter):
+def test_memory_that_ends_is_a_failure_to_try_again_and_leaves_nothing_behind(
+    adapter: LoadAdapter,
+) -> None:
     mine = adapter()
     before = texts(mine.answer(PROMPTS, SHORT))
 
-    def burst(module, args, kwargs) -> None:
+    def burst(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    hook = mine._loaded.model.register_forward_pre_hook(burst, with_kwargs=True)
+    hook = loaded(mine).model.register_forward_pre_hook(burst, with_kwargs=True)
     with pytest.raises(CellFailure) as caught:
         mine.answer(PROMPTS, SHORT)
     hook.remove()
@@ -72,15 +89,17 @@ def test_memory_that_ends_is_a_failure_to_try_again_and_leaves_nothing_behind(ad
     assert texts(mine.answer(PROMPTS, SHORT)) == before
 
 
-def test_logits_that_are_no_numbers_are_a_bad_result(adapter):
+def test_logits_that_are_no_numbers_are_a_bad_result(adapter: LoadAdapter) -> None:
     mine = adapter()
     with torch.no_grad():
-        mine._loaded.model.get_output_embeddings().weight[0, 0] = float("nan")
+        loaded(mine).model.get_output_embeddings().weight[0, 0] = float("nan")
     with pytest.raises(CellFailure, match="logits are not numbers; load it with another dtype"):
         mine.answer(PROMPTS, SHORT)
 
 
-def test_the_demo_model_recalls_densely_and_by_the_oracle_but_not_in_a_window(adapter):
+def test_the_demo_model_recalls_densely_and_by_the_oracle_but_not_in_a_window(
+    adapter: LoadAdapter,
+) -> None:
     mine = adapter(DEMO)
     samples = list(Recall({"samples": 20}).samples("256", seed=1))
     shares = {}
@@ -100,31 +119,33 @@ def test_the_demo_model_recalls_densely_and_by_the_oracle_but_not_in_a_window(ad
     assert shares["window"] <= 0.5
 
 
-def test_a_checkpoints_repetition_penalty_holds_and_can_be_switched_off(adapter, checkpoint):
+def test_a_checkpoints_repetition_penalty_holds_and_can_be_switched_off(
+    adapter: LoadAdapter, checkpoint: Callable[..., Path]
+) -> None:
     plain = adapter()
     assert plain.provenance()["generation"] == {}
     mine = adapter()
-    model = mine._loaded.model
+    model = loaded(mine).model
     model.generation_config.repetition_penalty = 5.0
     assert mine.provenance()["generation"] == {"repetition_penalty": 5.0}
     prompt = PROMPTS[0].context + PROMPTS[0].question
-    ids = mine._loaded.tokenizer(prompt, return_tensors="pt")["input_ids"][:, :-1]  # without EOS
+    ids = loaded(mine).tokenizer(prompt, return_tensors="pt")["input_ids"][:, :-1]  # without EOS
     whole = model.generate(ids, max_new_tokens=6, do_sample=False)
-    expected = mine._loaded.encoder.decode(whole[0, ids.shape[1] :].tolist())
+    expected = loaded(mine).encoder.decode(whole[0, ids.shape[1] :].tolist())
     assert texts(mine.answer(PROMPTS[:1], SHORT)) == [expected]
     off = {**SHORT, "repetition_penalty": 1}
     assert texts(mine.answer(PROMPTS[:1], off)) == texts(plain.answer(PROMPTS[:1], SHORT))
     assert [expected] != texts(plain.answer(PROMPTS[:1], SHORT))
 
 
-def test_the_number_of_threads_is_in_the_provenance(adapter):
+def test_the_number_of_threads_is_in_the_provenance(adapter: LoadAdapter) -> None:
     assert adapter().provenance()["threads"] == torch.get_num_threads()
 
 
-def test_a_harness_that_makes_its_own_passes_meets_no_nan(adapter):
+def test_a_harness_that_makes_its_own_passes_meets_no_nan(adapter: LoadAdapter) -> None:
     mine = adapter()
     with torch.no_grad():
-        mine._loaded.model.get_output_embeddings().weight[0, 0] = float("nan")
+        loaded(mine).model.get_output_embeddings().weight[0, 0] = float("nan")
     with pytest.raises(CellFailure, match="logits are not numbers") as caught, mine.lend() as loan:
         loan.model(torch.ones(1, 3, dtype=torch.long))
     assert caught.value.kind == "bad_result"

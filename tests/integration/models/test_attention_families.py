@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 import transformers
@@ -10,14 +14,23 @@ from packaging.version import Version
 from benchfleet.models.architecture import WITHOUT_SDPA
 from benchfleet.models.base import Prompt
 
-from .conftest import PROMPTS, SHORT, STREAMING, Watched, config
+from .conftest import PROMPTS, SHORT, STREAMING, LoadAdapter, Watched, config, loaded
 
 FAMILIES = ["gqa", "qwen2", "qwen3", "sliding", "phi", "phi3", "gemma", "gpt_neox", "opt", "gpt2"]
 SOFTCAPPED = ["vaultgemma", "gemma2"]
 SINK, WINDOW = 2, 5
 
 
-def _sink_and_window(module, query, key, value, mask, scaling=None, softcap=None, **kwargs):
+def _sink_and_window(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
     """Attention to the first and the last keys, by its definition; one row without padding. A
     layer with a sliding window has that alone."""
     width, sinks = (window, 0) if (window := kwargs.get("sliding_window")) else (WINDOW, SINK)
@@ -34,7 +47,9 @@ def _sink_and_window(module, query, key, value, mask, scaling=None, softcap=None
 
 
 @pytest.mark.parametrize("kind", [*FAMILIES, *SOFTCAPPED])
-def test_sparse_logits_of_a_family_are_those_of_the_definition(adapter, checkpoint, kind):
+def test_sparse_logits_of_a_family_are_those_of_the_definition(
+    adapter: LoadAdapter, checkpoint: Callable[..., Path], kind: str
+) -> None:
     kwargs = {"sliding_window": None} if kind == "sliding" else {}
     mine = adapter(kind, **kwargs)
     steps = ("sink", {"sink_size": SINK}), ("local", {"window_size": WINDOW})
@@ -46,8 +61,7 @@ def test_sparse_logits_of_a_family_are_those_of_the_definition(adapter, checkpoi
     transformers.masking_utils.AttentionMaskInterface.register(
         name, transformers.masking_utils.sdpa_mask
     )
-    loaded = mine._loaded
-    encoded = loaded.encoder.encode(PROMPTS[0], max_new_tokens=6)
+    encoded = loaded(mine).encoder.encode(PROMPTS[0], max_new_tokens=6)
     ids = [*encoded.context, *encoded.question]
     model = transformers.AutoModelForCausalLM.from_pretrained(
         checkpoint(kind), dtype=torch.float32, **kwargs
@@ -62,7 +76,9 @@ def test_sparse_logits_of_a_family_are_those_of_the_definition(adapter, checkpoi
 
 
 @pytest.mark.parametrize("kind", ["mpt", "gpt_neo"])
-def test_padding_shifts_no_position_of_models_that_count_columns(adapter, kind):
+def test_padding_shifts_no_position_of_models_that_count_columns(
+    adapter: LoadAdapter, kind: str
+) -> None:
     mine = adapter(kind)
     watched = Watched(mine)
     mine.answer(PROMPTS[:1], {"max_new_tokens": 1})
@@ -72,7 +88,9 @@ def test_padding_shifts_no_position_of_models_that_count_columns(adapter, kind):
     assert any(torch.allclose(each[0], alone, atol=1e-4) for each in watched.logits)
 
 
-def test_a_config_acts_on_the_layers_without_a_window_and_sees_the_whole_text(adapter):
+def test_a_config_acts_on_the_layers_without_a_window_and_sees_the_whole_text(
+    adapter: LoadAdapter,
+) -> None:
     mine = adapter("mixed")
     long = Prompt(context="x" * 40, question="y" * 4)
     mine.configure(config(("sink", {"sink_size": 4}), ("local", {"window_size": 6})))
@@ -82,14 +100,14 @@ def test_a_config_acts_on_the_layers_without_a_window_and_sees_the_whole_text(ad
     assert mine.provenance()["sparse_layers"] == "1 of 2"
 
 
-def test_a_window_that_is_switched_off_takes_attention_configs(adapter):
+def test_a_window_that_is_switched_off_takes_attention_configs(adapter: LoadAdapter) -> None:
     mine = adapter("sliding", sliding_window=None)
     assert mine.check(mine.model, STREAMING) is None
     mine.configure(STREAMING)
     assert mine.answer(PROMPTS, SHORT)[0].measures["density"] < 1
 
 
-def test_the_types_without_sdpa_are_those_of_transformers():
+def test_the_types_without_sdpa_are_those_of_transformers() -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
 
     newer = {"codegen", "gptj"} if Version(transformers.__version__) >= Version("5.24") else set()

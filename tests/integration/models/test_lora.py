@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def answers(adapter: TransformersAdapter, model: Model) -> list[str]:
     return [answer.text for answer in adapter.answer(PROMPTS, GREEDY)]
 
 
-def logits(adapter: TransformersAdapter, model: Model):
+def logits(adapter: TransformersAdapter, model: Model) -> Any:
     import torch
 
     adapter.switch(model)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -40,7 +41,7 @@ class Engine:
 
 
 @pytest.fixture
-def adapter(tmp_path, monkeypatch):
+def adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VllmOfflineAdapter:
     module: Any = ModuleType("vllm")
     module.LLM, module.__version__ = Engine, "0"
     module.SamplingParams = lambda **settings: settings
@@ -54,7 +55,7 @@ def adapter(tmp_path, monkeypatch):
     return adapter
 
 
-def test_settings_and_tokens_reach_the_engine_with_one_bos(adapter):
+def test_settings_and_tokens_reach_the_engine_with_one_bos(adapter: VllmOfflineAdapter) -> None:
     bos = adapter._engine.tokenizer.bos_token_id
     prompts = [Prompt(context="a ", question="b"), Prompt(messages=(("user", "hi"),))]
     settings = {"max_new_tokens": 2, "temperature": 0, "stop": "x", "seed": 3}
@@ -77,20 +78,20 @@ def test_settings_and_tokens_reach_the_engine_with_one_bos(adapter):
     ]
 
 
-def test_a_prompt_that_is_too_long_loses_its_middle(adapter):
+def test_a_prompt_that_is_too_long_loses_its_middle(adapter: VllmOfflineAdapter) -> None:
     (answer,) = adapter.answer([Prompt(context="word " * 100, question="?")], {"max_new_tokens": 4})
     ((requests, _),) = Engine.asked
     assert len(requests[0]["prompt_token_ids"]) == 36
     assert answer.measures == {"truncated": 1.0}
 
 
-def test_memory_that_runs_out_is_named_so(adapter):
+def test_memory_that_runs_out_is_named_so(adapter: VllmOfflineAdapter) -> None:
     with pytest.raises(CellFailure) as caught:
         adapter.answer([Prompt(context="a")] * 5, {"max_new_tokens": 1})
     assert (caught.value.kind, caught.value.is_retryable) == ("oom", True)
 
 
-def test_code_in_its_settings_is_named(adapter):
+def test_code_in_its_settings_is_named(adapter: VllmOfflineAdapter) -> None:
     model = Model(
         name="m",
         adapter="vllm_offline",

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from benchfleet.benchmarks.base import Record
-from benchfleet.domain.cell import Config
-from benchfleet.domain.part import Part
+from benchfleet.domain.cell import Model
 from benchfleet.models.base import Answer, Prompt
+from kept_sessions import KeptSession
 
 
 @dataclass
@@ -45,40 +43,15 @@ class SaidAdapter:
 
 
 @dataclass
-class HeldSession:
-    """A `Session` that holds what it is handed; `stop_after` records it is cancelled."""
+class HeldSession(KeptSession):
+    """A session that gives no notice; after `stop_after` records it is cancelled."""
 
-    adapter: SaidAdapter
+    model: Model = Model(name="m", adapter="said", source="m", digest="m")  # noqa: RUF009 - frozen
     subset: str | None = None
-    config: Config = Config(name="dense")  # noqa: RUF009 - frozen
     seed: int = 0
-    limit: int | None = None
-    part: Part | None = None
-    batch_size: int = 1
-    samples_per_question: int = 1
-    generation: Mapping[str, Any] = field(default_factory=dict)
-    recorded: Sequence[Record] = ()
-    stop_after: int | None = None
-    kept: list[Record] = field(default_factory=list)
-    expected: int | None = None
 
     def notice(self, message: str) -> None:
         raise AssertionError(message)
-
-    def record(self, record: Record) -> None:
-        self.kept.append(record)
-        if len(self.kept) == self.stop_after:
-            raise KeyboardInterrupt
-
-    def expect(self, total: int) -> None:
-        self.expected = total
-
-    def asking(self, count: int, *, sample: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def check_stop(self) -> None:
-        if self.stop_after == 0:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,16 @@ def _digest(folder: Path, **params: Any) -> str:
         ({"arg": 1}, r"no parameter 'arg'; did you mean 'argv'\?"),
     ],
 )
-def test_a_wrong_parameter_says_what_to_do(changed, output):
+def test_a_wrong_parameter_says_what_to_do(changed: Mapping[str, Any], output: str) -> None:
     with pytest.raises(ValueError, match=output):
         Command({**GOOD, **changed})
 
 
-def test_braces_that_are_no_field_stay():
+def test_braces_that_are_no_field_stay() -> None:
     Command({"name": "x", "argv": ["awk", "{print $1}", '{"a": {"b": 1}}', "{{model}}"]})
 
 
-def test_what_is_no_identity_comes_apart_and_both_make_it_again(folder: Path):
+def test_what_is_no_identity_comes_apart_and_both_make_it_again(folder: Path) -> None:
     given = {**GOOD, "folder": str(folder), "timeout": "1h30m", "files": ["lib/*.py"], "cwd": "lib"}
     made = Command(given)
     assert made.outside() == {"folder": str(folder), "timeout": "1h30m", "files": ["lib/*.py"]}
@@ -64,7 +65,7 @@ def test_what_is_no_identity_comes_apart_and_both_make_it_again(folder: Path):
     assert (again.params(), again.outside()) == (made.params(), made.outside())
 
 
-def test_the_digest_follows_the_files_in_argv_and_files(folder: Path):
+def test_the_digest_follows_the_files_in_argv_and_files(folder: Path) -> None:
     first = _digest(folder)
     assert _digest(folder) == first
     assert _digest(folder, files=["lib/*.py"]) != first
@@ -74,20 +75,24 @@ def test_the_digest_follows_the_files_in_argv_and_files(folder: Path):
     assert _digest(folder) != first
 
 
-def test_the_digest_knows_files_behind_an_equals_sign_and_from_the_working_folder(folder: Path):
+def test_the_digest_knows_files_behind_an_equals_sign_and_from_the_working_folder(
+    folder: Path,
+) -> None:
     argv = ["python", "--script=a.py"]
     before = _digest(folder, argv=argv, cwd="lib")
     (folder / "lib" / "a.py").write_text("a = 2\n")
     assert _digest(folder, argv=argv, cwd="lib") != before
 
 
-def test_the_digest_is_the_same_in_another_folder(folder: Path, tmp_path_factory):
+def test_the_digest_is_the_same_in_another_folder(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "eval.py").write_text("print(1)\n")
     assert _digest(other) == _digest(folder)
 
 
-def test_files_outside_the_folder_are_not_read(folder: Path):
+def test_files_outside_the_folder_are_not_read(folder: Path) -> None:
     argv = ["python", "/etc/hostname", "../../etc/hostname"]
     assert _digest(folder, argv=argv) == _digest(folder, argv=["python", "no-such-file"])
 
@@ -107,7 +112,9 @@ def test_files_outside_the_folder_are_not_read(folder: Path):
         ({"argv": ["sh", "gone.sh"], "identity": "mine"}, "script 'gone.sh' not found"),
     ],
 )
-def test_what_is_not_there_is_reported_before_anything_runs(folder: Path, changed, output):
+def test_what_is_not_there_is_reported_before_anything_runs(
+    folder: Path, changed: Mapping[str, Any], output: str
+) -> None:
     with pytest.raises(ValueError, match=output):
         _digest(folder, **changed)
 
@@ -128,11 +135,13 @@ def test_what_is_not_there_is_reported_before_anything_runs(folder: Path, change
         ["echo", "gone.py"],
     ],
 )
-def test_what_may_be_another_thing_than_a_script_is_not_looked_for(folder: Path, argv):
+def test_what_may_be_another_thing_than_a_script_is_not_looked_for(
+    folder: Path, argv: Sequence[str]
+) -> None:
     assert _digest(folder, argv=argv)
 
 
-def test_a_script_is_looked_for_where_the_command_runs(folder: Path):
+def test_a_script_is_looked_for_where_the_command_runs(folder: Path) -> None:
     (folder / "sub").mkdir()
     (folder / "sub" / "own.py").write_text("print(1)")
     assert _digest(folder, argv=["python", "own.py"], cwd="sub")

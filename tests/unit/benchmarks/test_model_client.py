@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 
 import pytest
@@ -7,8 +8,12 @@ import pytest
 from benchfleet.benchmarks.model_client import ModelClient
 from benchfleet.models.base import Prompt
 
+from .conftest import HeldSession
 
-def test_one_prompt_gives_a_text_and_a_list_gives_texts_in_batches(session):
+
+def test_one_prompt_gives_a_text_and_a_list_gives_texts_in_batches(
+    session: Callable[..., HeldSession],
+) -> None:
     given = session(lambda p: p.context.upper(), batch_size=2, generation={"seed": 1})
     adapter = ModelClient(given)
     assert adapter.generate("a", temperature=0) == "A"
@@ -17,13 +22,15 @@ def test_one_prompt_gives_a_text_and_a_list_gives_texts_in_batches(session):
     assert given.adapter.generations[:2] == [{"seed": 1, "temperature": 0}, {"seed": 1}]
 
 
-def test_answer_takes_prompts_and_texts(session):
+def test_answer_takes_prompts_and_texts(session: Callable[..., HeldSession]) -> None:
     given = session(lambda p: p.context + p.question)
     answers = ModelClient(given).answer([Prompt(context="c", question="q"), "t"])
     assert [answer.text for answer in answers] == ["cq", "t"]
 
 
-def test_a_request_of_the_earlier_tool_keeps_its_context_apart(session):
+def test_a_request_of_the_earlier_tool_keeps_its_context_apart(
+    session: Callable[..., HeldSession],
+) -> None:
     given = session(lambda p: p.question)
     adapter = ModelClient(given)
     one = SimpleNamespace(context="c", questions="q", answer_prefix=" A:")
@@ -36,22 +43,24 @@ def test_a_request_of_the_earlier_tool_keeps_its_context_apart(session):
     assert given.adapter.generations[0] == {"max_new_tokens": 2}
 
 
-def test_a_cell_that_is_to_stop_asks_no_more(session):
+def test_a_cell_that_is_to_stop_asks_no_more(session: Callable[..., HeldSession]) -> None:
     given = session(lambda p: "", stop_after=0)
     with pytest.raises(KeyboardInterrupt):
         ModelClient(given).generate("a")
     assert given.adapter.batches == []
 
 
-def test_what_else_the_adapter_has_is_reached(session):
+def test_what_else_the_adapter_has_is_reached(session: Callable[..., HeldSession]) -> None:
     given = session(lambda p: "")
     assert ModelClient(given).batches is given.adapter.batches
     with pytest.raises(AttributeError):
         ModelClient(given).tokenizer  # noqa: B018
 
 
-def test_what_an_earlier_attempt_was_answered_is_not_asked_again(session):
-    def ask(given):
+def test_what_an_earlier_attempt_was_answered_is_not_asked_again(
+    session: Callable[..., HeldSession],
+) -> None:
+    def ask(given: HeldSession) -> tuple[list[str], str]:
         adapter = ModelClient(given)
         return adapter.generate(["a", "b", "c"]), adapter.generate("a", temperature=0)
 
@@ -66,7 +75,9 @@ def test_what_an_earlier_attempt_was_answered_is_not_asked_again(session):
         assert [record.index for record in again.kept] == [-1, -2, -3, -4][known:]
 
 
-def test_a_batch_of_which_a_part_is_known_is_asked_whole(session):
+def test_a_batch_of_which_a_part_is_known_is_asked_whole(
+    session: Callable[..., HeldSession],
+) -> None:
     whole = session(lambda p: p.context, batch_size=3)
     ModelClient(whole).generate(["a", "b", "c"])
     again = session(lambda p: "new", batch_size=3, recorded=whole.kept[:2])
@@ -82,14 +93,18 @@ def test_a_batch_of_which_a_part_is_known_is_asked_whole(session):
         (Prompt(context="", question="aq"), {"temperature": 1}),
     ],
 )
-def test_an_answer_is_given_to_the_same_question_and_settings_alone(session, prompt, generation):
+def test_an_answer_is_given_to_the_same_question_and_settings_alone(
+    session: Callable[..., HeldSession], prompt: Prompt, generation: Mapping[str, int]
+) -> None:
     whole = session(lambda p: "old", generation={"seed": 1})
     ModelClient(whole).answer([Prompt(context="", question="aq")])
     again = session(lambda p: "new", generation={"seed": 1}, recorded=whole.kept)
     assert ModelClient(again).answer([prompt], generation)[0].text == "new"
 
 
-def test_a_question_asked_twice_has_its_two_answers_again(session):
+def test_a_question_asked_twice_has_its_two_answers_again(
+    session: Callable[..., HeldSession],
+) -> None:
     count = iter(range(99))
     whole = session(lambda p: str(next(count)))
     first = ModelClient(whole)

@@ -26,7 +26,9 @@ def _part(page: str, title: str) -> str:
 
 
 @pytest.mark.parametrize(("title", "kind"), [("A script", Command), ("A function", Python)])
-def test_each_parameter_has_its_row(page: str, title: str, kind: type[Command] | type[Python]):
+def test_each_parameter_has_its_row(
+    page: str, title: str, kind: type[Command] | type[Python]
+) -> None:
     example = {"name": "x", "argv": ["x"]} if kind is Command else {"name": "x", "call": "m:x"}
     made = kind(example)
     rows = re.findall(r"^\| `(\w+)` \|", _part(page, title), re.MULTILINE)
@@ -35,13 +37,13 @@ def test_each_parameter_has_its_row(page: str, title: str, kind: type[Command] |
     assert sorted(rows) == sorted({*made.params(), *made.outside(), *others} - {"folder"})
 
 
-def test_each_field_has_its_place(page: str):
+def test_each_field_has_its_place(page: str) -> None:
     table = _part(page, "A script")
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `{")]
     assert sorted(re.findall(r"{(\w+)}", "".join(first))) == sorted(FIELDS)
 
 
-def test_the_examples_are_taken(page: str):
+def test_the_examples_are_taken(page: str) -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     (campaign,) = yaml.safe_load(blocks[0])["matrix"]["benchmarks"]
     settings = dict(campaign["command"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ def folder(tmp_path: Path) -> Path:
         ({"pth": "."}, r"did you mean 'path'\?"),
     ],
 )
-def test_a_wrong_parameter_says_what_to_do(tmp_path: Path, changed, output):
+def test_a_wrong_parameter_says_what_to_do(
+    tmp_path: Path, changed: Mapping[str, Any], output: str
+) -> None:
     with pytest.raises(ValueError, match=output):
         _made(tmp_path, **changed)
 
@@ -47,7 +50,9 @@ def test_a_wrong_parameter_says_what_to_do(tmp_path: Path, changed, output):
 @pytest.mark.parametrize(
     "call", ["my_eval:run", "my_eval:X", "pack:evaluate", "pack.inner.own:evaluate"]
 )
-def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(folder: Path, call):
+def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(
+    folder: Path, call: str
+) -> None:
     assert len(_made(folder, call=call).data_digest(None)) == 64
 
 
@@ -64,18 +69,20 @@ def test_a_module_or_a_package_in_the_folder_is_found_without_running_it(folder:
         ({"files": ["*.csv"]}, "nothing matches"),
     ],
 )
-def test_what_is_not_there_is_reported_before_anything_runs(folder: Path, changed, output):
+def test_what_is_not_there_is_reported_before_anything_runs(
+    folder: Path, changed: Mapping[str, Any], output: str
+) -> None:
     with pytest.raises(ValueError, match=output):
         _made(folder, **changed).data_digest(None)
 
 
-def test_an_error_of_syntax_is_reported_with_its_line(folder: Path):
+def test_an_error_of_syntax_is_reported_with_its_line(folder: Path) -> None:
     (folder / "my_eval.py").write_text("x = 1\ndef run(:\n")
     with pytest.raises(ValueError, match=r"my_eval\.py, line 2"):
         _made(folder).data_digest(None)
 
 
-def test_a_star_import_may_bring_any_name(folder: Path):
+def test_a_star_import_may_bring_any_name(folder: Path) -> None:
     (folder / "my_eval.py").write_text("from other import *\n")
     _made(folder, call="my_eval:whatever").data_digest(None)
 
@@ -88,7 +95,9 @@ def test_a_star_import_may_bring_any_name(folder: Path):
         ({"files": ["data.json"]}, "data.json"),
     ],
 )
-def test_the_digest_follows_the_source_and_nothing_else(folder: Path, changed, file):
+def test_the_digest_follows_the_source_and_nothing_else(
+    folder: Path, changed: Mapping[str, Any], file: str
+) -> None:
     before = _made(folder, **changed).data_digest(None)
     (folder / "pack" / "__pycache__").mkdir()
     (folder / "pack" / "__pycache__" / "x.py").touch()
@@ -98,7 +107,9 @@ def test_the_digest_follows_the_source_and_nothing_else(folder: Path, changed, f
     assert _made(folder, **changed).data_digest(None) != before
 
 
-def test_where_it_lies_is_no_part_of_the_identity(folder: Path, tmp_path_factory):
+def test_where_it_lies_is_no_part_of_the_identity(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     other = tmp_path_factory.mktemp("other")
     (other / "code").mkdir()
     (other / "code" / "my_eval.py").write_text((folder / "my_eval.py").read_text())
@@ -108,13 +119,13 @@ def test_where_it_lies_is_no_part_of_the_identity(folder: Path, tmp_path_factory
     assert here.outside() != there.outside()
 
 
-def test_both_halves_make_it_again(folder: Path):
+def test_both_halves_make_it_again(folder: Path) -> None:
     made = _made(folder, params={"rows": 2}, metric="f1", files=["data.json"])
     again = Python({**made.params(), **made.outside()})
     assert (again.params(), again.outside()) == (made.params(), made.outside())
 
 
-def test_an_aggregate_and_its_file_are_part_of_the_identity(folder: Path):
+def test_an_aggregate_and_its_file_are_part_of_the_identity(folder: Path) -> None:
     plain = _made(folder)
     assert "aggregate" not in plain.params()
     (folder / "sums.py").write_text("def f1(samples): return 1\n")

@@ -6,7 +6,7 @@ installer would.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,8 @@ from benchfleet import registry
 from benchfleet.errors import UnknownName
 from recipe import Recipe
 
+from .conftest import HeldSession
+
 RECIPE = Recipe(benchfleet.benchmarks)
 
 
@@ -26,13 +28,15 @@ def installed(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def test_without_its_package_the_name_is_unknown():
+def test_without_its_package_the_name_is_unknown() -> None:
     with pytest.raises(UnknownName, match="no benchmark 'capitals'"):
         registry.load("benchmarks", "capitals")
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_benchmark_made_by_the_recipe_is_found_checked_and_run(session):
+def test_a_benchmark_made_by_the_recipe_is_found_checked_and_run(
+    session: Callable[..., HeldSession],
+) -> None:
     (item,) = yaml.safe_load(RECIPE.block("yaml"))["benchmarks"]
     ((name, output),) = item.items()
     assert name in registry.names("benchmarks")
@@ -54,7 +58,9 @@ def test_a_benchmark_made_by_the_recipe_is_found_checked_and_run(session):
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_benchmark_made_by_the_recipe_runs_whole_and_refuses_what_it_does_not_take(session):
+def test_a_benchmark_made_by_the_recipe_runs_whole_and_refuses_what_it_does_not_take(
+    session: Callable[..., HeldSession],
+) -> None:
     made = registry.load("benchmarks", "capitals")
     assert made({}).run(session(lambda p: "Nairobi")).per_sample == [1.0, 0.0, 0.0]
     with pytest.raises(ValueError, match=r"no parameter 'polit'; did you mean 'polite'\?"):

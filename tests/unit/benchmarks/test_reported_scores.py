@@ -32,11 +32,13 @@ def _overall(value: Any, metric: str | None = None) -> float:
         ({"passed": False}, 0),
     ],
 )
-def test_the_headline_is_the_best_known_name_then_the_first_number(value, overall):
+def test_the_headline_is_the_best_known_name_then_the_first_number(
+    value: float | Mapping[str, Any], overall: float
+) -> None:
     assert _overall(value) == overall
 
 
-def test_a_metric_names_the_headline_by_key_or_by_dots():
+def test_a_metric_names_the_headline_by_key_or_by_dots() -> None:
     value = {"accuracy": 0.1, "a.b": 0.2, "a": {"b": 0.3, "c": {"d": 0.4}}}
     assert _overall(value, "a.b") == 0.2
     assert _overall(value, "a.c.d") == 0.4
@@ -63,13 +65,15 @@ def test_a_metric_names_the_headline_by_key_or_by_dots():
         ('{"score": 1, "samples": [{"seconds": "x"}]}', None, r"samples\[0\].seconds is 'x'"),
     ],
 )
-def test_what_has_no_finite_headline_is_a_bad_result(text, metric, output):
+def test_what_has_no_finite_headline_is_a_bad_result(
+    text: str, metric: str | None, output: str
+) -> None:
     with pytest.raises(CellFailure, match=output) as caught:
         _overall(json.loads(text), metric)
     assert (caught.value.stage, caught.value.kind) == ("collect", "bad_result")
 
 
-def test_samples_become_records_with_their_scores():
+def test_samples_become_records_with_their_scores() -> None:
     samples = [
         {"id": 7, "score": 1, "question": "q", "predicted_answer": "a", "prompt_tokens": 3},
         {"score": 0.5, "predicted_answer": {"x": float("nan")}, "seconds": 2, "noise": [1e999]},
@@ -83,7 +87,7 @@ def test_samples_become_records_with_their_scores():
     assert report.score.per_sample == [1.0, 0.5]
 
 
-def test_a_sample_without_a_score_leaves_the_headline_alone():
+def test_a_sample_without_a_score_leaves_the_headline_alone() -> None:
     report = read_report(
         {"f1": 0.5, "samples": [{"id": "a"}, {"id": "b", "score": 1}]}, metric=None
     )
@@ -91,13 +95,13 @@ def test_a_sample_without_a_score_leaves_the_headline_alone():
     assert [record.id for record in report.records] == ["a", "b"]
 
 
-def test_a_count_of_samples_is_a_number_like_others():
+def test_a_count_of_samples_is_a_number_like_others() -> None:
     report = read_report({"accuracy": 0.5, "samples": 40}, metric=None)
     assert report.records == []
     assert report.score.summary["samples"] == 40
 
 
-def test_the_earlier_tools_metrics_are_understood():
+def test_the_earlier_tools_metrics_are_understood() -> None:
     value = {
         "overall_score": 0.5,
         "task_scores": {"qasper": 0.25, "other": {"f1": 1}, "lost": float("nan")},
@@ -109,7 +113,7 @@ def test_the_earlier_tools_metrics_are_understood():
     assert score.summary == {"note": "fine", "overall_score": 0.5, "total": 4}
 
 
-def test_numbers_of_other_libraries_become_plain_ones():
+def test_numbers_of_other_libraries_become_plain_ones() -> None:
     class Single:
         def item(self) -> float:
             return 0.5
@@ -170,7 +174,9 @@ def test_samples_with_one_id_are_drawn_together() -> None:
         ({"samples": [{"id": "a", "x": 1}]}, "the result of 'aggregate' is nan"),
     ],
 )
-def test_an_aggregate_without_samples_or_a_number_is_a_bad_result(value, message):
+def test_an_aggregate_without_samples_or_a_number_is_a_bad_result(
+    value: float | Mapping[str, Any], message: str
+) -> None:
     with pytest.raises(CellFailure, match=message):
         read_report(value, metric=None, aggregate=lambda rows: math.nan)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -24,7 +27,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-def test_it_holds_what_the_cache_of_transformers_holds(steps):
+def test_it_holds_what_the_cache_of_transformers_holds(steps: Sequence[tuple[str, Any]]) -> None:
     random = torch.Generator().manual_seed(0)
     ours, theirs = GrowingLayer(), DynamicLayer()
     for what, how in [("add", 5), *steps]:
@@ -47,7 +50,7 @@ def test_it_holds_what_the_cache_of_transformers_holds(steps):
         assert ours.get_mask_sizes(1) == theirs.get_mask_sizes(1)
 
 
-def test_a_token_is_written_behind_the_others_without_a_copy():
+def test_a_token_is_written_behind_the_others_without_a_copy() -> None:
     layer = GrowingLayer()
     layer.update(*torch.randn(2, 1, 2, 1000, 4))
     start = layer.keys.data_ptr(), layer.values.data_ptr()
@@ -60,7 +63,7 @@ def test_a_token_is_written_behind_the_others_without_a_copy():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_values_may_be_wider_than_keys(dtype):
+def test_values_may_be_wider_than_keys(dtype: torch.dtype) -> None:
     layer = GrowingLayer()
     key, value = torch.randn(1, 2, 9, 4).to(dtype), torch.randn(1, 2, 9, 6).to(dtype)
     keys, values = layer.update(key, value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,9 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(tmp_path / "cache")}
 
 
-def test_the_same_content_has_the_same_digest_wherever_it_lies(tmp_path, environ):
+def test_the_same_content_has_the_same_digest_wherever_it_lies(
+    tmp_path: Path, environ: Mapping[str, str]
+) -> None:
     first = model_digest(str(saved(tmp_path / "a")), environ=environ)
     second = model_digest(str(saved(tmp_path / "b" / "c")), environ=environ)
     assert first == second
@@ -51,7 +54,9 @@ def test_the_same_content_has_the_same_digest_wherever_it_lies(tmp_path, environ
         "tokenizer.model",
     ],
 )
-def test_every_file_that_makes_the_model_counts(tmp_path, environ, name):
+def test_every_file_that_makes_the_model_counts(
+    tmp_path: Path, environ: Mapping[str, str], name: str
+) -> None:
     folder = saved(tmp_path / "model")
     before = model_digest(str(folder), environ=environ)
     saved(folder, **{name: "other"})
@@ -76,21 +81,23 @@ def test_every_file_that_makes_the_model_counts(tmp_path, environ, name):
         "figure.png",
     ],
 )
-def test_what_is_not_the_model_does_not_count(tmp_path, environ, name):
+def test_what_is_not_the_model_does_not_count(
+    tmp_path: Path, environ: Mapping[str, str], name: str
+) -> None:
     folder = saved(tmp_path / "model")
     before = model_digest(str(folder), environ=environ)
     saved(folder, **{name: "other"})
     assert model_digest(str(folder), environ=environ) == before
 
 
-def test_a_renamed_file_is_another_model(tmp_path, environ):
+def test_a_renamed_file_is_another_model(tmp_path: Path, environ: Mapping[str, str]) -> None:
     folder = saved(tmp_path / "model", **{"vocab.json": "v"})
     before = model_digest(str(folder), environ=environ)
     (folder / "vocab.json").rename(folder / "vocabulary.json")
     assert model_digest(str(folder), environ=environ) != before
 
 
-def test_a_file_is_read_once_while_size_time_and_inode_stay(tmp_path):
+def test_a_file_is_read_once_while_size_time_and_inode_stay(tmp_path: Path) -> None:
     file, cache = tmp_path / "weights", tmp_path / "cache"
     file.write_bytes(b"first")
     os.utime(file, (1_000, 1_000))
@@ -103,7 +110,7 @@ def test_a_file_is_read_once_while_size_time_and_inode_stay(tmp_path):
     assert file_digest(file, cache=cache) == hashlib.sha256(b"other").hexdigest()
 
 
-def test_a_file_that_was_just_written_is_not_remembered(tmp_path):
+def test_a_file_that_was_just_written_is_not_remembered(tmp_path: Path) -> None:
     file, cache = tmp_path / "weights", tmp_path / "cache"
     file.write_bytes(b"first")
     written = file.stat().st_mtime
@@ -114,7 +121,7 @@ def test_a_file_that_was_just_written_is_not_remembered(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a digest", b"\xff\xfe"])
-def test_a_damaged_memory_is_computed_again(tmp_path, damage):
+def test_a_damaged_memory_is_computed_again(tmp_path: Path, damage: bytes) -> None:
     file, cache = tmp_path / "weights", tmp_path / "cache"
     file.write_bytes(b"text")
     os.utime(file, (1_000, 1_000))
@@ -125,7 +132,7 @@ def test_a_damaged_memory_is_computed_again(tmp_path, damage):
     assert kept.read_text() == right
 
 
-def test_a_cache_that_cannot_be_written_is_only_slower(tmp_path):
+def test_a_cache_that_cannot_be_written_is_only_slower(tmp_path: Path) -> None:
     file, cache = tmp_path / "weights", tmp_path / "cache"
     file.write_bytes(b"text")
     os.utime(file, (1_000, 1_000))
@@ -133,7 +140,7 @@ def test_a_cache_that_cannot_be_written_is_only_slower(tmp_path):
     assert file_digest(file, cache=cache) == hashlib.sha256(b"text").hexdigest()
 
 
-def test_the_memory_lies_in_the_users_cache(tmp_path, environ):
+def test_the_memory_lies_in_the_users_cache(tmp_path: Path, environ: Mapping[str, str]) -> None:
     folder = saved(tmp_path / "model")
     for file in folder.iterdir():
         os.utime(file, (1_000, 1_000))
@@ -149,7 +156,7 @@ def test_the_memory_lies_in_the_users_cache(tmp_path, environ):
         ("empty", r"holds no config\.json"),
     ],
 )
-def test_what_is_no_model_folder_says_what_to_name(tmp_path, name, wrong):
+def test_what_is_no_model_folder_says_what_to_name(tmp_path: Path, name: str, wrong: str) -> None:
     (tmp_path / "model.safetensors").touch()
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=wrong):
@@ -157,7 +164,7 @@ def test_what_is_no_model_folder_says_what_to_name(tmp_path, name, wrong):
 
 
 @pytest.mark.parametrize("size", [0, 20, 70, 99])
-def test_weights_that_are_cut_off_are_named(tmp_path, size):
+def test_weights_that_are_cut_off_are_named(tmp_path: Path, size: int) -> None:
     folder = saved(tmp_path / "model")
     header = json.dumps({"w": {"dtype": "F32", "shape": [7], "data_offsets": [0, 28]}}).encode()
     whole = len(header).to_bytes(8, "little") + header + bytes(28)
@@ -168,7 +175,7 @@ def test_weights_that_are_cut_off_are_named(tmp_path, size):
     assert model_digest(str(folder))
 
 
-def test_a_folder_without_weights_is_no_model(tmp_path):
+def test_a_folder_without_weights_is_no_model(tmp_path: Path) -> None:
     folder = saved(tmp_path / "model")
     (folder / "model.safetensors").unlink()
     (folder / "training_args.bin").touch()
@@ -176,7 +183,7 @@ def test_a_folder_without_weights_is_no_model(tmp_path):
         model_digest(str(folder))
 
 
-def test_lacking_shards_are_counted(tmp_path):
+def test_lacking_shards_are_counted(tmp_path: Path) -> None:
     shards = {"a": "one.safetensors", "b": "two.safetensors", "c": "one.safetensors"}
     index = json.dumps({"weight_map": shards})
     folder = saved(
@@ -189,7 +196,7 @@ def test_lacking_shards_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize("index", ["", "[]", '{"weight_map": 4}', "{}"])
-def test_an_index_that_cannot_be_read_is_named(tmp_path, index):
+def test_an_index_that_cannot_be_read_is_named(tmp_path: Path, index: str) -> None:
     folder = saved(tmp_path / "model", **{"model.safetensors.index.json": index})
     with pytest.raises(ValueError, match=r"cannot be read, model\.safetensors\.index\.json"):
         model_digest(str(folder))
@@ -219,14 +226,16 @@ def snapshot(cache: Path, commit: str, **refs: str) -> Path:
         ("XDG_CACHE_HOME", "huggingface/hub"),
     ],
 )
-def test_a_hub_name_is_known_by_the_commit_of_its_snapshot(tmp_path, variable, place):
+def test_a_hub_name_is_known_by_the_commit_of_its_snapshot(
+    tmp_path: Path, variable: str, place: str
+) -> None:
     folder = snapshot(tmp_path / place, COMMIT, main=COMMIT)
     environ = {variable: str(tmp_path)}
     assert model_digest("org/name", environ=environ) == COMMIT
     assert model_folder("org/name", environ=environ) == folder
 
 
-def test_a_revision_pins_the_snapshot(tmp_path):
+def test_a_revision_pins_the_snapshot(tmp_path: Path) -> None:
     environ = {"HF_HUB_CACHE": str(tmp_path)}
     snapshot(tmp_path, COMMIT, main=COMMIT, **{"v1": OTHER, "refs_pr/7": OTHER})
     snapshot(tmp_path, OTHER)
@@ -250,7 +259,9 @@ def test_a_revision_pins_the_snapshot(tmp_path):
         ("org/name/more", "org/name/more is not there"),
     ],
 )
-def test_a_name_that_is_not_in_the_cache_says_how_to_bring_it(tmp_path, monkeypatch, source, wrong):
+def test_a_name_that_is_not_in_the_cache_says_how_to_bring_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, wrong: str
+) -> None:
     snapshot(tmp_path / "hub", COMMIT, main=COMMIT)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
@@ -258,7 +269,9 @@ def test_a_name_that_is_not_in_the_cache_says_how_to_bring_it(tmp_path, monkeypa
         model_digest(source, environ={"HF_HUB_CACHE": str(tmp_path / "hub")})
 
 
-def test_a_folder_goes_before_a_hub_name(tmp_path, monkeypatch, environ):
+def test_a_folder_goes_before_a_hub_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str]
+) -> None:
     saved(tmp_path / "org" / "name")
     monkeypatch.chdir(tmp_path)
     assert model_folder("org/name", environ=environ) == Path("org/name")

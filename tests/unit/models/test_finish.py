@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -48,10 +48,10 @@ def test_every_adapter_that_answers_is_in_the_table() -> None:
 def test_each_adapter_s_finish_reasons_have_one_end(
     name: str, reason: Any, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     model = Model(name="m", adapter=name, source="m", digest="d")
     adapter: Any = adapter_class(name)(model)
-    finish = _ANSWERED.get(name, _served)(adapter, reason, monkeypatch)
+    ask: Callable[..., str] = _ANSWERED.get(name, _served)
+    finish = ask(adapter, reason, monkeypatch)
     assert sample_end({"predicted_answer": "7", "finish": finish}) == end
     assert sample_end({"predicted_answer": "", "finish": finish}) == end.replace("stop", "empty")
 
@@ -117,7 +117,7 @@ def _finish(adapter: Any, prompt: Prompt = Prompt(context="?")) -> str:  # noqa:
     return str(answer.finish)
 
 
-_ANSWERED = {
+_ANSWERED: dict[str, Callable[..., str]] = {
     "llama_cpp_offline": _llama_cpp,
     "mock": _mock,
     "transformers": _transformers,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ import torch
 from benchfleet.models.generation import Generation
 
 
-def test_nothing_said_is_greedy():
+def test_nothing_said_is_greedy() -> None:
     settings = Generation.parse({})
     assert settings == Generation(max_new_tokens=128, temperature=0.0)
     logits = torch.tensor([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
@@ -36,12 +38,12 @@ def test_nothing_said_is_greedy():
         ({"stop": [""]}, "stop must be a list of texts, none of them empty"),
     ],
 )
-def test_a_wrong_setting_says_what_to_do(given, wrong):
+def test_a_wrong_setting_says_what_to_do(given: Mapping[str, Any], wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         Generation.parse(given)
 
 
-def test_every_wrong_setting_is_reported_by_its_name():
+def test_every_wrong_setting_is_reported_by_its_name() -> None:
     assert Generation.problems({"max_new_token": 5, "top_k": -1, "temperature": 0}) == {
         "max_new_token": "no generation setting 'max_new_token'; did you mean 'max_new_tokens'?",
         "top_k": "top_k must be a whole number from 0 up, not -1",
@@ -51,11 +53,11 @@ def test_every_wrong_setting_is_reported_by_its_name():
 @pytest.mark.parametrize(
     ("stop", "kept"), [("\n", ("\n",)), (["a", "b"], ("a", "b")), (None, ()), ([], ())]
 )
-def test_stops_are_a_text_or_a_list(stop, kept):
+def test_stops_are_a_text_or_a_list(stop: str | Sequence[str] | None, kept: Sequence[str]) -> None:
     assert Generation.parse({"stop": stop}).stop == kept
 
 
-def test_an_answer_ends_before_the_first_stop():
+def test_an_answer_ends_before_the_first_stop() -> None:
     settings = Generation(stop=("\n\n", "Q:"))
     assert settings.cut("yes\nQ: no\n\nand") == "yes\n"
     assert settings.cut("yes") == "yes"
@@ -69,25 +71,25 @@ def drawn(settings: Generation, texts: list[str], times: int = 2000) -> list[Cou
     return [Counter(column) for column in zip(*rounds, strict=True)]
 
 
-def test_sampling_follows_the_softmax_at_its_temperature():
+def test_sampling_follows_the_softmax_at_its_temperature() -> None:
     (counts,) = drawn(Generation(temperature=0.5), ["a"])
     expected = (torch.tensor([2.0, 1.0, 0.0, -1.0]) / 0.5).softmax(0)
     for token, chance in enumerate(expected.tolist()):
         assert counts[token] / 2000 == pytest.approx(chance, abs=0.04)
 
 
-def test_top_k_leaves_the_best_tokens():
+def test_top_k_leaves_the_best_tokens() -> None:
     (counts,) = drawn(Generation(temperature=5, top_k=2), ["a"])
     assert sorted(counts) == [0, 1]
 
 
 @pytest.mark.parametrize(("top_p", "left"), [(0.01, [0]), (0.7, [0, 1]), (0.95, [0, 1, 2])])
-def test_top_p_leaves_the_fewest_tokens_that_reach_it(top_p, left):
+def test_top_p_leaves_the_fewest_tokens_that_reach_it(top_p: float, left: Sequence[int]) -> None:
     (counts,) = drawn(Generation(temperature=1, top_p=top_p), ["a"])
     assert sorted(counts) == left
 
 
-def test_each_prompt_has_its_own_randomness_in_any_batch():
+def test_each_prompt_has_its_own_randomness_in_any_batch() -> None:
     settings = Generation(temperature=1)
     together = drawn(settings, ["a", "b"], times=50)
     assert together == drawn(settings, ["a"], times=50) + drawn(settings, ["b"], times=50)

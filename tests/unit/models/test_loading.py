@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 from weakref import ReferenceType, ref
 
 import pytest
@@ -28,15 +30,15 @@ from benchfleet.models.transformers import TransformersAdapter
         ({"device_map": {"model": 0, "lm_head": -1}}, "device_map names -1"),
     ],
 )
-def test_wrong_kwargs_say_what_to_do(kwargs, wrong):
+def test_wrong_kwargs_say_what_to_do(kwargs: Mapping[str, Any], wrong: str) -> None:
     assert re.search(wrong, check_kwargs(kwargs) or "")
 
 
-def model(**kwargs) -> Model:
+def model(**kwargs: Any) -> Model:
     return Model(name="m", adapter="transformers", source="x", digest="d", model_kwargs=kwargs)
 
 
-def config(*names: str, **params) -> Config:
+def config(*names: str, **params: Any) -> Config:
     steps = tuple(AttentionStep(name=name, params=params) for name in names)
     return Config(name="c", attention=steps)
 
@@ -51,11 +53,13 @@ def config(*names: str, **params) -> Config:
         ({"attn_implementation": "eager"}, config()),
     ],
 )
-def test_check_finds_nothing_wrong_with_what_can_run(kwargs, run):
+def test_check_finds_nothing_wrong_with_what_can_run(
+    kwargs: Mapping[str, str], run: Config
+) -> None:
     assert TransformersAdapter.check(model(**kwargs), run) is None
 
 
-def test_check_names_what_cannot_run():
+def test_check_names_what_cannot_run() -> None:
     def check(model: Model, config: Config) -> str:
         return TransformersAdapter.check(model, config) or ""
 
@@ -79,7 +83,9 @@ def test_check_names_what_cannot_run():
         (CellFailure(stage="load", kind="timeout", message="late"), "timeout", False),
     ],
 )
-def test_what_is_raised_while_loading_gets_its_kind(error, kind, retryable):
+def test_what_is_raised_while_loading_gets_its_kind(
+    error: BaseException, kind: str, retryable: bool
+) -> None:
     with pytest.raises(CellFailure) as caught, classify_load_errors("load"):
         raise error
     assert (caught.value.stage, caught.value.kind) == ("load", kind)
@@ -91,7 +97,7 @@ class Weights:
     """Stands for what takes memory."""
 
 
-def test_where_memory_ended_the_frames_that_failed_hold_nothing_more():
+def test_where_memory_ended_the_frames_that_failed_hold_nothing_more() -> None:
     taken: list[ReferenceType[Weights]] = []
 
     def fails() -> None:
@@ -105,14 +111,14 @@ def test_where_memory_ended_the_frames_that_failed_hold_nothing_more():
     assert caught.value.__cause__ is not None
 
 
-def test_what_has_no_name_passes_as_it_is():
+def test_what_has_no_name_passes_as_it_is() -> None:
     with pytest.raises(RuntimeError, match="shapes"), classify_load_errors("load"):
         raise RuntimeError("shapes do not fit")
     with pytest.raises(ValueError, match="prompt"), out_of_memory("benchmark"):
         raise ValueError("the prompt is empty")
 
 
-def test_an_adapter_asked_before_it_is_loaded_says_so():
+def test_an_adapter_asked_before_it_is_loaded_says_so() -> None:
     adapter = TransformersAdapter(model())
     with pytest.raises(RuntimeError, match="call load first"):
         adapter.answer([], {})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pytest
 
@@ -10,12 +12,14 @@ from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.domain.cell import Cell, Config, Model, Workload
 from benchfleet.domain.failure import Failure
-from benchfleet.reports.tables import Comparison, compare
+from benchfleet.reports.tables import Comparison, Entry, compare
 from benchfleet.results.read import SampleScores
 from records import record_of
 
+Present = TypeVar("Present")
 
-def _model(name, step):
+
+def _model(name: str, step: int | None) -> Model:
     """A model, or a checkpoint of the series with that name."""
     series, name = (name, f"{name}-{step}") if step else ("", name)
     return Model(name=name, adapter="mock", source=name, digest=name, series=series, step=step)
@@ -31,14 +35,14 @@ class Study:
 
     def cell(
         self,
-        config="dense",
+        config: str = "dense",
         *,
-        model="tiny",
-        subset="512",
-        repeat=0,
-        mode="measure",
-        step=None,
-        **workload,
+        model: str = "tiny",
+        subset: str = "512",
+        repeat: int = 0,
+        mode: str = "measure",
+        step: int | None = None,
+        **workload: Any,
     ) -> Cell:
         steps = () if config == "dense" else (AttentionStep(name=config),)
         cell = Cell(
@@ -51,47 +55,57 @@ class Study:
         self.cells.append(cell)
         return cell
 
-    def record(self, cell, state, outcome=None) -> None:
+    def record(self, cell: Cell, state: str, outcome: Outcome | None = None) -> None:
         self.records.append(record_of(cell, state=state, outcome=outcome))
 
     def done(
         self,
-        config,
-        values,
+        config: str,
+        values: Sequence[float],
         *,
-        headline=None,
-        host="",
-        device="",
-        metrics=(),
-        reported=(),
-        same=False,
-        **place,
-    ):
+        headline: float | None = None,
+        host: str = "",
+        device: str = "",
+        metrics: Mapping[str, float] = {},
+        reported: Mapping[str, Any] = {},
+        same: bool = False,
+        **place: Any,
+    ) -> None:
         """A successful cell whose samples are named by repeat and position, or, where repeats ask
         the `same` again, by position; `headline` replaces them where it is given with no values."""
         cell = self.cell(config, **place)
         data = 0 if same else cell.repeat
         self.samples[cell.fingerprint] = {f"{data}-{n}": float(v) for n, v in enumerate(values)}
         overall = sum(values) / len(values) if headline is None else headline
-        found = {"overall_score": overall, "samples": len(values), **dict(metrics)}
+        found = {"overall_score": overall, "samples": len(values), **metrics}
         seconds = {"load": 1.0, "benchmark": 4.0}
         outcome = Outcome(
             state="success",
             metrics=found,
-            reported=dict(reported),
+            reported=reported,
             seconds=seconds,
             host=host,
             device=device,
         )
         self.record(cell, "success", outcome)
 
-    def failed(self, config, *, state="failed", stage="load", kind="oom", message="", **place):
+    def failed(
+        self,
+        config: str,
+        *,
+        state: Any = "failed",
+        stage: Any = "load",
+        kind: Any = "oom",
+        message: str = "",
+        **place: Any,
+    ) -> Cell:
+        """A cell without a result; its state, stage and kind may be unknown ones."""
         cell = self.cell(config, **place)
         failure = Failure(stage=stage, kind=kind, message=message)
         self.record(cell, state, Outcome(state=state, failure=failure, seconds={"load": 2.0}))
         return cell
 
-    def compared(self, baseline=None) -> Comparison:
+    def compared(self, baseline: str | None = None) -> Comparison:
         return compare(
             self.records,
             self.cells,
@@ -100,7 +114,13 @@ class Study:
         )
 
 
-def only(comparison):
+def present(value: Present | None) -> Present:
+    """The value, which must be there."""
+    assert value is not None
+    return value
+
+
+def only(comparison: Comparison) -> Entry:
     """The one entry of a comparison."""
     (entry,) = comparison.entries
     return entry

@@ -63,7 +63,7 @@ def mean_of(*parts: Difference) -> Difference:
     return weighted_difference([(1 / len(parts), part) for part in parts])
 
 
-def test_the_interval_of_a_sum_is_newcombes_published_one():
+def test_the_interval_of_a_sum_is_newcombes_published_one() -> None:
     """56 of 70 less 48 of 80 (Newcombe 1998, Statistics in Medicine 17, 873-890, method 10)."""
     parts = ((1.0, Wilson(56, 70)), (-1.0, Wilson(48, 80)))
     assert WeightedEstimate(parts).interval(Z) == pytest.approx((0.0524, 0.3339), abs=5e-5)
@@ -72,13 +72,13 @@ def test_the_interval_of_a_sum_is_newcombes_published_one():
 
 
 @pytest.mark.parametrize(("gains", "losses"), [(6, 0), (3, 9), (0, 0), (40, 20)])
-def test_a_suite_of_one_part_is_that_part(gains, losses):
+def test_a_suite_of_one_part_is_that_part(gains: int, losses: int) -> None:
     part = flips(gains, losses, 100)
     assert mean_of(part) == part
     assert part.p_value == pytest.approx(mcnemar_p(gains, losses))
 
 
-def test_p_and_interval_of_a_suite_never_disagree():
+def test_p_and_interval_of_a_suite_never_disagree() -> None:
     for gains in range(16):
         one = mean_of(flips(gains, 1, 60), flips(gains // 2, 0, 40))
         assert one.p_value is not None
@@ -93,7 +93,7 @@ def test_p_and_interval_of_a_suite_never_disagree():
         assert turned.interval(Z) == pytest.approx(reverse.interval)
 
 
-def test_p_of_many_flips_is_that_of_the_normal():
+def test_p_of_many_flips_is_that_of_the_normal() -> None:
     """With many samples MOVER's p tends to that of z, the difference over its error."""
     one = mean_of(flips(5200, 5000, 100_000), flips(4950, 5000, 100_000))
     z = 150 / 200_000 / math.hypot(*(math.sqrt(flipped) / 200_000 for flipped in (10_200, 9_950)))
@@ -101,7 +101,7 @@ def test_p_of_many_flips_is_that_of_the_normal():
     assert one.p_value == pytest.approx(expected, rel=2e-3)
 
 
-def test_other_scores_keep_students_interval_beside_flips():
+def test_other_scores_keep_students_interval_beside_flips() -> None:
     rng = random.Random(3)
     scores = {key: rng.random() for key in range(40)}
     moved = {key: value + rng.gauss(0.02, 0.1) for key, value in scores.items()}
@@ -111,7 +111,7 @@ def test_other_scores_keep_students_interval_beside_flips():
 
 
 @pytest.mark.parametrize(("n", "parts"), [(50, 3), (100, 2), (100, 5)])
-def test_a_drop_of_the_margin_in_a_suite_is_rarely_called_smaller(n, parts):
+def test_a_drop_of_the_margin_in_a_suite_is_rarely_called_smaller(n: int, parts: int) -> None:
     """Losses alone, in 2 % of the pairs: Student's interval excluded them in 8 % with two parts."""
     rng = random.Random(f"{n} {parts}")
     wrong = 0

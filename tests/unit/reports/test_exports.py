@@ -9,13 +9,16 @@ import json
 import pytest
 
 from benchfleet.reports.exports import COLUMNS, to_csv, to_json
+from benchfleet.reports.tables import Comparison
+
+from .conftest import Study, present
 
 
-def rows(comparison):
+def rows(comparison: Comparison) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(to_csv(comparison))))
 
 
-def test_csv_has_a_row_for_each_entry_and_every_number_unrounded(demo):
+def test_csv_has_a_row_for_each_entry_and_every_number_unrounded(demo: Study) -> None:
     comparison = demo.compared()
     found = rows(comparison)
     assert len(found) == len(comparison.entries) == 15
@@ -33,12 +36,12 @@ def test_csv_has_a_row_for_each_entry_and_every_number_unrounded(demo):
         assert (row["repeats"], row["success"], row["failed"]) == ("2", "2", "0")
 
 
-def test_csv_states_the_difference_its_interval_and_whether_it_is_sure(demo):
+def test_csv_states_the_difference_its_interval_and_whether_it_is_sure(demo: Study) -> None:
     comparison = demo.compared()
     (row,) = [
         r for r in rows(comparison) if (r["config"], r["benchmark"]) == ("top_k", "recall_512")
     ]
-    found = comparison.entry_at["tiny-recall", "top_k", "recall_512"].difference
+    found = present(comparison.entry_at["tiny-recall", "top_k", "recall_512"].difference)
     assert row["baseline"] == "dense"
     assert float(row["difference"]) == found.difference
     assert float(row["difference_stderr"]) == found.stderr
@@ -48,7 +51,7 @@ def test_csv_states_the_difference_its_interval_and_whether_it_is_sure(demo):
     assert row["sure"] == "false"
 
 
-def test_csv_leaves_empty_what_is_not_known(study):
+def test_csv_leaves_empty_what_is_not_known(study: Study) -> None:
     study.done("dense", [1, 0])
     study.failed("window")
     dense, window = rows(study.compared())
@@ -58,20 +61,20 @@ def test_csv_leaves_empty_what_is_not_known(study):
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+sink", "-1", "@x"])
-def test_a_spreadsheet_computes_no_name(study, name):
+def test_a_spreadsheet_computes_no_name(study: Study, name: str) -> None:
     study.done(name, [-1, -2])
     (row,) = rows(study.compared())
     assert row["config"] == row["baseline"] == f"'{name}"
     assert row["mean"] == "-1.5"
 
 
-def test_csv_keeps_hostile_names_in_their_field(study):
+def test_csv_keeps_hostile_names_in_their_field(study: Study) -> None:
     study.done('a,"b"\u2028c', [1, 0])
     (row,) = rows(study.compared())
     assert row["config"] == 'a,"b" c'
 
 
-def test_json_is_the_whole_comparison_under_its_name(demo):
+def test_json_is_the_whole_comparison_under_its_name(demo: Study) -> None:
     comparison = demo.compared()
     found = json.loads(to_json(comparison, title="study"))
     assert found.pop("campaign") == "study"

@@ -8,13 +8,15 @@ from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.failure import KINDS, Failure
 from benchfleet.reports.failures import WAYS_OUT, grouped_failures
 
+from .conftest import Study
 
-def test_every_kind_of_failure_has_its_own_way_out():
+
+def test_every_kind_of_failure_has_its_own_way_out() -> None:
     assert set(WAYS_OUT) == set(KINDS)
     assert len(set(WAYS_OUT.values())) == len(KINDS)
 
 
-def test_failures_are_grouped_by_stage_and_kind_the_largest_first(study):
+def test_failures_are_grouped_by_stage_and_kind_the_largest_first(study: Study) -> None:
     study.failed("a", stage="load", kind="model_not_found", message="no ./model")
     first = study.failed("b", stage="benchmark", kind="oom", message="3 GB asked")
     study.failed("c", stage="benchmark", kind="oom", message="4 GB asked", state="partial")
@@ -27,7 +29,7 @@ def test_failures_are_grouped_by_stage_and_kind_the_largest_first(study):
     assert [(g.stage, g.kind) for g in small] == [("load", "model_not_found"), ("load", "oom")]
 
 
-def test_a_spent_quota_has_a_way_out_of_its_own(study):
+def test_a_spent_quota_has_a_way_out_of_its_own(study: Study) -> None:
     study.failed("a", stage="benchmark", kind="rate_limited", message="the quota is spent")
     slow = Failure(stage="benchmark", kind="rate_limited", message="slow down", retryable=True)
     study.record(study.cell("b"), "failed", Outcome(state="failed", failure=slow))
@@ -36,13 +38,13 @@ def test_a_spent_quota_has_a_way_out_of_its_own(study):
     assert limited.way_out == WAYS_OUT["rate_limited"]
 
 
-def test_cells_that_will_be_tried_again_are_no_failures_yet(study):
+def test_cells_that_will_be_tried_again_are_no_failures_yet(study: Study) -> None:
     study.failed("a", state="pending")
     study.record(study.cell("b"), "skipped")
     assert grouped_failures(study.records) == ()
 
 
-def test_a_failure_without_a_recorded_reason_says_so(study):
+def test_a_failure_without_a_recorded_reason_says_so(study: Study) -> None:
     study.record(study.cell("a"), "failed")
     (group,) = grouped_failures(study.records)
     assert (group.stage, group.kind, group.message) == (
@@ -52,13 +54,13 @@ def test_a_failure_without_a_recorded_reason_says_so(study):
     )
 
 
-def test_a_kind_of_a_newer_benchfleet_gets_the_general_way_out(study):
+def test_a_kind_of_a_newer_benchfleet_gets_the_general_way_out(study: Study) -> None:
     study.failed("a", kind="cosmic_ray")
     (group,) = grouped_failures(study.records)
     assert group.way_out == WAYS_OUT["error"]
 
 
-def test_messages_that_differ_in_numbers_and_paths_alone_are_one_group(study):
+def test_messages_that_differ_in_numbers_and_paths_alone_are_one_group(study: Study) -> None:
     study.failed("a", kind="error", message="IndexError: /data/a.json, line 3 of 7")
     study.failed("b", kind="error", message="IndexError: /data/b/c.json, line 12 of 90\nmore")
     study.failed("c", kind="error", message="KeyError: answer")
@@ -67,7 +69,7 @@ def test_messages_that_differ_in_numbers_and_paths_alone_are_one_group(study):
     assert one.message == "KeyError: answer"
 
 
-def test_a_cell_is_grouped_by_its_first_true_reason(study):
+def test_a_cell_is_grouped_by_its_first_true_reason(study: Study) -> None:
     first = Failure(stage="load", kind="gpu_fault", message="fell off the bus")
     last = Failure(stage="load", kind="slot_lost", message="exit code 1")
     study.record(study.cell("a"), "failed", Outcome(state="failed", failure=last, first=first))
@@ -75,7 +77,7 @@ def test_a_cell_is_grouped_by_its_first_true_reason(study):
     assert (group.kind, group.message) == ("gpu_fault", "fell off the bus")
 
 
-def test_where_all_was_answered_the_way_out_is_to_score_again(study):
+def test_where_all_was_answered_the_way_out_is_to_score_again(study: Study) -> None:
     study.failed("a", stage="collect", kind="error", message="ZeroDivisionError", state="partial")
     study.failed("b", stage="benchmark", kind="error", message="ZeroDivisionError")
     groups = {group.stage: group for group in grouped_failures(study.records)}
@@ -84,7 +86,7 @@ def test_where_all_was_answered_the_way_out_is_to_score_again(study):
     assert not groups["benchmark"].scoring
 
 
-def test_no_message_says_to_rescore_a_script_without_answers(study):
+def test_no_message_says_to_rescore_a_script_without_answers(study: Study) -> None:
     study.failed("a", stage="collect", kind="bad_result", message="no JSON")
     study.failed("b", stage="collect", kind="bad_result", message="no JSON", state="partial")
     bare, answered = grouped_failures(study.records)
@@ -94,7 +96,7 @@ def test_no_message_says_to_rescore_a_script_without_answers(study):
     assert answered.way_out == WAYS_OUT["bad_result"]
 
 
-def test_a_failure_of_the_user_s_own_script_names_new_cells_and_an_identity(study):
+def test_a_failure_of_the_user_s_own_script_names_new_cells_and_an_identity(study: Study) -> None:
     cell = study.failed("a", stage="benchmark", kind="error", message="KeyError: 'x'")
     script = replace(cell, workload=replace(cell.workload, benchmark="command"))
     record = replace(study.records[0], fingerprint=script.fingerprint)
@@ -106,7 +108,7 @@ def test_a_failure_of_the_user_s_own_script_names_new_cells_and_an_identity(stud
     assert "'identity'" in own.way_out
 
 
-def test_answers_of_the_user_s_own_code_are_not_scored_again(study):
+def test_answers_of_the_user_s_own_code_are_not_scored_again(study: Study) -> None:
     cell = study.failed("a", stage="collect", kind="bad_result", message="no", state="partial")
     script = replace(cell, workload=replace(cell.workload, benchmark="python"))
     record = replace(study.records[0], fingerprint=script.fingerprint)

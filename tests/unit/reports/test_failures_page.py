@@ -16,9 +16,9 @@ def first_column(title: str) -> list[str]:
     return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
 
 
-def test_every_stage_is_explained():
+def test_every_stage_is_explained() -> None:
     assert first_column("Stages") == list(STAGES)
 
 
-def test_every_kind_is_explained():
+def test_every_kind_is_explained() -> None:
     assert first_column("Kinds") == list(KINDS)

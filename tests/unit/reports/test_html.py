@@ -8,11 +8,14 @@ import json
 import re
 import sys
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
 from benchfleet.errors import MissingExtra
 from benchfleet.reports import html
+
+from .conftest import Study
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=\"alert('2')\">{{ 7*7 }}\u202e]]>"
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -21,7 +24,7 @@ VOID = {"meta", "br", "img", "link", "input", "hr"}
 class Page(HTMLParser):
     """The page's elements, attributes and texts; raises where a tag is not closed."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
         self.tags: list[str] = []
@@ -32,7 +35,7 @@ class Page(HTMLParser):
         self.close()
         assert self.open == []
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += attrs
         if tag not in VOID:
@@ -46,31 +49,32 @@ class Page(HTMLParser):
         elif tag == "script":
             self.scripts.append("")
 
-    def handle_endtag(self, tag):
+    def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
-    def handle_data(self, data):
+    def handle_data(self, data: str) -> None:
         if {"td", "th"} & set(self.open):
             self.tables[-1][-1][-1] += data.strip("\n")
         elif self.open and self.open[-1] == "script":
             self.scripts[-1] += data
 
 
-def text(study, title="t"):
+def text(study: Study, title: str = "t") -> str:
     return html.render(study.compared(), title=title)
 
 
-def page(study, title="t"):
+def page(study: Study, title: str = "t") -> Page:
     return Page(text(study, title))
 
 
-def figures(found):
+def figures(found: Page) -> list[dict[str, Any]]:
     """The figures as the page's script reads them."""
-    return json.loads(found.scripts[0])
+    read: list[dict[str, Any]] = json.loads(found.scripts[0])
+    return read
 
 
 @pytest.fixture
-def hostile(study):
+def hostile(study: Study) -> Study:
     for model in (HOSTILE, "tiny"):
         study.done("dense", [1, 0], model=model, host="<h1>", device="cpu:0")
         study.done(HOSTILE, [1, 1], model=model, host="lab", device="cpu:0")
@@ -78,7 +82,7 @@ def hostile(study):
     return study
 
 
-def test_the_tables_hold_scores_differences_cost_and_time(demo):
+def test_the_tables_hold_scores_differences_cost_and_time(demo: Study) -> None:
     scores, differences, costs, time = page(demo).tables
     head = ["model", "config", "recall_128", "recall_512", "recall_1024"]
     assert scores[0] == head
@@ -92,7 +96,7 @@ def test_the_tables_hold_scores_differences_cost_and_time(demo):
     ]
 
 
-def test_the_page_says_what_won_and_how_it_was_computed(demo):
+def test_the_page_says_what_won_and_how_it_was_computed(demo: Study) -> None:
     found = re.sub(r"</?bdi>", "", text(demo))
     assert "30 cells: 30 success." in found
     assert "dense has the highest mean, 1.000 ± 0.000; significantly higher than window_32" in found
@@ -100,7 +104,7 @@ def test_the_page_says_what_won_and_how_it_was_computed(demo):
     assert "Failures" not in found
 
 
-def test_a_figure_of_one_score_names_it_once(study):
+def test_a_figure_of_one_score_names_it_once(study: Study) -> None:
     for model in ("a", "b"):
         study.done("dense", [1, 0], model=model)
         study.done("window", [0, 1], model=model)
@@ -108,17 +112,17 @@ def test_a_figure_of_one_score_names_it_once(study):
     assert "scores from" not in text(study)
 
 
-def test_the_page_asks_nothing_of_anyone(hostile):
+def test_the_page_asks_nothing_of_anyone(hostile: Study) -> None:
     found = page(hostile)
     asking = {"src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"}
     wanted = [value for name, value in found.attributes if name in asking]
     assert wanted
-    assert all(value.startswith("#") for value in wanted)
+    assert all(value and value.startswith("#") for value in wanted)
     assert "url(" not in text(hostile).split("<body>")[0]
     assert "@import" not in text(hostile).split("<body>")[0]
 
 
-def test_the_policy_allows_the_pages_own_script_alone(hostile):
+def test_the_policy_allows_the_pages_own_script_alone(hostile: Study) -> None:
     found = page(hostile)
     (policy,) = [value for _, value in found.attributes if value and "default-src" in value]
     data, script = found.scripts
@@ -130,7 +134,7 @@ def test_the_policy_allows_the_pages_own_script_alone(hostile):
     assert not set("<>&") & set(data)
 
 
-def test_hostile_names_are_shown_and_mean_nothing(hostile):
+def test_hostile_names_are_shown_and_mean_nothing(hostile: Study) -> None:
     found = page(hostile, title=HOSTILE)
     shown = HOSTILE.replace("\u202e", "\\u202e")
     assert found.tags.count("script") == 2
@@ -142,10 +146,10 @@ def test_hostile_names_are_shown_and_mean_nothing(hostile):
     assert {row["column_name"] for row in rows if "column" in row} == {"dense", shown, "x"}
 
 
-def test_the_script_finds_every_chart_that_the_page_has_a_place_for(hostile):
+def test_the_script_finds_every_chart_that_the_page_has_a_place_for(hostile: Study) -> None:
     found = page(hostile)
     places = [
-        (int(number), chart)
+        (int(number or ""), chart or "")
         for (name, number), (other, chart) in zip(
             found.attributes, found.attributes[1:], strict=False
         )
@@ -162,7 +166,7 @@ def test_the_script_finds_every_chart_that_the_page_has_a_place_for(hostile):
     assert all(figures(found)[number]["narrow"] for number, _ in others)
 
 
-def test_names_from_right_to_left_turn_nothing_around(study):
+def test_names_from_right_to_left_turn_nothing_around(study: Study) -> None:
     """Isolated one by one where they are joined, and where they are in a sentence."""
     for model in ("מודל", "tiny"):
         many = {"ended_length": 0.5}
@@ -181,7 +185,7 @@ def test_names_from_right_to_left_turn_nothing_around(study):
     assert f'<th scope="rowgroup" rowspan="2"><bdi>{name}</bdi></th>' in written
 
 
-def test_failures_come_with_message_cells_and_way_out(study):
+def test_failures_come_with_message_cells_and_way_out(study: Study) -> None:
     for repeat in range(25):
         study.failed("dense", repeat=repeat, message="3 GB asked\nof 2")
     found = re.sub(r"</?bdi>", "", text(study))
@@ -190,14 +194,14 @@ def test_failures_come_with_message_cells_and_way_out(study):
     assert "<code>tiny/dense/recall_512/r19</code> and 5 more." in found
 
 
-def test_differences_have_their_interval_and_a_colour_where_they_are_sure(demo):
+def test_differences_have_their_interval_and_a_colour_where_they_are_sure(demo: Study) -> None:
     found = text(demo)
     assert found.count('<td class="lower"') == 9
     assert found.count('<td class="unsure"') == 3
     assert re.search(r'<td class="lower" title="−0\.\d{3} to −0\.\d{3} on \d+ values">', found)
 
 
-def test_many_verdicts_become_a_table_of_who_leads_where(study):
+def test_many_verdicts_become_a_table_of_who_leads_where(study: Study) -> None:
     for model in range(13):
         study.done("dense", [1] * 30 + [0], model=f"m{model}")
         study.done("window", [0] * 31, model=f"m{model}")
@@ -213,7 +217,7 @@ def test_many_verdicts_become_a_table_of_who_leads_where(study):
     assert "dense leads 13 of 13." in re.sub(r"</?bdi>", "", text(study))
 
 
-def test_the_table_of_leaders_says_what_cannot_be_compared(study):
+def test_the_table_of_leaders_says_what_cannot_be_compared(study: Study) -> None:
     for model in range(13):
         study.done("dense", [1], model=f"m{model}", repeat=0)
         study.done("window", [0], model=f"m{model}", repeat=1)
@@ -224,7 +228,7 @@ def test_the_table_of_leaders_says_what_cannot_be_compared(study):
     assert few in re.sub(r"</?bdi>", "", text(study))
 
 
-def test_a_page_of_many_cells_stays_below_two_megabytes(study):
+def test_a_page_of_many_cells_stays_below_two_megabytes(study: Study) -> None:
     for model in range(20):
         for config in ("dense", *(f"streaming-{n}" for n in range(11))):
             for subset in range(8):
@@ -244,24 +248,26 @@ def test_a_page_of_many_cells_stays_below_two_megabytes(study):
 
 
 @pytest.mark.parametrize("state", ["pending", "running", "skipped", "cancelled"])
-def test_a_campaign_without_results_still_makes_a_page(study, state):
+def test_a_campaign_without_results_still_makes_a_page(study: Study, state: str) -> None:
     study.record(study.cell("dense"), state)
     found = page(study)
     assert found.scripts == []
     assert found.tables[0][1] == ["tiny", "dense", state]
 
 
-def test_an_empty_campaign_makes_a_page(study):
+def test_an_empty_campaign_makes_a_page(study: Study) -> None:
     assert "no cells." in text(study)
     assert page(study).tables == []
 
 
-def test_the_same_results_make_the_same_page(demo):
+def test_the_same_results_make_the_same_page(demo: Study) -> None:
     assert text(demo) == text(demo)
 
 
 @pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
-def test_without_the_extra_the_page_is_refused_with_the_pip_line(demo, monkeypatch, package):
+def test_without_the_extra_the_page_is_refused_with_the_pip_line(
+    demo: Study, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=rf"needs {package}; pip install 'benchfleet\[report\]'"):
         text(demo)

@@ -6,8 +6,10 @@ import re
 
 from benchfleet.reports import latex
 
+from .conftest import Study
 
-def test_scores_marks_and_the_best_are_in_the_table(demo):
+
+def test_scores_marks_and_the_best_are_in_the_table(demo: Study) -> None:
     text = latex.render(demo.compared(), title="a_b")
     assert r"a\_b: tiny-recall" in text
     assert r"{\boldmath$1.000 \pm 0.000$}" in text
@@ -16,7 +18,7 @@ def test_scores_marks_and_the_best_are_in_the_table(demo):
     assert text.count(r"\begin{table}") == 1
 
 
-def test_all_configs_with_the_highest_mean_are_bold(study):
+def test_all_configs_with_the_highest_mean_are_bold(study: Study) -> None:
     study.done("dense", [1, 0, 1, 0])
     study.done("same", [0, 1, 0, 1])
     study.done("lower", [0, 0, 0, 1])
@@ -26,7 +28,7 @@ def test_all_configs_with_the_highest_mean_are_bold(study):
     assert r"lower & $0.250 \pm 0.250$" in text
 
 
-def test_what_has_no_result_says_so(study):
+def test_what_has_no_result_says_so(study: Study) -> None:
     study.done("dense", [1, 0], subset="128")
     study.cell("window", subset="128")
     study.done("dense", [1, 0], subset="512")
@@ -34,7 +36,7 @@ def test_what_has_no_result_says_so(study):
     assert rows[2] == r"window & pending & -- \\"
 
 
-def test_hostile_names_are_shown_and_mean_nothing(study):
+def test_hostile_names_are_shown_and_mean_nothing(study: Study) -> None:
     study.done("\\input{/etc/passwd}%&$#_^~", [1, 0])
     text = latex.render(study.compared(), title="}\\end{table}")
     assert (

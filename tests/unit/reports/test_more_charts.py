@@ -19,8 +19,10 @@ from benchfleet.reports.charts.narrow import narrowed
 from benchfleet.reports.charts.timeline import Span, Spans, timeline
 from drawn_charts import HOSTILE, marks, only, svg, texts
 
+from .conftest import Study
 
-def test_a_forest_plot_draws_each_difference_once_in_its_own_panel(demo):
+
+def test_a_forest_plot_draws_each_difference_once_in_its_own_panel(demo: Study) -> None:
     chart = only(demo, "forest")
     assert marks(chart, "point") == 12  # four configs on three benchmarks
     output = texts(chart)
@@ -28,7 +30,7 @@ def test_a_forest_plot_draws_each_difference_once_in_its_own_panel(demo):
     assert "dense" not in output
 
 
-def test_a_forest_plot_of_many_benchmarks_is_no_wider_than_a_page(study):
+def test_a_forest_plot_of_many_benchmarks_is_no_wider_than_a_page(study: Study) -> None:
     for config, right in (("dense", 40), ("a", 30)):
         for length in range(25):
             study.done(config, [1.0] * right + [0.0] * (50 - right), subset=str(128 + length))
@@ -37,13 +39,13 @@ def test_a_forest_plot_of_many_benchmarks_is_no_wider_than_a_page(study):
     assert float(width) < 1400
 
 
-def test_a_difference_that_is_not_significant_has_a_mark_of_its_own(demo):
+def test_a_difference_that_is_not_significant_has_a_mark_of_its_own(demo: Study) -> None:
     marked = {(row["row"], row["mark"]) for row in only(demo, "forest").rows}
     assert ("top_k", "not significant") in marked
     assert ("window_32", "lower") in marked
 
 
-def test_the_front_has_what_nothing_else_beats(study):
+def test_the_front_has_what_nothing_else_beats(study: Study) -> None:
     for config, score, density in (
         ("dense", 40, 1.0),
         ("a", 40, 0.2),
@@ -58,18 +60,20 @@ def test_the_front_has_what_nothing_else_beats(study):
     assert marks(chart, "point") == 4
 
 
-def test_a_price_that_all_share_makes_no_chart(demo):
+def test_a_price_that_all_share_makes_no_chart(demo: Study) -> None:
     assert not charts_of_kind("pareto", demo.compared())  # the density is 0.25 everywhere
 
 
-def test_scores_are_drawn_against_the_lengths_that_subsets_name(demo):
+def test_scores_are_drawn_against_the_lengths_that_subsets_name(demo: Study) -> None:
     chart = only(demo, "length")
     assert {row["length"] for row in chart.rows} == {128, 512, 1024}
     assert marks(chart, "point") == 15
     assert {"128", "512", "1024"} <= set(texts(chart))
 
 
-def test_scores_are_drawn_against_training_steps_a_line_for_each_series_and_config(study):
+def test_scores_are_drawn_against_training_steps_a_line_for_each_series_and_config(
+    study: Study,
+) -> None:
     for model in ("run", HOSTILE):
         for step in (1000, 2000, 3000):
             for config in ("dense", "top_k"):
@@ -84,12 +88,12 @@ def test_scores_are_drawn_against_training_steps_a_line_for_each_series_and_conf
     assert marks(chart, "point") == 12
 
 
-def test_one_checkpoint_makes_no_chart(study):
+def test_one_checkpoint_makes_no_chart(study: Study) -> None:
     study.done("dense", [1.0, 0.0], model="run", step=1000)
     assert not charts_of_kind("steps", study.compared())
 
 
-def test_a_config_with_a_line_gets_a_colour_before_one_of_a_single_length(study):
+def test_a_config_with_a_line_gets_a_colour_before_one_of_a_single_length(study: Study) -> None:
     for number in range(8):
         study.done(f"lone{number}", [1.0] * 20, subset="1k")
     for subset in ("1k", "2k"):
@@ -97,7 +101,7 @@ def test_a_config_with_a_line_gets_a_colour_before_one_of_a_single_length(study)
     assert "line" in {row["series"] for row in only(study, "length").rows}
 
 
-def test_lines_of_the_others_lie_below_those_with_a_colour(study):
+def test_lines_of_the_others_lie_below_those_with_a_colour(study: Study) -> None:
     for subset in ("1k", "2k"):
         for number in range(9):
             study.done(f"c{number}", [1.0] * number + [0.0] * (60 - number), subset=subset)
@@ -109,13 +113,13 @@ def test_lines_of_the_others_lie_below_those_with_a_colour(study):
     assert base.OTHERS not in strokes[1:]
 
 
-def as_narrow(chart):
+def as_narrow(chart: Chart) -> Chart:
     spec = narrowed(chart)
     assert spec is not None
     return replace(chart, spec=spec)
 
 
-def test_a_narrow_forest_plot_fits_a_phone_and_shows_long_names_whole(study):
+def test_a_narrow_forest_plot_fits_a_phone_and_shows_long_names_whole(study: Study) -> None:
     end = "_of_a_config_whose_end_distinguishes_it_from_others_"
     benchmark = "a_benchmark_of_a_long_name_in_many_parts_whose_end_says_which"
     for config, right in (("dense", 40), (f"top{end}4096", 30), (f"top{end}2048", 20)):
@@ -131,7 +135,7 @@ def test_a_narrow_forest_plot_fits_a_phone_and_shows_long_names_whole(study):
     assert marks(narrow, "point") == marks(chart, "point") == 4
 
 
-def test_every_narrow_chart_but_the_time_line_fits_a_phone(demo):
+def test_every_narrow_chart_but_the_time_line_fits_a_phone(demo: Study) -> None:
     demo.failed("broken", stage="benchmark")
     bar = Span(lane="host", cell="c", attempt=1, begin=0.0, end=1.0, state="success")
     made = {chart.kind: chart for chart in charts(demo.compared(), Spans([bar]))}
@@ -142,18 +146,18 @@ def test_every_narrow_chart_but_the_time_line_fits_a_phone(demo):
         assert float(width) <= 358
 
 
-def test_the_axis_of_equal_scores_shows_the_score(study):
+def test_the_axis_of_equal_scores_shows_the_score(study: Study) -> None:
     for config, density in (("dense", 1.0), ("a", 0.5)):
         study.done(config, [1.0] * 9 + [0.0], metrics={"density": density})
     assert "0.9" in texts(only(study, "pareto"))
 
 
-def test_money_of_two_currencies_is_not_drawn_on_one_axis(study):
+def test_money_of_two_currencies_is_not_drawn_on_one_axis(study: Study) -> None:
     for config, right in (("dense", 40), ("a", 30)):
         study.done(config, [1.0] * right + [0.0] * (50 - right))
     comparison = study.compared()
 
-    def priced(*currencies):
+    def priced(*currencies: str) -> list[Chart]:
         bills = [UsageTotal(costs={name: 1.0 + n}) for n, name in enumerate(currencies)]
         entries = [
             replace(entry, spent=replace(entry.spent, bill=bill))
@@ -166,18 +170,18 @@ def test_money_of_two_currencies_is_not_drawn_on_one_axis(study):
     assert "cost EUR" in texts(chart)
 
 
-def test_each_chart_of_an_image_has_its_own_legend_of_dashes():
+def test_each_chart_of_an_image_has_its_own_legend_of_dashes() -> None:
     one = Chart(kind="k", title="t", about="", spec={"$schema": "s"}, rows=())
     assert images.stacked([one])["resolve"]["scale"]["strokeDash"] == "independent"
 
 
-def test_subsets_that_are_no_lengths_make_no_chart(study):
+def test_subsets_that_are_no_lengths_make_no_chart(study: Study) -> None:
     study.done("dense", [1.0, 0.0], subset="qasper")
     study.done("dense", [1.0, 0.0], subset="hotpotqa")
     assert not charts_of_kind("length", study.compared())
 
 
-def test_of_sixty_configs_eight_have_a_colour_and_all_are_drawn(study):
+def test_of_sixty_configs_eight_have_a_colour_and_all_are_drawn(study: Study) -> None:
     for subset in ("1k", "2k"):
         for number in range(60):
             study.done(f"c{number}", [1.0] * number + [0.0] * (60 - number), subset=subset)
@@ -188,7 +192,7 @@ def test_of_sixty_configs_eight_have_a_colour_and_all_are_drawn(study):
     assert chart.about.endswith("Grey are others: 52 lines.")
 
 
-def test_failures_are_counted_by_stage_and_kind(study):
+def test_failures_are_counted_by_stage_and_kind(study: Study) -> None:
     for number in range(3):
         study.failed("dense", subset=str(number), message=f"at {number}")
     study.failed("window", stage="benchmark", kind="timeout")
@@ -197,20 +201,20 @@ def test_failures_are_counted_by_stage_and_kind(study):
 
 
 @pytest.mark.parametrize("form", ["png", "svg", "pdf"])
-def test_charts_with_data_of_their_own_share_an_image(demo, form):
+def test_charts_with_data_of_their_own_share_an_image(demo: Study, form: str) -> None:
     comparison = demo.compared()
     two = [*charts_of_kind("scores", comparison), *charts_of_kind("forest", comparison)]
     assert len(image(two, form)) > len(image(two[:1], form)) > 1000
 
 
-def test_every_kind_can_be_asked_for(demo):
+def test_every_kind_can_be_asked_for(demo: Study) -> None:
     for kind in KINDS:
         charts_of_kind(kind, demo.compared())
     with pytest.raises(Exception, match="no chart 'forrest'; did you mean 'forest'"):
         charts_of_kind("forrest", demo.compared())
 
 
-def test_only_the_charts_of_the_kind_are_made(demo, monkeypatch):
+def test_only_the_charts_of_the_kind_are_made(demo: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a moment, and the dashboard asks kind by kind."""
     comparison = demo.compared()
     wanted = charts_of_kind("forest", comparison)
@@ -221,7 +225,7 @@ def test_only_the_charts_of_the_kind_are_made(demo, monkeypatch):
         charts_of_kind("scores", comparison)
 
 
-def test_legends_have_what_occurs(study):
+def test_legends_have_what_occurs(study: Study) -> None:
     span = Span(lane="a", cell="m/dense/recall", attempt=1, begin=0, end=9, state="success")
     chart = timeline(Spans([span]))
     assert chart is not None
@@ -233,7 +237,7 @@ def test_legends_have_what_occurs(study):
     assert "higher" not in json.dumps(chart.spec)
 
 
-def test_equal_lines_are_all_seen(study):
+def test_equal_lines_are_all_seen(study: Study) -> None:
     """Of lines that lie on each other the later is thinner."""
     for config in ("dense", "sink", "window"):
         for subset in ("128", "512"):
@@ -246,6 +250,6 @@ def test_equal_lines_are_all_seen(study):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_says_why_there_is_nothing_to_draw(kind, study):
+def test_each_kind_says_why_there_is_nothing_to_draw(kind: str, study: Study) -> None:
     assert charts_of_kind(kind, study.compared()) == []
     assert REASONS[kind]

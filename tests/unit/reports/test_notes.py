@@ -9,10 +9,10 @@ import pytest
 from benchfleet.domain.attempt import Outcome
 from benchfleet.reports.grids import ended
 
-from .conftest import only
+from .conftest import Study, only
 
 
-def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study):
+def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study: Study) -> None:
     study.done("dense", [1, 0])
     study.done("window", [1, 1])
     study.samples.update({key: {} for key in study.samples})
@@ -21,7 +21,7 @@ def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study):
     ]
 
 
-def test_the_speed_of_a_server_has_no_answers_to_warn_of(study):
+def test_the_speed_of_a_server_has_no_answers_to_warn_of(study: Study) -> None:
     """Its requests are samples without scores, and are cut off by design."""
     ends = {"samples": 9, "ended_length": 1.0, "same_answer": 1.0}
     study.done("dense", [], headline=500.0, metrics=ends)
@@ -39,7 +39,7 @@ def test_the_speed_of_a_server_has_no_answers_to_warn_of(study):
     assert not any("are not here" in note for note in found.notes)
 
 
-def test_a_script_that_reports_no_samples_lacks_none(study):
+def test_a_script_that_reports_no_samples_lacks_none(study: Study) -> None:
     study.done("dense", [], headline=0.5)
     study.done("window", [], headline=0.25)
     assert study.compared().notes == (
@@ -47,7 +47,7 @@ def test_a_script_that_reports_no_samples_lacks_none(study):
     )
 
 
-def test_a_config_that_leaves_out_no_key_anywhere_is_called_dense(study):
+def test_a_config_that_leaves_out_no_key_anywhere_is_called_dense(study: Study) -> None:
     for subset, density in (("512", 1.0), ("1024", 0.5)):
         study.done("dense", [1, 0], subset=subset, metrics={"density": 1.0})
         study.done("window", [1, 0], subset=subset, metrics={"density": density})
@@ -56,7 +56,7 @@ def test_a_config_that_leaves_out_no_key_anywhere_is_called_dense(study):
     assert note.endswith("steps: tiny / quest.")
 
 
-def test_results_of_different_machines_are_noted(study):
+def test_results_of_different_machines_are_noted(study: Study) -> None:
     study.done("dense", [1, 0], host="lab1", device="gpu:0")
     study.done("window", [1, 0], host="lab1", device="gpu:1")
     assert study.compared().notes == ()
@@ -64,14 +64,14 @@ def test_results_of_different_machines_are_noted(study):
     assert "lab1 (gpu), lab2 (cpu)" in study.compared().notes[0]
 
 
-def test_configs_that_have_fewer_samples_are_noted(study):
+def test_configs_that_have_fewer_samples_are_noted(study: Study) -> None:
     study.done("dense", [1, 0], repeat=0)
     study.done("dense", [1, 0], repeat=1)
     study.done("window", [1, 0], repeat=0)
     assert "fewer samples" in study.compared().notes[0]
 
 
-def test_no_speed_is_shown_where_density_was_measured_beside_dense_attention(study):
+def test_no_speed_is_shown_where_density_was_measured_beside_dense_attention(study: Study) -> None:
     timed = {"completion_tokens": 100, "seconds": 2.0}
     study.done("dense", [1.0, 0.0], metrics={**timed, "density": 1.0})
     study.done("window", [1.0, 0.0], metrics={**timed, "density": 0.1})
@@ -82,7 +82,7 @@ def test_no_speed_is_shown_where_density_was_measured_beside_dense_attention(stu
     assert [note for note in compared.notes if note.startswith("No speed is shown")]
 
 
-def test_mode_fast_shows_its_speed_beside_its_density(study):
+def test_mode_fast_shows_its_speed_beside_its_density(study: Study) -> None:
     timed = {"completion_tokens": 100, "seconds": 2.0, "density": 0.1}
     study.done("window", [1.0, 0.0], metrics=timed, mode="fast")
     compared = study.compared()
@@ -91,7 +91,7 @@ def test_mode_fast_shows_its_speed_beside_its_density(study):
     assert not [note for note in compared.notes if note.startswith("No speed is shown")]
 
 
-def test_notes_list_a_handful_of_names_and_no_empty_brackets(study):
+def test_notes_list_a_handful_of_names_and_no_empty_brackets(study: Study) -> None:
     for number in range(10):
         study.done("dense", [1.0, 0.0], subset=str(number), host=f"h{number}")
     [note] = study.compared().notes

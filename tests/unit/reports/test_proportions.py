@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 import pytest
 from scipy.optimize import minimize_scalar
@@ -12,13 +13,13 @@ from benchfleet.reports.proportions import design_effect, paired_interval
 from benchfleet.reports.statistics import mcnemar_p, paired_difference
 
 
-def test_the_interval_swaps_with_the_sides():
+def test_the_interval_swaps_with_the_sides() -> None:
     low, high = paired_interval(12, 2, 50)
     assert paired_interval(2, 12, 50) == pytest.approx((-high, -low))
 
 
 @pytest.mark.parametrize(("n", "margin"), [(100, 0.05), (200, 0.05), (400, 0.02)])
-def test_a_drop_of_the_margin_is_rarely_called_smaller(n, margin):
+def test_a_drop_of_the_margin_is_rarely_called_smaller(n: int, margin: float) -> None:
     """Each count of losses is enumerated, with no gains and a true drop of the margin."""
     wrong = sum(
         math.comb(n, losses) * margin**losses * (1 - margin) ** (n - losses)
@@ -29,10 +30,12 @@ def test_a_drop_of_the_margin_is_rarely_called_smaller(n, margin):
 
 
 @pytest.mark.parametrize(("gains", "losses", "n"), [(12, 2, 50), (3, 9, 100), (1, 1, 30)])
-def test_the_upper_end_solves_the_score_equation_of_the_constrained_likelihood(gains, losses, n):
+def test_the_upper_end_solves_the_score_equation_of_the_constrained_likelihood(
+    gains: int, losses: int, n: int
+) -> None:
     end = paired_interval(gains, losses, n)[1]
 
-    def loss(share):
+    def loss(share: float) -> float:
         same = (n - gains - losses) * math.log(1 - 2 * share - end)
         return -(gains * math.log(share + end) + losses * math.log(share) + same)
 
@@ -54,13 +57,13 @@ PAIRS_OF_TWO = [0, 0, 1, 1, 2, 2, 3, 3]
         ([0.0] * 8, 2.0),
     ],
 )
-def test_the_design_effect_worked_by_hand(differences, effect):
+def test_the_design_effect_worked_by_hand(differences: Sequence[float], effect: float) -> None:
     assert design_effect(differences, PAIRS_OF_TWO) == pytest.approx(effect)
     assert design_effect(differences, range(8)) == 1.0
     assert design_effect([-one for one in differences], PAIRS_OF_TWO) == pytest.approx(effect)
 
 
-def test_contexts_of_one_question_change_nothing():
+def test_contexts_of_one_question_change_nothing() -> None:
     ours = {key: float(key % 3 == 0) for key in range(60)}
     theirs = {key: float(key % 5 == 0) for key in range(60)}
     alone = paired_difference(ours, theirs)
@@ -68,7 +71,7 @@ def test_contexts_of_one_question_change_nothing():
     assert alone.interval == paired_interval(16, 8, 60)
 
 
-def test_equal_pairs_count_as_their_contexts():
+def test_equal_pairs_count_as_their_contexts() -> None:
     scores = dict.fromkeys(range(100), 1.0)
     found = paired_difference(scores, scores, {key: key // 5 for key in scores})
     assert found.interval == pytest.approx(paired_interval(0, 0, 20))
@@ -76,7 +79,7 @@ def test_equal_pairs_count_as_their_contexts():
 
 
 @pytest.mark.parametrize("effect", [1.0, 1.3, 2.7])
-def test_a_significant_difference_has_an_interval_without_zero(effect):
+def test_a_significant_difference_has_an_interval_without_zero(effect: float) -> None:
     for gains in range(1, 60):
         for losses in range(gains):
             if mcnemar_p(gains / effect, losses / effect) < 0.05:
@@ -85,7 +88,9 @@ def test_a_significant_difference_has_an_interval_without_zero(effect):
 
 @pytest.mark.parametrize(("contexts", "questions"), [(20, 10), (50, 5), (100, 5)])
 @pytest.mark.parametrize("shared", [0.0, 0.8, 1.0])
-def test_a_drop_of_the_margin_in_contexts_is_rarely_called_smaller(contexts, questions, shared):
+def test_a_drop_of_the_margin_in_contexts_is_rarely_called_smaller(
+    contexts: int, questions: int, shared: float
+) -> None:
     """Losses in 5 % of the pairs, some shared by a context: Student's interval excluded them in up
     to 24 %."""
     rng = random.Random(f"{contexts} {questions} {shared}")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from benchfleet.domain.event import Event
 from benchfleet.domain.race import RaceHistory, RaceStop
-from benchfleet.reports.race_savings import MAX_SENTENCES, race_savings, saved_texts
+from benchfleet.reports.race_savings import MAX_SENTENCES, RaceSaving, race_savings, saved_texts
+
+from .conftest import Study
 
 LOOKS = (
     "The tables' intervals and p-values do not allow for the race's looks. Of a stopped config, "
@@ -11,7 +16,9 @@ LOOKS = (
 )
 
 
-def stopped(study, config, *, model="tiny", ended=3, cancelled=7):
+def stopped(
+    study: Study, config: str, *, model: str = "tiny", ended: int = 3, cancelled: int = 7
+) -> Event:
     """A config with so many repeats that ended (4 s each) and that a race cancelled."""
     for repeat in range(ended):
         study.done(config, [1.0, 0.0], model=model, repeat=repeat)
@@ -32,11 +39,11 @@ def stopped(study, config, *, model="tiny", ended=3, cancelled=7):
     ).event()
 
 
-def savings(study, events):
+def savings(study: Study, events: Sequence[Event]) -> list[RaceSaving]:
     return list(race_savings(RaceHistory.of(events), study.cells, study.records))
 
 
-def test_a_saving_says_what_was_stopped_why_and_how_much_time_that_saved(study):
+def test_a_saving_says_what_was_stopped_why_and_how_much_time_that_saved(study: Study) -> None:
     (one,) = savings(study, [stopped(study, "c3")])
     assert saved_texts([one]) == [
         "Race: c3 stopped on recall_512 after 150 samples: 12 points lower than dense (anytime "
@@ -46,7 +53,7 @@ def test_a_saving_says_what_was_stopped_why_and_how_much_time_that_saved(study):
     assert one.to_dict()["saved_seconds"] == 28
 
 
-def test_several_are_summed_up_and_name_their_models(study):
+def test_several_are_summed_up_and_name_their_models(study: Study) -> None:
     events = [stopped(study, "c3"), stopped(study, "c3", model="large", ended=1, cancelled=1)]
     first, second, in_all, looks = saved_texts(savings(study, events))
     assert first.startswith("Race: tiny / c3 stopped")
@@ -56,7 +63,7 @@ def test_several_are_summed_up_and_name_their_models(study):
     assert looks == LOOKS
 
 
-def test_cells_that_were_brought_back_or_cancelled_by_people_are_no_saving(study):
+def test_cells_that_were_brought_back_or_cancelled_by_people_are_no_saving(study: Study) -> None:
     event = stopped(study, "c3", cancelled=2)
     study.record(study.cell("dense", repeat=9), "cancelled")
     assert savings(study, []) == []
@@ -68,14 +75,14 @@ def test_cells_that_were_brought_back_or_cancelled_by_people_are_no_saving(study
     assert savings(study, [event]) == []
 
 
-def test_a_cell_that_had_begun_saves_no_known_time(study):
+def test_a_cell_that_had_begun_saves_no_known_time(study: Study) -> None:
     event = stopped(study, "c3", cancelled=2)
     object.__setattr__(study.records[-1], "attempt", 1)
     (one,) = savings(study, [event])
     assert (one.cells, one.seconds) == (2, 4)
 
 
-def test_of_many_the_first_have_a_sentence(study):
+def test_of_many_the_first_have_a_sentence(study: Study) -> None:
     events = [stopped(study, f"c{n}", ended=1, cancelled=1) for n in range(8)]
     *some, more, in_all, _ = saved_texts(savings(study, events))
     assert len(some) == MAX_SENTENCES

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
 from benchfleet.domain.event import Event
 from benchfleet.domain.race import RACE_STOPPED, RaceHistory, RaceSettings, RaceStop
+from benchfleet.reports.race_standings import Race
 from benchfleet.reports.racing import race_of
 from benchfleet.results.read import SampleScores
+
+from .conftest import Study
 
 NONE, USUAL = RaceHistory(), RaceSettings()
 
 
-def answers(share, seed, samples=60):
+def answers(share: float, seed: int, samples: int = 60) -> list[float]:
     """So many right answers, to questions of the same difficulty for all configs."""
     rng = random.Random(seed)
     return [float(rng.random() < share) for _ in range(samples)]
 
 
-def raced(study, settings=USUAL, history=NONE):
+def raced(study: Study, settings: RaceSettings = USUAL, history: RaceHistory = NONE) -> Race:
     return race_of(
         settings,
         study.cells,
@@ -30,12 +35,14 @@ def raced(study, settings=USUAL, history=NONE):
     )
 
 
-def verdicts(study, settings=USUAL, history=NONE):
+def verdicts(
+    study: Study, settings: RaceSettings = USUAL, history: RaceHistory = NONE
+) -> dict[str, str]:
     (group,) = raced(study, settings, history).groups
     return {one.config: one.verdict for one in group.standings}
 
 
-def pending(study, *configs, repeats=(1, 2)):
+def pending(study: Study, *configs: str, repeats: Sequence[int] = (1, 2)) -> None:
     """Cells of these configs that wait."""
     for config in configs:
         for repeat in repeats:
@@ -43,7 +50,7 @@ def pending(study, *configs, repeats=(1, 2)):
 
 
 @pytest.fixture
-def halfway(study):
+def halfway(study: Study) -> Study:
     """After the first of three repeats: `window` is far behind, `top_k` a little."""
     study.done("dense", answers(0.95, 1))
     study.done("window", answers(0.3, 1))
@@ -52,7 +59,7 @@ def halfway(study):
     return study
 
 
-def test_only_what_is_surely_worse_stops(halfway):
+def test_only_what_is_surely_worse_stops(halfway: Study) -> None:
     assert verdicts(halfway) == {"dense": "leads", "window": "stops", "top_k": "in"}
     race = raced(halfway)
     assert race.comparisons == 6
@@ -63,11 +70,11 @@ def test_only_what_is_surely_worse_stops(halfway):
     assert sorted(stop.cells) == sorted(waiting)
 
 
-def test_a_higher_confidence_needs_more_samples(halfway):
+def test_a_higher_confidence_needs_more_samples(halfway: Study) -> None:
     assert verdicts(halfway, RaceSettings(confidence=1 - 1e-12))["window"] == "in"
 
 
-def test_the_baseline_and_named_configs_are_never_stopped(study):
+def test_the_baseline_and_named_configs_are_never_stopped(study: Study) -> None:
     study.done("dense", answers(0.2, 1))
     study.done("window", answers(0.2, 2))
     study.done("top_k", answers(0.95, 1))
@@ -80,7 +87,7 @@ def test_the_baseline_and_named_configs_are_never_stopped(study):
     assert verdicts(study, nothing) == {"dense": "stops", "window": "stops", **leads}
 
 
-def test_more_groups_share_the_error(study):
+def test_more_groups_share_the_error(study: Study) -> None:
     for subset in ("128", "512"):
         study.done("dense", answers(0.95, 1), subset=subset)
         study.done("window", answers(0.3, 1), subset=subset)
@@ -94,7 +101,7 @@ def test_more_groups_share_the_error(study):
     assert interval(alone, 0)[1] < interval(race, 1)[1]
 
 
-def study_of(study, subset):
+def study_of(study: Study, subset: str) -> Study:
     """The part of a study with this subset."""
     one = type(study)(samples=study.samples)
     one.cells = [cell for cell in study.cells if cell.workload.subset == subset]
@@ -103,32 +110,39 @@ def study_of(study, subset):
     return one
 
 
-def interval(race, group):
+def interval(race: Race, group: int) -> tuple[float, float]:
     (one,) = (one for one in race.groups[group].standings if one.difference)
+    assert one.difference is not None
     return one.difference.interval
 
 
-def test_a_repeat_counts_once_all_before_it_are_over(study):
+def compared(race: Race) -> int:
+    """On how many samples the second config of the one group is compared."""
+    (group,) = race.groups
+    difference = group.standings[1].difference
+    assert difference is not None
+    return difference.samples
+
+
+def test_a_repeat_counts_once_all_before_it_are_over(study: Study) -> None:
     for repeat in (0, 1, 2):
         study.done("dense", answers(0.95, repeat), repeat=repeat)
     study.done("window", answers(0.3, 0, samples=60), repeat=0)
     study.record(study.cell("window", repeat=1), "running")
     study.done("window", answers(0.3, 2), repeat=2)
-    (group,) = raced(study).groups
-    assert group.standings[1].difference.samples == 60
+    assert compared(raced(study)) == 60
     study.records[4] = study.records[4].__class__(**{**vars(study.records[4]), "state": "failed"})
-    (group,) = raced(study).groups
-    assert group.standings[1].difference.samples == 120
+    assert compared(raced(study)) == 120
 
 
-def test_results_that_are_not_here_decide_nothing(halfway):
+def test_results_that_are_not_here_decide_nothing(halfway: Study) -> None:
     halfway.samples.clear()
     (group,) = raced(halfway).groups
     assert {one.verdict for one in group.standings} == {"no result"}
     assert group.leader == ""
 
 
-def test_one_repeat_or_one_config_is_no_race(study):
+def test_one_repeat_or_one_config_is_no_race(study: Study) -> None:
     study.done("dense", answers(0.95, 1))
     study.done("window", answers(0.3, 1))
     study.done("dense", answers(0.3, 1), subset="128")
@@ -144,7 +158,9 @@ def test_one_repeat_or_one_config_is_no_race(study):
         ([0.2, 0.4], {"reported": {"ranked": False}}, "a higher score is not better"),
     ],
 )
-def test_what_cannot_be_bet_on_does_not_race(study, values, more, note):
+def test_what_cannot_be_bet_on_does_not_race(
+    study: Study, values: Sequence[float], more: Mapping[str, Any], note: str
+) -> None:
     study.done("dense", values, **more)
     study.done("window", values, **more)
     pending(study, "dense", "window")
@@ -153,7 +169,7 @@ def test_what_cannot_be_bet_on_does_not_race(study, values, more, note):
     assert not list(race.stops(by=""))
 
 
-def test_a_config_that_was_stopped_or_brought_back_is_not_stopped_again(halfway):
+def test_a_config_that_was_stopped_or_brought_back_is_not_stopped_again(halfway: Study) -> None:
     (stop,) = raced(halfway).stops(by="")
     stopped = stop.event()
     cancelled = [
@@ -178,7 +194,7 @@ def test_a_config_that_was_stopped_or_brought_back_is_not_stopped_again(halfway)
     assert stopped.kind == RACE_STOPPED
 
 
-def test_a_stopped_config_leads_no_more(study):
+def test_a_stopped_config_leads_no_more(study: Study) -> None:
     study.done("dense", answers(0.9, 1))
     study.done("window", answers(1.0, 1))
     pending(study, "dense", "window")
@@ -189,7 +205,7 @@ def test_a_stopped_config_leads_no_more(study):
     assert group.leader == "window"
 
 
-def raced_stop(study):
+def raced_stop(study: Study) -> Iterator[RaceStop]:
     """A stop of the leader, as an earlier decision may have made it."""
     yield RaceStop(
         model="tiny",
@@ -204,7 +220,7 @@ def raced_stop(study):
     )
 
 
-def test_equal_configs_are_never_stopped_repeat_after_repeat(study):
+def test_equal_configs_are_never_stopped_repeat_after_repeat(study: Study) -> None:
     rng = random.Random(9)
     for repeat in range(12):
         for config in ("dense", "window", "top_k"):
@@ -213,7 +229,7 @@ def test_equal_configs_are_never_stopped_repeat_after_repeat(study):
         assert "stops" not in verdicts(study).values()
 
 
-def test_what_has_no_score_of_each_sample_does_not_race(study):
+def test_what_has_no_score_of_each_sample_does_not_race(study: Study) -> None:
     for config in ("dense", "window"):
         study.done(config, [], headline=0.5)
     pending(study, "dense", "window")

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from .conftest import Study
+from .conftest import Study, present
 
 HIGH = [1.0] * 38 + [0.0] * 2
 LOW = [1.0] * 5 + [0.0] * 35
 
 
-def test_a_leader_other_than_the_baseline_is_compared_with_the_rest_too(study):
+def test_a_leader_other_than_the_baseline_is_compared_with_the_rest_too(study: Study) -> None:
     study.done("dense", LOW)
     study.done("good", HIGH)
     study.done("alike", [1.0] * 37 + [0.0] * 3)
@@ -23,7 +23,7 @@ def test_a_leader_other_than_the_baseline_is_compared_with_the_rest_too(study):
     assert winner.not_different_from == ("alike",)
 
 
-def test_of_equal_means_the_baseline_leads(study):
+def test_of_equal_means_the_baseline_leads(study: Study) -> None:
     study.done("window", [1, 0])
     study.done("dense", [0, 1])
     (winner,) = study.compared().winners
@@ -31,7 +31,7 @@ def test_of_equal_means_the_baseline_leads(study):
     assert winner.not_different_from == ("window",)
 
 
-def test_without_a_baseline_result_the_leader_is_still_judged(study):
+def test_without_a_baseline_result_the_leader_is_still_judged(study: Study) -> None:
     study.failed("dense")
     study.done("good", HIGH)
     study.done("poor", LOW)
@@ -40,7 +40,7 @@ def test_without_a_baseline_result_the_leader_is_still_judged(study):
     assert winner.without_result == ("dense",)
 
 
-def test_the_leader_is_found_on_the_samples_that_all_have(study):
+def test_the_leader_is_found_on_the_samples_that_all_have(study: Study) -> None:
     # The second repeat is easier, and only the window has it.
     study.done("dense", [0.5] * 10, repeat=0)
     study.done("window", [0.4] * 10, repeat=0)
@@ -49,7 +49,7 @@ def test_the_leader_is_found_on_the_samples_that_all_have(study):
     assert (winner.config, winner.better_than) == ("dense", ("window",))
 
 
-def test_a_headline_that_is_no_merit_is_shown_and_not_ranked(study):
+def test_a_headline_that_is_no_merit_is_shown_and_not_ranked(study: Study) -> None:
     """Such as the tokens per second of an open loop, which follow the rate that was asked for."""
     study.done("dense", [], headline=400.0, reported={"ranked": False})
     study.done("window", [], headline=900.0, reported={"ranked": False})
@@ -61,14 +61,14 @@ def test_a_headline_that_is_no_merit_is_shown_and_not_ranked(study):
     ]
 
 
-def test_a_benchmark_without_any_result_has_no_winner(study):
+def test_a_benchmark_without_any_result_has_no_winner(study: Study) -> None:
     study.cell("dense", subset="128")
     study.done("dense", [1, 0], subset="512")
     (winner,) = study.compared().winners
     assert (winner.benchmark, winner.config) == ("recall_512", "dense")
 
 
-def test_each_model_has_its_own_winner(study):
+def test_each_model_has_its_own_winner(study: Study) -> None:
     study.done("dense", HIGH, model="a")
     study.done("window", LOW, model="a")
     study.done("dense", LOW, model="b")
@@ -79,7 +79,7 @@ def test_each_model_has_its_own_winner(study):
     ]
 
 
-def test_equal_configs_seldom_differ_significantly():
+def test_equal_configs_seldom_differ_significantly() -> None:
     """Of reports on configs that do not differ, 5 % may call some difference sure: once among
     those to the baseline, and once among the others. Uncorrected it would be about 20 %."""
     rng = random.Random(3)
@@ -97,24 +97,26 @@ def test_equal_configs_seldom_differ_significantly():
 
 
 @pytest.mark.parametrize("repeats", [2, 10])
-def test_equal_headlines_without_their_samples_have_no_known_error(study, repeats):
+def test_equal_headlines_without_their_samples_have_no_known_error(
+    study: Study, repeats: int
+) -> None:
     for repeat in range(repeats):
         study.done("dense", [], headline=0.5, repeat=repeat)
         study.done("window", [], headline=0.4, repeat=repeat)
     comparison = study.compared()
     assert [entry.stderr for entry in comparison.entries] == [None, None]
-    difference = comparison.entries[1].difference
+    difference = present(comparison.entries[1].difference)
     assert difference.difference == pytest.approx(-0.1)
     assert (difference.stderr, difference.p_value, difference.interval) == (None, None, None)
 
 
-def test_unequal_headlines_without_their_samples_are_values(study):
+def test_unequal_headlines_without_their_samples_are_values(study: Study) -> None:
     for repeat, headline in enumerate((0.4, 0.6)):
         study.done("dense", [], headline=headline, repeat=repeat)
     assert study.compared().entries[0].stderr == pytest.approx(0.1)
 
 
-def test_a_config_with_few_samples_does_not_reduce_the_others_to_these(study):
+def test_a_config_with_few_samples_does_not_reduce_the_others_to_these(study: Study) -> None:
     """It was behind on all of its samples, which are by chance the best of `alike`."""
     study.done("dense", [1.0] * 8 + [0.0] * 2)
     study.done("alike", [1.0] * 9 + [0.0])
@@ -125,14 +127,14 @@ def test_a_config_with_few_samples_does_not_reduce_the_others_to_these(study):
     assert (comparison.winners[0].config, comparison.best[0].config) == ("dense", "dense")
 
 
-def test_a_config_that_is_ahead_on_its_few_samples_leads(study):
+def test_a_config_that_is_ahead_on_its_few_samples_leads(study: Study) -> None:
     study.done("dense", [1.0, 0.0] * 5)
     study.done("dense", [1.0] * 10, repeat=1)
     study.done("short", [1.0, 1.0] * 4 + [1.0, 0.0])
     assert study.compared().winners[0].config == "short"
 
 
-def test_a_config_without_shared_samples_ranks_by_its_own_mean(study):
+def test_a_config_without_shared_samples_ranks_by_its_own_mean(study: Study) -> None:
     study.done("dense", [1.0, 0.0] * 5)
     study.done("other", [1.0] * 4, repeat=1)
     assert study.compared().winners[0].config == "other"

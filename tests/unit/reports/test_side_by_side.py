@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 from benchfleet.cli.text.change_table import markdown_table, short_names, verdict_lines
+from benchfleet.domain.suite import Suite
 from benchfleet.reports.release_policy import judge
 from benchfleet.reports.side_by_side import changes
 
-from .conftest import Study
+from .conftest import Study, present
 from .two_sides import RIGHT, SAME, WORSE, of_suites, policy, side, suite, two
 
 
-def test_a_significant_drop_is_a_regression_and_names_its_samples():
+def test_a_significant_drop_is_a_regression_and_names_its_samples() -> None:
     (change,) = changes(*two(RIGHT, WORSE))
     assert change.name == "tiny × dense / recall_512"
     assert change.difference.difference == pytest.approx(-0.3)
@@ -24,7 +25,7 @@ def test_a_significant_drop_is_a_regression_and_names_its_samples():
     assert change.lost[0] == "0-0"
 
 
-def test_a_repeat_that_has_only_a_headline_is_no_flipped_sample():
+def test_a_repeat_that_has_only_a_headline_is_no_flipped_sample() -> None:
     before, after = Study(), Study()
     for repeat in range(3):
         before.done("dense", [], headline=0.0, repeat=repeat)
@@ -34,7 +35,7 @@ def test_a_repeat_that_has_only_a_headline_is_no_flipped_sample():
     assert change.gained == ()
 
 
-def test_a_drop_below_the_minimum_effect_is_no_regression():
+def test_a_drop_below_the_minimum_effect_is_no_regression() -> None:
     before, after = two([0.5, 0.6, 0.7] * 20, [0.499, 0.598, 0.699] * 20)
     (change,) = changes(before, after)
     assert change.difference.significantly_lower
@@ -43,13 +44,13 @@ def test_a_drop_below_the_minimum_effect_is_no_regression():
     assert strict.regression
 
 
-def test_a_drop_that_is_not_significant_is_no_regression():
+def test_a_drop_that_is_not_significant_is_no_regression() -> None:
     (change,) = changes(*two([1.0, 1.0, 0.0], [0.0, 1.0, 0.0]))
     assert change.difference.difference == pytest.approx(-1 / 3)
     assert not change.regression
 
 
-def test_what_the_selections_fix_tells_the_sides_apart(demo):
+def test_what_the_selections_fix_tells_the_sides_apart(demo: Study) -> None:
     found = changes(
         side("a", demo, only="dense", fixed="configs"),
         side("b", demo, only="window_32", fixed="configs"),
@@ -63,7 +64,7 @@ def test_what_the_selections_fix_tells_the_sides_apart(demo):
     assert short_names(found) == ["recall_128", "recall_512", "recall_1024"]
 
 
-def test_what_only_one_side_has_is_listed_with_the_reason():
+def test_what_only_one_side_has_is_listed_with_the_reason() -> None:
     first, second = Study(), Study()
     first.done("dense", RIGHT)
     first.done("window", RIGHT)
@@ -73,7 +74,7 @@ def test_what_only_one_side_has_is_listed_with_the_reason():
     assert remarks == {"dense": "", "window": "not in new", "other": "not in old"}
 
 
-def test_versions_of_a_benchmark_are_not_compared():
+def test_versions_of_a_benchmark_are_not_compared() -> None:
     first, second = two(RIGHT, WORSE)
     (cell,) = second.cells
     newer = replace(cell, workload=replace(cell.workload, version="2"))
@@ -86,16 +87,16 @@ def test_versions_of_a_benchmark_are_not_compared():
     assert not change.regression
 
 
-def test_a_suite_is_one_change_with_the_error_of_its_parts():
+def test_a_suite_is_one_change_with_the_error_of_its_parts() -> None:
     *parts, core = of_suites({"128": RIGHT, "512": RIGHT}, {"128": WORSE, "512": SAME})
     assert (core.name, core.is_suite) == ("tiny × dense / suite core", True)
     assert core.difference.difference == pytest.approx(-0.15)
-    errors = [change.difference.stderr for change in parts]
+    errors = [present(change.difference.stderr) for change in parts]
     assert core.difference.stderr == pytest.approx(sum(e**2 for e in errors) ** 0.5 / 2)
     assert core.regression
     verdicts = judge([*parts, core], policy({"benchmark": "core", "max_drop": 0.1}))
     assert [(one.change.is_suite, one.verdict) for one in verdicts] == [(True, "INCONCLUSIVE")]
-    assert verdicts[0].to_dict()["interval"] == list(core.difference.interval)
+    assert verdicts[0].to_dict()["interval"] == list(present(core.difference.interval))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_suite_is_one_change_with_the_error_of_its_parts():
         (suite("128", "512", "1024"), "2 of 3 parts in new"),
     ],
 )
-def test_a_suite_of_other_parts_is_never_compared(after, remark):
+def test_a_suite_of_other_parts_is_never_compared(after: Suite, remark: str) -> None:
     both = {"128": RIGHT, "512": RIGHT}
     core = of_suites(both, both, after=after)[-1]
     assert (core.remark, core.difference.difference) == (remark, None)
@@ -114,7 +115,7 @@ def test_a_suite_of_other_parts_is_never_compared(after, remark):
     assert judgement.verdict == "INCONCLUSIVE"
 
 
-def test_a_suite_over_other_versions_is_never_compared():
+def test_a_suite_over_other_versions_is_never_compared() -> None:
     first, second = Study(), Study()
     for study, version in ((first, "1"), (second, "2")):
         study.done("dense", RIGHT, subset="128")
@@ -129,13 +130,13 @@ def test_a_suite_over_other_versions_is_never_compared():
     assert core.remark == "versions of recall_512 differ and cannot be compared"
 
 
-def test_flips_in_both_directions_are_listed():
+def test_flips_in_both_directions_are_listed() -> None:
     lines = verdict_lines(changes(*two(RIGHT, WORSE)), (), ())
     assert lines[0].startswith("flips of recall_512: right → wrong 0-0, 0-1")
     assert "and 35 more; wrong → right 0-9" in lines[0]
 
 
-def test_samples_that_only_one_side_has_are_counted():
+def test_samples_that_only_one_side_has_are_counted() -> None:
     compared = changes(*two(RIGHT, RIGHT[:60]))
     line = "recall_512: only 60 samples are shared, of 100 of A and 60 of B"
     assert line in verdict_lines(compared, (), ())

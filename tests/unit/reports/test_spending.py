@@ -17,6 +17,8 @@ from benchfleet.reports.tables import Comparison, compare
 from benchfleet.reports.terminal import ComparisonView
 from benchfleet.results.read import SampleScores
 
+from .conftest import Study
+
 
 def bill(*used: Usage | None) -> UsageTotal:
     found = UsageTotal()
@@ -36,7 +38,7 @@ def printed(comparison: Comparison) -> str:
     return capture.get()
 
 
-def compared(study, *bills: UsageTotal) -> Comparison:
+def compared(study: Study, *bills: UsageTotal) -> Comparison:
     names = [cell.fingerprint for cell in study.cells]
     return compare(
         study.records,
@@ -75,7 +77,7 @@ def test_what_a_bill_lacks_is_reported() -> None:
     assert unmeasured.startswith("The energy is that of 50 % of the GPU time")
 
 
-def test_attempts_of_all_repeats_are_counted_by_model_and_config(study) -> None:
+def test_attempts_of_all_repeats_are_counted_by_model_and_config(study: Study) -> None:
     study.done("dense", [1, 1], repeat=0)
     study.done("dense", [1, 1], repeat=1)
     study.done("window", [0, 1], repeat=0)
@@ -88,7 +90,7 @@ def test_attempts_of_all_repeats_are_counted_by_model_and_config(study) -> None:
     assert dict(found.values())["spent_in_all"]["gpu_hours"] == 3
 
 
-def test_rented_machines_are_named_beside_the_attempts_that_they_ran(study) -> None:
+def test_rented_machines_are_named_beside_the_attempts_that_they_ran(study: Study) -> None:
     """As of a provider that bills 0.00028 USD with setup, for attempts of 0.0000039 USD."""
     used = Usage(seconds=1, cost=3.9e-06, currency="USD")
     rented = RentalCost(currency="USD", cost=0.00028, attempts=3.9e-06)
@@ -103,7 +105,7 @@ def test_rented_machines_are_named_beside_the_attempts_that_they_ran(study) -> N
     ]
 
 
-def test_rentals_on_which_nothing_ran_are_named_all_the_same(study) -> None:
+def test_rentals_on_which_nothing_ran_are_named_all_the_same(study: Study) -> None:
     study.cell("dense")
     rented = RentalCost(currency="USD", cost=0.5, attempts=0.0)
     found = replace(compared(study), rentals=(rented,))
@@ -112,7 +114,7 @@ def test_rentals_on_which_nothing_ran_are_named_all_the_same(study) -> None:
     assert text in printed(found)
 
 
-def test_csv_has_money_in_the_one_currency_that_there_is(study) -> None:
+def test_csv_has_money_in_the_one_currency_that_there_is(study: Study) -> None:
     study.done("dense", [1, 1])
     study.done("window", [0, 1])
     mixed = bill(HOUR, Usage(seconds=1, cost=1, currency="EUR"))
@@ -121,6 +123,6 @@ def test_csv_has_money_in_the_one_currency_that_there_is(study) -> None:
     assert (window["cost"], window["currency"], window["attempts"]) == ("", "several", "2")
 
 
-def test_a_campaign_that_nothing_was_billed_of_has_no_such_section(study) -> None:
+def test_a_campaign_that_nothing_was_billed_of_has_no_such_section(study: Study) -> None:
     study.done("dense", [1, 1])
     assert "What it took" not in markdown.render(compared(study), title="t")

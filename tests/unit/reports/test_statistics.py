@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -22,21 +24,21 @@ from benchfleet.reports.statistics import (
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
 
 
-def named(values):
+def named(values: str | Sequence[float | str]) -> dict[int, Any]:
     return dict(enumerate(values))
 
 
-def test_standard_error_is_unknown_below_two_values():
+def test_standard_error_is_unknown_below_two_values() -> None:
     assert standard_error([]) is None
     assert standard_error([0.5]) is None
 
 
-def test_mean_of_nothing_is_refused():
+def test_mean_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="no values"):
         mean([])
 
 
-def test_paired_difference_worked_by_hand():
+def test_paired_difference_worked_by_hand() -> None:
     # differences 1, 2, 3: mean 2, s = 1, t = 2 √3 with 2 degrees of freedom
     found = paired_difference(named([2.0, 4.0, 6.0]), named([1.0, 2.0, 3.0]))
     assert found.n == 3
@@ -49,7 +51,7 @@ def test_paired_difference_worked_by_hand():
     assert not found.sure
 
 
-def test_pairing_takes_out_what_is_hard_for_both():
+def test_pairing_takes_out_what_is_hard_for_both() -> None:
     rng = random.Random(1)
     hardness = [rng.random() for _ in range(50)]
     ours = [value + 0.02 + 0.01 * rng.random() for value in hardness]
@@ -61,13 +63,13 @@ def test_pairing_takes_out_what_is_hard_for_both():
     assert found.stderr < whole / 10
 
 
-def test_paired_difference_uses_shared_keys_alone():
+def test_paired_difference_uses_shared_keys_alone() -> None:
     found = paired_difference({"a": 1.0, "b": 0.0, "x": 100.0}, {"b": 1.0, "a": 1.0, "y": -5.0})
     assert found.n == 2
     assert found.difference == -0.5
 
 
-def test_difference_of_nothing_shared_is_unknown():
+def test_difference_of_nothing_shared_is_unknown() -> None:
     found = paired_difference({"a": 1.0}, {"b": 1.0})
     assert found == Difference(n=0, difference=None)
     assert not found.sure
@@ -75,27 +77,27 @@ def test_difference_of_nothing_shared_is_unknown():
     assert not found.significantly_lower
 
 
-def test_difference_of_one_sample_is_never_sure():
+def test_difference_of_one_sample_is_never_sure() -> None:
     found = paired_difference({"a": 1.0}, {"a": 0.0})
     assert (found.n, found.difference, found.stderr, found.p_value) == (1, 1.0, None, None)
     assert not found.sure
 
 
-def test_equal_scores_do_not_differ_significantly():
+def test_equal_scores_do_not_differ_significantly() -> None:
     found = paired_difference(named([0.1, 0.7, 0.2]), named([0.1, 0.7, 0.2]))
     assert (found.difference, found.stderr, found.p_value, found.interval) == (0, 0, 1, None)
     assert not found.sure
 
 
 @pytest.mark.parametrize(("n", "sure"), [(2, False), (5, False), (6, True), (100, True)])
-def test_equal_differences_are_judged_by_the_sign_test(n, sure):
+def test_equal_differences_are_judged_by_the_sign_test(n: int, sure: bool) -> None:
     found = paired_difference(named([0.3] * n), named([0.2] * n))
     assert found.p_value == 2.0 ** (1 - n)
     assert found.interval is None
     assert found.sure is sure
 
 
-def test_noise_of_the_arithmetic_is_no_difference():
+def test_noise_of_the_arithmetic_is_no_difference() -> None:
     found = paired_difference(named([0.1 + 0.2, 0.3]), named([0.3, 0.1 + 0.2]))
     assert (found.difference, found.p_value) == (0, 1)
 
@@ -103,7 +105,7 @@ def test_noise_of_the_arithmetic_is_no_difference():
 @given(
     st.lists(st.tuples(st.floats(-10, 10), st.floats(-10, 10)), min_size=2, max_size=30),
 )
-def test_sure_is_an_interval_that_excludes_zero(pairs):
+def test_sure_is_an_interval_that_excludes_zero(pairs: Sequence[tuple[float, float]]) -> None:
     found = paired_difference(named([a for a, _ in pairs]), named([b for _, b in pairs]))
     assume(found.interval is not None and found.test == "t")
     assert found.interval is not None
@@ -114,7 +116,7 @@ def test_sure_is_an_interval_that_excludes_zero(pairs):
     assert found.significantly_lower == (high < 0)
 
 
-def test_the_interval_holds_the_truth_19_times_out_of_20():
+def test_the_interval_holds_the_truth_19_times_out_of_20() -> None:
     rng = random.Random(7)
     held = 0
     for _ in range(1000):
@@ -126,21 +128,21 @@ def test_the_interval_holds_the_truth_19_times_out_of_20():
     assert 935 <= held <= 965
 
 
-def test_clustered_standard_error_worked_by_hand():
+def test_clustered_standard_error_worked_by_hand() -> None:
     # mean 3; residuals −2 −1 | 0 | 1 2: cluster sums −3, 0, 3; √(3/2 × 18)/5
     values, contexts = [1.0, 2.0, 3.0, 4.0, 5.0], ["a", "a", "b", "c", "c"]
     assert standard_error(values, contexts) == pytest.approx(math.sqrt(27) / 5)
     assert standard_error(values, ["a"] * 5) is None
 
 
-def test_clusters_of_one_value_change_nothing():
+def test_clusters_of_one_value_change_nothing() -> None:
     values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
     assert standard_error(values, range(8)) == pytest.approx(standard_error(values))
     ours, theirs = named(values), named([1.0] * 8)
     assert paired_difference(ours, theirs, named("abcdefgh")) == paired_difference(ours, theirs)
 
 
-def test_questions_over_one_context_count_as_one():
+def test_questions_over_one_context_count_as_one() -> None:
     """Ten answers that all depend on their context alone are as good as one."""
     contexts = [0.1, 0.5, 0.3, 0.9, 0.2, 0.7]
     repeated = [value for value in contexts for _ in range(10)]
@@ -154,7 +156,7 @@ def test_questions_over_one_context_count_as_one():
     assert clustered.interval == pytest.approx(alone.interval)
 
 
-def test_clustered_interval_holds_the_truth_19_times_out_of_20():
+def test_clustered_interval_holds_the_truth_19_times_out_of_20() -> None:
     rng = random.Random(11)
     held = naive = 0
     for _ in range(400):
@@ -170,14 +172,14 @@ def test_clustered_interval_holds_the_truth_19_times_out_of_20():
     assert naive < 300
 
 
-def test_equal_differences_of_clusters_are_judged_by_the_sign_test_over_clusters():
+def test_equal_differences_of_clusters_are_judged_by_the_sign_test_over_clusters() -> None:
     found = paired_difference(
         named([1.0, 0.0, 0.0, 1.0]), named([0.0] * 4), named(["a", "a", "b", "b"])
     )
     assert (found.p_value, found.test) == (0.5, "sign")
 
 
-def test_right_and_wrong_answers_are_compared_by_mcnemar():
+def test_right_and_wrong_answers_are_compared_by_mcnemar() -> None:
     ours = named([1.0] * 8 + [0.0] * 12)
     theirs = named([0.0] * 8 + [0.0] * 11 + [1.0])
     found = paired_difference(ours, theirs)
@@ -186,7 +188,7 @@ def test_right_and_wrong_answers_are_compared_by_mcnemar():
     assert paired_difference(named([0.5, 1, 0]), named([0, 0, 1])).test == "t"
 
 
-def test_differences_are_corrected_where_they_have_a_p_value():
+def test_differences_are_corrected_where_they_have_a_p_value() -> None:
     small = Difference(n=9, difference=1.0, p_value=0.01)
     unknown = Difference(n=1, difference=1.0)
     found = corrected([small, unknown, replace(small, p_value=1.0)])
@@ -197,36 +199,36 @@ def test_differences_are_corrected_where_they_have_a_p_value():
     assert not alone.sure
 
 
-def test_holm_worked_by_hand():
+def test_holm_worked_by_hand() -> None:
     # smallest first: 4 × 0.005, 3 × 0.01, 2 × 0.03, and never below the one before
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
-def test_holm_counts_comparisons_that_were_not_made():
+def test_holm_counts_comparisons_that_were_not_made() -> None:
     assert holm([0.01, 0.02], family=10) == pytest.approx([0.1, 0.18])
     with pytest.raises(ValueError, match="family of 1"):
         holm([0.01, 0.02], family=1)
 
 
 @given(P_VALUES)
-def test_holm_lies_between_the_value_and_bonferronis(values):
+def test_holm_lies_between_the_value_and_bonferronis(values: Sequence[float]) -> None:
     for value, adjusted in zip(values, holm(values), strict=True):
         assert value <= adjusted <= min(1.0, len(values) * value)
 
 
 @given(P_VALUES)
-def test_holm_keeps_the_order(values):
+def test_holm_keeps_the_order(values: Sequence[float]) -> None:
     ranked = sorted(zip(values, holm(values), strict=True))
     assert [adjusted for _, adjusted in ranked] == sorted(adjusted for _, adjusted in ranked)
 
 
-def test_sureness_follows_the_adjusted_p_value():
+def test_sureness_follows_the_adjusted_p_value() -> None:
     plain = Difference(n=9, difference=1.0, p_value=0.03)
     assert plain.sure
     assert not Difference(n=9, difference=1.0, p_value=0.03, adjusted_p=0.09).sure
 
 
-def test_difference_becomes_plain_values():
+def test_difference_becomes_plain_values() -> None:
     found = paired_difference(named([2.0, 4.0, 6.0]), named([1.0, 2.0, 3.0])).to_dict()
     assert found["interval"] == [pytest.approx(-0.4841, abs=1e-4), pytest.approx(4.4841, abs=1e-4)]
     assert found["sure"] is False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given
@@ -23,17 +24,17 @@ from benchfleet.reports.students_t import t_quantile, two_sided_p
 VALUES = st.lists(st.floats(-100, 100), min_size=3, max_size=30)
 
 
-def named(values):
+def named(values: Sequence[float]) -> dict[int, float]:
     return dict(enumerate(values))
 
 
-def normal(seed, count, shift=0.0):
+def normal(seed: int, count: int, shift: float = 0.0) -> list[float]:
     rng = random.Random(seed)
     return [rng.gauss(shift, 1) for _ in range(count)]
 
 
 @given(VALUES)
-def test_mean_and_standard_error_are_those_of_scipy(values):
+def test_mean_and_standard_error_are_those_of_scipy(values: Sequence[float]) -> None:
     assert mean(values) == pytest.approx(float(stats.tmean(values)), rel=1e-9, abs=1e-12)
     assert standard_error(values) == pytest.approx(float(stats.sem(values)), rel=1e-9, abs=1e-12)
 
@@ -41,23 +42,23 @@ def test_mean_and_standard_error_are_those_of_scipy(values):
 @given(st.floats(0.5, 0.999), st.floats(1, 5000))
 @example(0.95, 1.0)
 @example(0.99, 4.0)
-def test_the_quantile_is_that_of_scipy(confidence, freedom):
+def test_the_quantile_is_that_of_scipy(confidence: float, freedom: float) -> None:
     expected = float(stats.t.ppf((1 + confidence) / 2, freedom))
     assert t_quantile(confidence, freedom) == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_quantile_of_very_many_degrees_is_that_of_the_normal():
+def test_the_quantile_of_very_many_degrees_is_that_of_the_normal() -> None:
     assert t_quantile(0.95, 10**6) == pytest.approx(float(stats.norm.ppf(0.975)), rel=1e-9)
 
 
 @given(st.floats(-50, 50) | st.floats(0, 1e6), st.just(1.0) | st.just(2.0) | st.floats(1, 5000))
-def test_the_p_value_is_that_of_scipy(t, freedom):
+def test_the_p_value_is_that_of_scipy(t: float, freedom: float) -> None:
     expected = float(2 * stats.t.sf(abs(t), freedom))
     assert two_sided_p(t, freedom) == pytest.approx(expected, rel=1e-6, abs=1e-300)
 
 
 @pytest.mark.parametrize("count", [5, 60, 800])
-def test_a_paired_difference_is_the_paired_t_test(count):
+def test_a_paired_difference_is_the_paired_t_test(count: int) -> None:
     ours, theirs = normal(1, count, 0.3), normal(2, count)
     found = paired_difference(named(ours), named(theirs))
     test = stats.ttest_rel(ours, theirs)
@@ -67,7 +68,7 @@ def test_a_paired_difference_is_the_paired_t_test(count):
 
 
 @pytest.mark.parametrize(("clusters", "size"), [(6, 4), (40, 3)])
-def test_equal_clusters_are_the_standard_error_of_their_means(clusters, size):
+def test_equal_clusters_are_the_standard_error_of_their_means(clusters: int, size: int) -> None:
     values = normal(3, clusters * size)
     groups = [index // size for index in range(len(values))]
     means = [sum(values[at : at + size]) / size for at in range(0, len(values), size)]
@@ -77,14 +78,14 @@ def test_equal_clusters_are_the_standard_error_of_their_means(clusters, size):
 @given(st.integers(0, 300), st.integers(0, 300))
 @example(0, 0)
 @example(7, 7)
-def test_mcnemar_is_the_binomial_test_of_what_differs(gains, losses):
+def test_mcnemar_is_the_binomial_test_of_what_differs(gains: int, losses: int) -> None:
     discordant = gains + losses
     expected = float(stats.binomtest(gains, discordant).pvalue) if discordant else 1.0
     assert mcnemar_p(gains, losses) == pytest.approx(expected, rel=1e-6, abs=1e-300)
 
 
 @pytest.mark.parametrize(("first", "second"), [(8, 12), (30, 500), (4, 4)])
-def test_a_weighted_difference_has_the_error_of_welchs_test(first, second):
+def test_a_weighted_difference_has_the_error_of_welchs_test(first: int, second: int) -> None:
     """Two independent means with the weights 1 and −1 are Welch's t-test."""
     ours, theirs = normal(4, first, 0.5), [3 * value for value in normal(5, second)]
     zero = dict.fromkeys(range(max(first, second)), 0.0)
@@ -97,7 +98,7 @@ def test_a_weighted_difference_has_the_error_of_welchs_test(first, second):
     assert found.interval == pytest.approx((float(interval.low), float(interval.high)), rel=1e-6)
 
 
-def test_one_part_alone_is_its_own_difference():
+def test_one_part_alone_is_its_own_difference() -> None:
     found = paired_difference(named(normal(6, 30, 0.4)), named(normal(7, 30)))
     alone = weighted_difference([(1.0, found)])
     assert alone.n == found.n
@@ -105,7 +106,7 @@ def test_one_part_alone_is_its_own_difference():
     assert alone.interval == pytest.approx(found.interval)
 
 
-def test_parts_that_never_vary_take_the_sign_test_over_all_samples():
+def test_parts_that_never_vary_take_the_sign_test_over_all_samples() -> None:
     lower = paired_difference(named([0.0] * 4), named([1.0] * 4))
     equal = paired_difference(named([1.0] * 9), named([1.0] * 9))
     assert weighted_difference([(0.5, lower), (0.5, equal)]).p_value == 2**-3
@@ -114,14 +115,14 @@ def test_parts_that_never_vary_take_the_sign_test_over_all_samples():
     assert weighted_difference([(1.0, lower), (1.0, Difference(n=0, difference=None))]).n == 0
 
 
-def test_samples_for_an_effect_agree_with_the_papers_example():
+def test_samples_for_an_effect_agree_with_the_papers_example() -> None:
     """arXiv 2411.00640, section 5: 969 questions find a difference of 3 points, if the variance of
     the paired differences is 1/9. The paper takes the variance as known; to estimate it needs two
     more."""
     assert samples_to_detect(0.03, (1 / 9) ** 0.5) == 971
 
 
-def test_samples_for_an_effect_detect_it():
+def test_samples_for_an_effect_detect_it() -> None:
     n = samples_to_detect(0.1, 0.5)
     assert n == 199  # R's power.t.test(type = "paired") gives 198.15
     assert detectable(0.5 / n**0.5, n - 1) == pytest.approx(0.1, rel=0.01)
@@ -131,7 +132,9 @@ def test_samples_for_an_effect_detect_it():
 
 @pytest.mark.parametrize("freedom", [1, 2, 4, 30, 99, 2000, 20_000])
 @pytest.mark.parametrize("family", [1, 20, 4950])
-def test_a_detectable_difference_has_the_power_of_the_noncentral_t(freedom, family):
+def test_a_detectable_difference_has_the_power_of_the_noncentral_t(
+    freedom: int, family: int
+) -> None:
     effect = detectable(1.0, freedom, family=family)
     critical = stats.t.isf(0.025 / family, freedom)
     if freedom == 1:  # a closed form of u = |Z|, where scipy's is not precise

@@ -14,8 +14,12 @@ from rich.console import Console
 
 from benchfleet.reports.terminal import WHOLE_WIDTH, ComparisonView
 
+from .conftest import Study
 
-def printed(study, *, width=80, title="recall-demo", colour=False):
+
+def printed(
+    study: Study, *, width: int = 80, title: str = "recall-demo", colour: bool = False
+) -> str:
     out = io.StringIO()
     console = Console(
         file=out,
@@ -28,7 +32,7 @@ def printed(study, *, width=80, title="recall-demo", colour=False):
     return out.getvalue()
 
 
-def test_the_demo_fits_80_columns_in_one_table(demo):
+def test_the_demo_fits_80_columns_in_one_table(demo: Study) -> None:
     text = printed(demo)
     lines = [line.rstrip() for line in text.splitlines()]
     assert " config       recall_128         recall_512         recall_1024" in lines
@@ -40,7 +44,7 @@ def test_the_demo_fits_80_columns_in_one_table(demo):
     assert text.count("config ") == 1
 
 
-def test_the_demo_says_what_won_and_where_the_time_went(demo):
+def test_the_demo_says_what_won_and_where_the_time_went(demo: Study) -> None:
     text = " ".join(printed(demo).split())
     assert text.startswith("recall-demo 30 cells: 30 success")
     assert "dense has the highest mean, 1.000 ± 0.000; significantly higher than window_32" in text
@@ -49,12 +53,12 @@ def test_the_demo_says_what_won_and_where_the_time_went(demo):
 
 
 @pytest.mark.parametrize("width", [30, 50, 80, 200])
-def test_no_line_is_wider_than_the_terminal(demo, width):
+def test_no_line_is_wider_than_the_terminal(demo: Study, width: int) -> None:
     demo.failed("window_32", subset="128", repeat=2, message="long " * 200 + "x" * 500)
     assert all(cell_len(line) <= width for line in printed(demo, width=width).splitlines())
 
 
-def test_many_benchmarks_are_split_into_tables_that_fit(study):
+def test_many_benchmarks_are_split_into_tables_that_fit(study: Study) -> None:
     names = [str(100 + n) for n in range(12)]
     for name in names:
         study.done("dense", [1, 0], subset=name)
@@ -63,7 +67,7 @@ def test_many_benchmarks_are_split_into_tables_that_fit(study):
     assert all(text.count(f"recall_{name} ") == 1 for name in names)
 
 
-def test_a_file_gets_whole_tables_and_whole_names(study):
+def test_a_file_gets_whole_tables_and_whole_names(study: Study) -> None:
     config = "a-config-with-a-name-of-more-than-24-letters"
     names = [str(100 + n) for n in range(30)]
     for name in names:
@@ -79,7 +83,7 @@ def test_a_file_gets_whole_tables_and_whole_names(study):
     assert not any(line.endswith(" ") for line in prose)
 
 
-def test_a_long_report_begins_with_what_won_and_means_over_all_benchmarks(study):
+def test_a_long_report_begins_with_what_won_and_means_over_all_benchmarks(study: Study) -> None:
     for number in range(10):
         study.done("dense", [1.0, 0.0], subset=str(number))
         study.done("window", [1.0, 1.0 if number < 5 else 0.5], subset=str(number))
@@ -92,7 +96,7 @@ def test_a_long_report_begins_with_what_won_and_means_over_all_benchmarks(study)
     assert first.count("\n") < 24
 
 
-def test_long_names_of_benchmarks_and_their_numbers_stay_whole(study):
+def test_long_names_of_benchmarks_and_their_numbers_stay_whole(study: Study) -> None:
     names = [f"{100 + n}@f7419d6f" for n in range(8)]
     for name in names:
         study.done("dense", [1, 0], subset=name)
@@ -103,7 +107,7 @@ def test_long_names_of_benchmarks_and_their_numbers_stay_whole(study):
         assert text.count(" 0.500 ± ") == 2 * len(names)
 
 
-def test_a_model_is_left_out_of_benchmarks_that_it_does_not_have(study):
+def test_a_model_is_left_out_of_benchmarks_that_it_does_not_have(study: Study) -> None:
     study.done("dense", [1, 0], model="a", subset="128")
     study.done("dense", [1, 0], model="b", subset="512")
     _, first, second = re.split(r"\n[ab] ", printed(study))
@@ -111,7 +115,7 @@ def test_a_model_is_left_out_of_benchmarks_that_it_does_not_have(study):
     assert "recall_128" not in second
 
 
-def test_what_won_comes_before_all_tables_and_the_rest_after_them(study):
+def test_what_won_comes_before_all_tables_and_the_rest_after_them(study: Study) -> None:
     for subset in range(12):
         for model in ("a", "b"):
             study.done("dense", [1.0] * 30, model=model, subset=str(subset))
@@ -126,7 +130,7 @@ def test_what_won_comes_before_all_tables_and_the_rest_after_them(study):
     assert "\n  b on recall_0, " in more
 
 
-def test_a_terminal_gets_a_thousand_entries_and_a_file_all(study):
+def test_a_terminal_gets_a_thousand_entries_and_a_file_all(study: Study) -> None:
     for model in range(4):
         for config, subset in product(range(4), range(100)):
             study.done(f"c{config}", [config % 2], model=f"m{model}", subset=str(subset))
@@ -144,13 +148,13 @@ def test_a_terminal_gets_a_thousand_entries_and_a_file_all(study):
     assert "left out" not in whole
 
 
-def test_sure_differences_are_coloured(demo):
+def test_sure_differences_are_coloured(demo: Study) -> None:
     text = printed(demo, colour=True)
     assert "\x1b[31m−0.850 ± 0.025 ▼" in text
     assert "\x1b[2m−0.010 ± 0.007 ≈" in text
 
 
-def test_hostile_names_and_messages_are_only_shown(study):
+def test_hostile_names_and_messages_are_only_shown(study: Study) -> None:
     name = "[red]x[/red]\x9b31m\u202e"
     study.done(name, [1, 0], model=name)
     study.failed("dense", message="\x1b]0;t\x07\r[/bogus] :smile:", model=name)
@@ -160,7 +164,7 @@ def test_hostile_names_and_messages_are_only_shown(study):
     assert not {"\x1b", "\x9b", "\x07", "\r", "\u202e"} & set(text)
 
 
-def test_failures_come_with_their_way_out_indented(study):
+def test_failures_come_with_their_way_out_indented(study: Study) -> None:
     for repeat in range(6):
         study.failed("dense", repeat=repeat, message="3 GB asked")
     lines = [line.rstrip() for line in printed(study, width=100).splitlines()]
@@ -170,17 +174,17 @@ def test_failures_come_with_their_way_out_indented(study):
     assert any(line.startswith("    left in .attempts/") for line in lines)
 
 
-def test_notes_are_shown(study):
+def test_notes_are_shown(study: Study) -> None:
     study.done("dense", [1, 0], host="lab1", device="gpu:0")
     study.done("window", [1, 0], host="lab2", device="cpu:0")
     assert "lab1 (gpu), lab2 (cpu)" in " ".join(printed(study).split())
 
 
-def test_an_empty_campaign_prints_that_it_is(study):
+def test_an_empty_campaign_prints_that_it_is(study: Study) -> None:
     assert printed(study).strip() == "recall-demo   no cells"
 
 
-def test_importing_the_reports_loads_nothing_heavy():
+def test_importing_the_reports_loads_nothing_heavy() -> None:
     code = (
         "import sys, benchfleet.reports.terminal, benchfleet.reports.markdown;"
         "print({'rich', 'pydantic', 'numpy', 'torch'} & {n.split('.')[0] for n in sys.modules})"

@@ -16,17 +16,17 @@ from benchfleet.testing import sample_cell
 from drawn_charts import marks, svg, texts
 
 
-def test_states_of_a_timeline_differ_without_colours():
-    def luminance(colour):
+def test_states_of_a_timeline_differ_without_colours() -> None:
+    def luminance(colour: str) -> float:
         red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
-        return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+        return float(0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2)
 
     shades = [luminance(colour) for colour in _ENDS.values()]
     contrasts = [(b + 0.05) / (a + 0.05) for a, b in pairwise(shades)]
     assert min(contrasts) > 1.25
 
 
-def test_a_time_line_draws_each_attempt_and_says_what_it_leaves_out():
+def test_a_time_line_draws_each_attempt_and_says_what_it_leaves_out() -> None:
     span = Span(lane="host gpu:0", cell="c", attempt=1, begin=0, end=1, state="success")
     spans = [replace(span, lane=f"host gpu:{n % 2}", begin=n, end=n + 1) for n in range(5)]
     chart = timeline(Spans(spans))
@@ -40,7 +40,7 @@ def test_a_time_line_draws_each_attempt_and_says_what_it_leaves_out():
     assert timeline(Spans()) is None
 
 
-def test_a_time_line_has_the_longest_attempts():
+def test_a_time_line_has_the_longest_attempts() -> None:
     cells = [sample_cell(number) for number in range(2_003)]
     attempts = {
         str(cell.fingerprint): [
@@ -65,7 +65,7 @@ def test_a_time_line_has_the_longest_attempts():
     assert longest_spans(cells[:2], attempts).shorter == 0
 
 
-def test_a_time_line_draws_nothing_of_what_a_result_cache_had():
+def test_a_time_line_draws_nothing_of_what_a_result_cache_had() -> None:
     cell, outcome = sample_cell(), Outcome(state="success", taken_from="file:///cache")
     taken = Attempt(
         claimed=Event(kind="claimed", at=100.0, data={"attempt": 1, "runner": "r" * 9}),
@@ -75,7 +75,7 @@ def test_a_time_line_draws_nothing_of_what_a_result_cache_had():
     assert (list(spans.longest), spans.shorter) == ([], 0)
 
 
-def test_a_bar_of_the_time_line_is_named_where_the_name_fits():
+def test_a_bar_of_the_time_line_is_named_where_the_name_fits() -> None:
     long = Span(lane="a", cell="m/dense/recall_512", attempt=1, begin=0, end=90, state="success")
     short = replace(long, cell="m/top_k/recall_512", begin=90, end=95)
     middle = replace(long, cell="m/sink/recall_512", begin=95, end=103, lane="b")
@@ -87,7 +87,7 @@ def test_a_bar_of_the_time_line_is_named_where_the_name_fits():
     assert re.fullmatch("sink/r.{0,5}…", third)
 
 
-def test_a_name_is_in_the_part_of_a_bar_that_no_later_one_hides():
+def test_a_name_is_in_the_part_of_a_bar_that_no_later_one_hides() -> None:
     first = Span(lane="a", cell="m/dense/recall", attempt=1, begin=0, end=60, state="success")
     later = replace(first, cell="m/top_k/recall", begin=20, end=100)
     beside = replace(first, cell="m/sink/recall", begin=5, end=60, lane="b")
@@ -104,7 +104,7 @@ def test_a_name_is_in_the_part_of_a_bar_that_no_later_one_hides():
     assert [row["label"] for row in hidden.rows] == ["", "top_k/recall"]
 
 
-def test_wide_letters_stay_in_their_bar():
+def test_wide_letters_stay_in_their_bar() -> None:
     first = Span(lane="a", cell="M" * 40, attempt=1, begin=0, end=5, state="success")
     chart = timeline(Spans([first, replace(first, cell="b", begin=5, end=100)]))
     assert chart is not None
@@ -126,7 +126,7 @@ def test_wide_letters_stay_in_their_bar():
         (300 * 86_400, r"01 \w\w\w"),
     ],
 )
-def test_ticks_of_a_time_line_are_whole_times(seconds, shape):
+def test_ticks_of_a_time_line_are_whole_times(seconds: float, shape: str) -> None:
     begin = 1_770_508_800.5012  # in February 2026
     span = Span(lane="a", cell="c", attempt=1, begin=begin, end=begin + seconds, state="success")
     chart = timeline(Spans([span]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -11,34 +12,36 @@ from hypothesis import strategies as st
 from benchfleet.domain.plain_text import one_line
 from benchfleet.reports import verdicts, wording
 
+from .conftest import Study
 
-def plain(text):
+
+def plain(text: str) -> str:
     return text
 
 
-def sentences(study):
+def sentences(study: Study) -> list[str]:
     return verdicts.sentences(study.compared(), plain)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=())))
-def test_one_line_holds_nothing_that_a_terminal_obeys(text):
+def test_one_line_holds_nothing_that_a_terminal_obeys(text: str) -> None:
     shown = one_line(text)
     shown.encode("utf-8")
     assert not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in shown)
 
 
-def test_many_that_do_not_differ_are_the_others(study):
+def test_many_that_do_not_differ_are_the_others(study: Study) -> None:
     for config in ("dense", *"abcd"):
         study.done(config, [1.0] * (5 + (config == "dense")) + [0.0] * 5)
     (sentence,) = sentences(study)
     assert "no significant difference from the 4 others (detectable" in sentence
 
 
-def test_one_line_shows_what_it_takes_out():
+def test_one_line_shows_what_it_takes_out() -> None:
     assert one_line("a\x1b[31mb\nc\u202ed") == "a\\x1b[31mb c\\u202ed"
 
 
-def test_one_line_is_cut_with_a_mark():
+def test_one_line_is_cut_with_a_mark() -> None:
     assert one_line("word " * 9, 12) == "word word w…"
 
 
@@ -46,7 +49,7 @@ def test_one_line_is_cut_with_a_mark():
     ("count", "expected"),
     [(1, "a"), (2, "a and b"), (3, "a, b and c"), (12, "a, b, c, d and 8 more")],
 )
-def test_names_are_listed_and_many_are_counted(count, expected):
+def test_names_are_listed_and_many_are_counted(count: int, expected: str) -> None:
     assert wording.listed("abcdefghijkl"[:count]) == expected
 
 
@@ -59,13 +62,15 @@ def test_names_are_listed_and_many_are_counted(count, expected):
         ([1], "1.000 ± ?"),
     ],
 )
-def test_scores_have_the_places_of_their_scale(study, values, expected):
+def test_scores_have_the_places_of_their_scale(
+    study: Study, values: Sequence[int], expected: str
+) -> None:
     study.done("dense", values)
     (entry,) = study.compared().entries
     assert wording.score(entry, wording.decimals(study.compared(), "recall_512")) == expected
 
 
-def test_differences_are_signed_and_marked(study):
+def test_differences_are_signed_and_marked(study: Study) -> None:
     study.done("dense", [0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     study.done("higher", [0.9, 0.9, 0.9, 0.9, 0.9, 0.9])
     study.done("lower", [0.1, 0.1, 0.1, 0.1, 0.2, 0.1])
@@ -75,26 +80,26 @@ def test_differences_are_signed_and_marked(study):
     assert found[1:] == ["+0.40 ± 0.00 ≈", "−0.38 ± 0.02 ▼", "0.00 ± 0.00 ≈"]
 
 
-def test_many_equal_differences_are_marked_as_sure(study):
+def test_many_equal_differences_are_marked_as_sure(study: Study) -> None:
     study.done("dense", [0.5] * 20)
     study.done("higher", [0.9] * 20)
     assert wording.difference(study.compared().entries[1], 2) == "+0.40 ± 0.00 ▲"
 
 
-def test_counts_name_the_states_that_occur(study):
+def test_counts_name_the_states_that_occur(study: Study) -> None:
     study.done("dense", [1, 0])
     study.failed("window")
     assert wording.counts(study.compared()) == "2 cells: 1 success, 1 failed"
 
 
-def test_one_state_needs_no_number(study):
+def test_one_state_needs_no_number(study: Study) -> None:
     study.failed("dense", repeat=0)
     study.failed("dense", repeat=1)
     (entry,) = study.compared().entries
     assert wording.score(entry, 3) == "failed"
 
 
-def test_a_verdict_says_what_leads_by_how_much_and_how_surely(demo):
+def test_a_verdict_says_what_leads_by_how_much_and_how_surely(demo: Study) -> None:
     first, second, third = sentences(demo)
     assert first == (
         "recall_128: dense has the highest mean, 1.000 ± 0.000; significantly higher than "
@@ -105,7 +110,7 @@ def test_a_verdict_says_what_leads_by_how_much_and_how_surely(demo):
     assert third == first.replace("128:", "1024:", 1)
 
 
-def test_a_verdict_says_when_all_are_beaten(study):
+def test_a_verdict_says_when_all_are_beaten(study: Study) -> None:
     study.done("dense", [1.0] * 20)
     study.done("window", [0.0] * 20)
     study.failed("sink")
@@ -115,7 +120,7 @@ def test_a_verdict_says_when_all_are_beaten(study):
     ]
 
 
-def test_a_verdict_says_when_nothing_is_sure(study):
+def test_a_verdict_says_when_nothing_is_sure(study: Study) -> None:
     study.done("dense", [1.0, 0.0])
     study.done("window", [0.0, 0.0])
     assert sentences(study) == [
@@ -124,14 +129,14 @@ def test_a_verdict_says_when_nothing_is_sure(study):
     ]
 
 
-def test_scores_of_a_larger_scale_keep_the_difference_that_is_detectable(study):
+def test_scores_of_a_larger_scale_keep_the_difference_that_is_detectable(study: Study) -> None:
     study.done("dense", [10.0, 0.0])
     study.done("window", [0.0, 0.0])
     (sentence,) = sentences(study)
     assert "(detectable from " in sentence
 
 
-def test_nobody_leads_where_all_have_the_same_mean(study):
+def test_nobody_leads_where_all_have_the_same_mean(study: Study) -> None:
     for subset in ("128", "512"):
         study.done("dense", [1.0, 0.0], subset=subset)
         study.done("window", [0.0, 1.0], subset=subset)
@@ -142,12 +147,12 @@ def test_nobody_leads_where_all_have_the_same_mean(study):
     assert verdicts.leads(study.compared(), str) == "dense leads 1 of 3; 2 of 3 are ties."
 
 
-def test_a_verdict_on_one_config_claims_nothing(study):
+def test_a_verdict_on_one_config_claims_nothing(study: Study) -> None:
     study.done("dense", [1.0, 0.0])
     assert sentences(study) == ["recall_512: dense is the only one with a result, 0.500 ± 0.500."]
 
 
-def test_a_verdict_says_when_there_is_nothing_to_compare(study):
+def test_a_verdict_says_when_there_is_nothing_to_compare(study: Study) -> None:
     study.done("dense", [1.0, 1.0], repeat=0)
     study.done("window", [0.0, 0.0], repeat=1)
     assert sentences(study) == [
@@ -156,7 +161,7 @@ def test_a_verdict_says_when_there_is_nothing_to_compare(study):
     ]
 
 
-def test_models_with_one_config_each_are_compared(study):
+def test_models_with_one_config_each_are_compared(study: Study) -> None:
     study.done("dense", [1.0] * 18 + [0.0] * 2, model="a")
     study.done("dense", [0.0] * 18 + [1.0] * 2, model="b")
     assert sentences(study) == [
@@ -165,7 +170,7 @@ def test_models_with_one_config_each_are_compared(study):
     ]
 
 
-def test_several_models_and_configs_are_compared_together_and_by_model(study):
+def test_several_models_and_configs_are_compared_together_and_by_model(study: Study) -> None:
     for subset in ("128", "512"):
         study.done("dense", [1.0] * 20, model="a", subset=subset)
         study.done("window", [0.0] * 20, model="a", subset=subset)
@@ -179,7 +184,7 @@ def test_several_models_and_configs_are_compared_together_and_by_model(study):
     ]
 
 
-def test_the_time_names_stages_and_the_longest(study):
+def test_the_time_names_stages_and_the_longest(study: Study) -> None:
     study.done("dense", [1, 0])
     study.done("window", [1, 0], subset="128")
     study.done("window", [1, 0], subset="512")
@@ -188,12 +193,12 @@ def test_the_time_names_stages_and_the_longest(study):
     )
 
 
-def test_no_time_is_printed_if_none_was_spent(study):
+def test_no_time_is_printed_if_none_was_spent(study: Study) -> None:
     study.cell("dense")
     assert wording.time_spent(study.compared(), plain) == ""
 
 
-def test_the_legend_explains_only_what_is_shown(study, demo):
+def test_the_legend_explains_only_what_is_shown(study: Study, demo: Study) -> None:
     study.cell("dense")
     whole = wording.legend(demo.compared(), plain)
     assert "dense" in whole
@@ -202,7 +207,7 @@ def test_the_legend_explains_only_what_is_shown(study, demo):
     assert "1 of 2" not in whole
 
 
-def test_the_legend_explains_a_lack_of_repeats(study):
+def test_the_legend_explains_a_lack_of_repeats(study: Study) -> None:
     study.done("dense", [1, 0], repeat=0)
     study.failed("dense", repeat=1)
     assert wording.legend(study.compared(), plain) == (
@@ -210,13 +215,13 @@ def test_the_legend_explains_a_lack_of_repeats(study):
     )
 
 
-def test_an_interval_is_written_from_its_lower_to_its_higher_end(demo):
+def test_an_interval_is_written_from_its_lower_to_its_higher_end(demo: Study) -> None:
     places = demo.compared().entry_at
     assert wording.interval(places["tiny-recall", "top_k", "recall_512"], 2) == "−0.04 to +0.01"
     assert wording.interval(places["tiny-recall", "dense", "recall_512"], 2) == ""
 
 
-def test_the_config_that_leads_most_comes_first_with_how_often_it_is_sure(study):
+def test_the_config_that_leads_most_comes_first_with_how_often_it_is_sure(study: Study) -> None:
     for model, (dense, window) in enumerate([(0, 1), (0, 1), (1, 0)]):
         study.done("dense", [dense] * 30 + [0, 1], model=f"m{model}")
         study.done("window", [window] * 30 + [1, 0], model=f"m{model}")
@@ -226,7 +231,7 @@ def test_the_config_that_leads_most_comes_first_with_how_often_it_is_sure(study)
     )
 
 
-def test_of_many_leaders_the_rest_is_counted(study):
+def test_of_many_leaders_the_rest_is_counted(study: Study) -> None:
     for model in range(10):
         study.done(f"c{model}", [1, 0], model=f"m{model}")
     assert verdicts.leads(study.compared(), plain).endswith(
@@ -234,7 +239,7 @@ def test_of_many_leaders_the_rest_is_counted(study):
     )
 
 
-def test_configs_that_share_the_highest_mean_are_named_together(study):
+def test_configs_that_share_the_highest_mean_are_named_together(study: Study) -> None:
     study.done("dense", [1.0] * 20)
     study.done("oracle", [1.0] * 20)
     study.done("window", [0.0] * 20)
@@ -244,7 +249,7 @@ def test_configs_that_share_the_highest_mean_are_named_together(study):
     ]
 
 
-def test_an_untested_difference_has_no_mark(study):
+def test_an_untested_difference_has_no_mark(study: Study) -> None:
     study.done("dense", [1.0])
     study.done("window", [0.0])
     comparison = study.compared()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from benchfleet.domain.suite import Part, Suite
-from benchfleet.reports.release_policy import read_policy
-from benchfleet.reports.side_by_side import Side, changes
+from benchfleet.domain.suite import Part, Suite, SuiteMean
+from benchfleet.reports.release_policy import Rule, read_policy
+from benchfleet.reports.side_by_side import Change, Side, changes
 from benchfleet.results.read import SampleScores
 
 from .conftest import Study
@@ -30,14 +31,14 @@ def side(
     )
 
 
-def two(before: list[float], after: list[float], **place: str) -> tuple[Side, Side]:
+def two(before: Sequence[float], after: Sequence[float], **place: Any) -> tuple[Side, Side]:
     first, second = Study(), Study()
     first.done("dense", before, **place)
     second.done("dense", after, **place)
     return side("old", first), side("new", second)
 
 
-def suite(*names, mean="macro"):
+def suite(*names: str, mean: SuiteMean = "macro") -> Suite:
     parts = tuple(Part(name=name, workloads=(f"recall_{name}",)) for name in names)
     return Suite(name="core", mean=mean, parts=parts)
 
@@ -45,7 +46,12 @@ def suite(*names, mean="macro"):
 BOTH = suite("128", "512")
 
 
-def of_suites(first, second, *, after=BOTH):
+def of_suites(
+    first: Mapping[str, Sequence[float]],
+    second: Mapping[str, Sequence[float]],
+    *,
+    after: Suite = BOTH,
+) -> Sequence[Change]:
     """Both sides with two benchmarks; the changes, the suite's last."""
     studies = Study(), Study()
     for study, values in zip(studies, (first, second), strict=True):
@@ -55,5 +61,5 @@ def of_suites(first, second, *, after=BOTH):
     return changes(old, side("new", studies[1], suites=[after]))
 
 
-def policy(*rules: dict[str, object]):
+def policy(*rules: dict[str, object]) -> tuple[Rule, ...]:
     return read_policy({"rules": list(rules)}, file="release.yaml")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from attention_reference import built
+from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.view import View
 
 
@@ -86,11 +88,11 @@ def scene() -> Callable[..., Scene]:
 
 
 @pytest.fixture
-def steps_of(tmp_path):
+def steps_of(tmp_path: Path) -> Callable[..., tuple[AttentionConfig, ...]]:
     """Builds steps; configs that read files get theirs, for two key heads under `heads` heads."""
     random = torch.Generator().manual_seed(5)
 
-    def made(*steps, heads: int = 4):
+    def made(*steps: Any, heads: int = 4) -> tuple[AttentionConfig, ...]:
         whole = []
         for name, params in steps:
             if name == "double_sparsity":

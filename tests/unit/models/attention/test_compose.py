@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -13,9 +15,12 @@ from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.compose import build_steps, check_steps, kept_keys
 from benchfleet.models.attention.local import Local
 from benchfleet.models.attention.sink import Sink
+from benchfleet.models.attention.view import View
+
+from .conftest import Scene
 
 
-def steps(*named) -> list[AttentionStep]:
+def steps(*named: tuple[str, Mapping[str, Any]]) -> list[AttentionStep]:
     return [AttentionStep(name=name, params=params) for name, params in named]
 
 
@@ -26,7 +31,7 @@ class Drawn(AttentionConfig):
     samples = True
     rate: float = 0.5
 
-    def keep(self, view):
+    def keep(self, view: View) -> torch.Tensor:
         return torch.zeros_like(view.visible)
 
 
@@ -34,11 +39,11 @@ class Drawn(AttentionConfig):
 class Greedy(AttentionConfig):
     """Says that it keeps everything, the invisible too."""
 
-    def keep(self, view):
+    def keep(self, view: View) -> torch.Tensor:
         return torch.ones_like(view.visible)
 
 
-def test_right_compositions_have_nothing_wrong():
+def test_right_compositions_have_nothing_wrong() -> None:
     assert check_steps([]) is None
     assert check_steps(steps(("dense", {}))) is None
     assert check_steps(steps(("sink", {"sink_size": 4}), ("local", {"window_size": 0.5}))) is None
@@ -54,11 +59,13 @@ def test_right_compositions_have_nothing_wrong():
         ([("dense", {}), ("dense", {})], "it stands alone"),
     ],
 )
-def test_a_wrong_composition_says_what_to_do(named, wrong):
+def test_a_wrong_composition_says_what_to_do(
+    named: Sequence[tuple[str, dict[str, int]]], wrong: str
+) -> None:
     assert wrong in (check_steps(steps(*named)) or "")
 
 
-def test_two_samplers_are_refused(monkeypatch):
+def test_two_samplers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, type] = {"drawn": Drawn, "local": Local}
     monkeypatch.setattr(registry, "load", lambda family, name: found[name])
     assert check_steps(steps(("drawn", {}), ("local", {"window_size": 4}))) is None
@@ -67,11 +74,11 @@ def test_two_samplers_are_refused(monkeypatch):
     )
 
 
-def test_steps_are_built_in_their_order():
+def test_steps_are_built_in_their_order() -> None:
     built = build_steps(steps(("local", {"window_size": 2}), ("sink", {"sink_size": 1})))
     assert built == (Local(window_size=2), Sink(sink_size=1))
 
 
-def test_what_is_not_visible_is_never_kept(scene):
+def test_what_is_not_visible_is_never_kept(scene: Callable[..., Scene]) -> None:
     given = scene("..kkk.qq", "kkkkk.qq", queries=3)
     assert torch.equal(kept_keys([Greedy()], given.view).selected, given.visible)

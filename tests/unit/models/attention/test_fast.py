@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from attention_cases import CASES, FAST_NAMES
 from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.compose import check_steps
 from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.attention.tally import Tally
 
+from .conftest import Scene
 
-def fast_and_measured(given, steps, mask=None):
+
+def fast_and_measured(
+    given: Scene, steps: tuple[AttentionConfig, ...], mask: torch.Tensor | None = None
+) -> tuple[list[torch.Tensor], list[list[float | None]]]:
     outputs, densities = [], []
     for fast in (False, True):
         attention = SparseAttention()
@@ -34,7 +41,15 @@ FAST = [(name, p) for name, cases in CASES.items() for p in cases if name in FAS
 @pytest.mark.parametrize("heads", [2, 6])
 @pytest.mark.parametrize("spans", [(), (("sink", {"sink_size": 2}), ("local", {"window_size": 5}))])
 @pytest.mark.parametrize(("name", "params"), [*FAST, ("local", {"window_size": 4})])
-def test_fast_gives_what_measure_gives(scene, steps_of, name, params, spans, heads, softcap):
+def test_fast_gives_what_measure_gives(
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    name: str,
+    params: Mapping[str, Any],
+    spans: Sequence[tuple[str, dict[str, int]]],
+    heads: int,
+    softcap: float | None,
+) -> None:
     if name == "quest":
         params = {**params, "dense_layers": []}
     if name == "double_sparsity":
@@ -45,7 +60,9 @@ def test_fast_gives_what_measure_gives(scene, steps_of, name, params, spans, hea
     assert densities[0] == pytest.approx(densities[1], rel=1e-5)
 
 
-def test_fast_in_a_padded_batch_is_masked_attention(scene, steps_of):
+def test_fast_in_a_padded_batch_is_masked_attention(
+    scene: Callable[..., Scene], steps_of: Callable[..., tuple[AttentionConfig, ...]]
+) -> None:
     given = scene("k" * 30, "...kkk" + "k" * 24, queries=1)
     steps = steps_of(("sink", {"sink_size": 2}), ("oracle_top_k", {"heavy_size": 4}))
     outputs, densities = fast_and_measured(given, steps, given.visible)
@@ -53,12 +70,18 @@ def test_fast_in_a_padded_batch_is_masked_attention(scene, steps_of):
     assert densities[0] == densities[1]
 
 
-def _waits(*args):
+def _waits(*args: Any) -> None:
     raise AssertionError("this asks the device for a number, and waits for it")
 
 
 @pytest.mark.parametrize(("name", "params"), FAST)
-def test_decoding_a_token_never_waits_for_the_device(scene, steps_of, monkeypatch, name, params):
+def test_decoding_a_token_never_waits_for_the_device(
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    params: Mapping[str, Any],
+) -> None:
     if name in ("quest", "double_sparsity"):
         params = {**params, "dense_layers": []}
     given = scene("k" * 30, "k" * 30, queries=1)
@@ -83,7 +106,7 @@ def test_decoding_a_token_never_waits_for_the_device(scene, steps_of, monkeypatc
         (["sink", "local"], None),
     ],
 )
-def test_what_has_no_fast_form_is_refused_by_name(names, why):
+def test_what_has_no_fast_form_is_refused_by_name(names: Sequence[str], why: str | None) -> None:
     params = {
         "oracle_top_k": {"heavy_size": 3},
         "sink": {"sink_size": 2},

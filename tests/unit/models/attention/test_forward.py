@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -17,15 +18,19 @@ from benchfleet.models.attention.sdpa import dense_attention
 from benchfleet.models.attention.sink import Sink
 from benchfleet.models.attention.tally import Tally
 
+from .conftest import Scene
+
 ROWS = ("kkkkkkkk.qqqq", "..kkkkkk...qq", "....kkkk.qqqq")
 
 
-def dense_of(scene, mask):
+def dense_of(scene: Scene, mask: torch.Tensor | None) -> torch.Tensor:
     call = (scene.module, scene.query, scene.key, scene.value, mask)
     return dense_attention(*call, scaling=scene.scaling, softcap=scene.softcap)
 
 
-def sparse_of(scene, mask, *steps: AttentionConfig, block: int = 2**26):
+def sparse_of(
+    scene: Scene, mask: torch.Tensor | None, *steps: AttentionConfig, block: int = 2**26
+) -> tuple[torch.Tensor, list[tuple[float, float] | None]]:
     """The output, and the mean density and error of each row."""
     attention = SparseAttention(block=block)
     attention.steps = steps
@@ -36,7 +41,12 @@ def sparse_of(scene, mask, *steps: AttentionConfig, block: int = 2**26):
     return output, tally.means()
 
 
-def slow_output(scene, selected):
+def present(means: list[tuple[float, float] | None]) -> list[tuple[float, float]]:
+    """Those of rows of which something was counted."""
+    return [mean for mean in means if mean is not None]
+
+
+def slow_output(scene: Scene, selected: torch.Tensor) -> torch.Tensor:
     """Attention with loops, over the kept keys [batch, heads, queries, keys] only."""
     batch, heads, queries, dim = scene.query.shape
     output = torch.zeros(batch, queries, heads, dim)
@@ -61,7 +71,9 @@ def slow_output(scene, selected):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("heads", [2, 4, 6])
 @pytest.mark.parametrize("queries", [1, 3])
-def test_dense_attention_is_that_of_transformers(scene, heads, queries, dtype):
+def test_dense_attention_is_that_of_transformers(
+    scene: Callable[..., Scene], heads: int, queries: int, dtype: torch.dtype
+) -> None:
     given = scene("kkkkkkkkkk", queries=queries, heads=heads)
     query, key, value = (each.to(dtype) for each in (given.query, given.key, given.value))
     call = (given.module, query, key, value, None)
@@ -73,7 +85,9 @@ def test_dense_attention_is_that_of_transformers(scene, heads, queries, dtype):
 
 
 @pytest.mark.parametrize("rows", [("k" * 9,), ROWS])
-def test_capped_attention_in_blocks_is_that_of_loops(scene, rows, monkeypatch):
+def test_capped_attention_in_blocks_is_that_of_loops(
+    scene: Callable[..., Scene], rows: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sdpa, "_BLOCK_SCORES", 1)
     given = scene(*rows, queries=5, heads=6, softcap=0.5)
     output = dense_of(given, None if len(rows) == 1 else given.visible)
@@ -87,7 +101,9 @@ def test_capped_attention_in_blocks_is_that_of_loops(scene, rows, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "queries"), [(ROWS, 5), (("kkkkkkqqq",), 9), (("kkkk",), 1), (ROWS, 1)]
 )
-def test_what_keeps_everything_is_dense_bit_for_bit(scene, rows, queries, everything):
+def test_what_keeps_everything_is_dense_bit_for_bit(
+    scene: Callable[..., Scene], rows: tuple[str, ...], queries: int, everything: Local | OracleTopK
+) -> None:
     given = scene(*rows, queries=queries)
     mask = None if len(rows) == 1 else given.visible
     output, means = sparse_of(given, mask, everything)
@@ -95,7 +111,9 @@ def test_what_keeps_everything_is_dense_bit_for_bit(scene, rows, queries, everyt
     assert means == [(1.0, 0.0)] * len(rows)
 
 
-def test_a_query_that_keeps_all_it_sees_is_dense_bit_for_bit_beside_others(scene):
+def test_a_query_that_keeps_all_it_sees_is_dense_bit_for_bit_beside_others(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene("kkkkkkkk", queries=8)
     output, _ = sparse_of(given, None, Local(window_size=3))
     dense = dense_of(given, None)
@@ -104,7 +122,9 @@ def test_a_query_that_keeps_all_it_sees_is_dense_bit_for_bit_beside_others(scene
 
 
 @pytest.mark.parametrize("softcap", [None, 0.5])
-def test_the_output_is_that_of_slow_attention_over_the_kept_keys(scene, softcap):
+def test_the_output_is_that_of_slow_attention_over_the_kept_keys(
+    scene: Callable[..., Scene], softcap: float | None
+) -> None:
     given = scene(*ROWS, queries=5, heads=6, softcap=softcap)
     rank = given.visible.cumsum(-1)
     selected = given.visible & ((rank <= 1) | (rank > given.visible.sum(-1, keepdim=True) - 2))
@@ -114,11 +134,13 @@ def test_the_output_is_that_of_slow_attention_over_the_kept_keys(scene, softcap)
     assert torch.allclose(output[counted], expected[counted], atol=1e-6)
 
 
-def test_density_and_error_are_those_of_the_mask_averaged_over_real_queries(scene):
+def test_density_and_error_are_those_of_the_mask_averaged_over_real_queries(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene(*ROWS, queries=5)
     output, means = sparse_of(given, given.visible, Local(window_size=3))
     dense = dense_of(given, given.visible)
-    for row, (density, error) in enumerate(means):
+    for row, (density, error) in enumerate(present(means)):
         densities, errors = [], []
         for query in range(5):
             if not given.counted[row, query]:
@@ -132,30 +154,33 @@ def test_density_and_error_are_those_of_the_mask_averaged_over_real_queries(scen
         assert error == pytest.approx(sum(errors) / len(errors), rel=1e-5)
 
 
-def test_the_oracle_errs_less_the_more_it_keeps(scene):
+def test_the_oracle_errs_less_the_more_it_keeps(scene: Callable[..., Scene]) -> None:
     given = scene(*("k" * 60 + "qqqq",) * 3, queries=4)
     errors = []
     for heavy in (1, 2, 4, 8, 16, 32, 64):
         _, means = sparse_of(given, given.visible, OracleTopK(heavy_size=heavy))
-        errors.append(sum(error for _, error in means))
+        errors.append(sum(error for _, error in present(means)))
     assert errors == sorted(errors, reverse=True)
     assert len(set(errors)) == len(errors)
     assert errors[-1] == 0
 
 
-def test_blocks_of_queries_change_nothing(scene):
+def test_blocks_of_queries_change_nothing(scene: Callable[..., Scene]) -> None:
     given = scene(*ROWS, queries=5)
     steps = (Sink(sink_size=1), OracleTopK(heavy_size=2))
     whole, means = sparse_of(given, given.visible, *steps)
     pieces, piece_means = sparse_of(given, given.visible, *steps, block=1)
     assert torch.allclose(pieces, whole, atol=1e-6)
-    assert [density for density, _ in piece_means] == pytest.approx([d for d, _ in means])
+    densities = [density for density, _ in present(piece_means)]
+    assert densities == pytest.approx([density for density, _ in present(means)])
 
 
 @pytest.mark.parametrize(
     "step", [Sink(sink_size=0), Local(window_size=0), OracleTopK(heavy_size=0)]
 )
-def test_nothing_kept_is_no_nan_and_gives_each_query_its_own_value(scene, step):
+def test_nothing_kept_is_no_nan_and_gives_each_query_its_own_value(
+    scene: Callable[..., Scene], step: AttentionConfig
+) -> None:
     given = scene("....", "kkqq", queries=4)
     output, means = sparse_of(given, given.visible, step)
     assert not bool(output.isnan().any())
@@ -164,7 +189,7 @@ def test_nothing_kept_is_no_nan_and_gives_each_query_its_own_value(scene, step):
     assert means[0] is None
 
 
-def test_it_is_dense_outside_of_counting_and_without_steps(scene):
+def test_it_is_dense_outside_of_counting_and_without_steps(scene: Callable[..., Scene]) -> None:
     given = scene(*ROWS, queries=5)
     attention = SparseAttention()
     call = (given.module, given.query, given.key, given.value, given.visible)
@@ -178,7 +203,7 @@ def test_it_is_dense_outside_of_counting_and_without_steps(scene):
         assert torch.equal(output, dense_of(given, given.visible))
 
 
-def test_a_chosen_tally_starts_from_its_rows_and_goes_its_own_way():
+def test_a_chosen_tally_starts_from_its_rows_and_goes_its_own_way() -> None:
     tally = Tally(2, "cpu")
     ones = torch.ones(2, 1)
     tally.add(torch.tensor([[True], [False]]), ones * 0.5, ones * 0.25)
@@ -189,7 +214,9 @@ def test_a_chosen_tally_starts_from_its_rows_and_goes_its_own_way():
     assert tally.means() == [(0.5, 0.25), None]
 
 
-def test_counting_all_counts_each_query_that_sees_a_key_and_no_padding(scene):
+def test_counting_all_counts_each_query_that_sees_a_key_and_no_padding(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene("....kkkk", "kkkkkkkk", queries=8)
     attention = SparseAttention()
     attention.steps = (Local(window_size=2),)

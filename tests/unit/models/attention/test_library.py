@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +19,12 @@ from attention_reference import (
     kept_of,
     states_of,
 )
+from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.compose import kept_keys
 from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.attention.tally import Tally
+
+from .conftest import Scene
 
 SCENES: dict[str, tuple[tuple[str, ...], int]] = {
     "prefill": (("k" * 14,), 14),
@@ -31,7 +35,7 @@ SCENES: dict[str, tuple[tuple[str, ...], int]] = {
 }
 
 
-def check(given, names, steps) -> None:
+def check(given: Scene, names: Sequence[str], steps: tuple[AttentionConfig, ...]) -> None:
     kept = kept_of(steps, given)
     batch, heads, queries, _ = given.query.shape
     for row in range(batch):
@@ -49,14 +53,26 @@ def check(given, names, steps) -> None:
     ("name", "params"), [(name, params) for name, cases in CASES.items() for params in cases]
 )
 @pytest.mark.parametrize("drawn", SCENES.values(), ids=SCENES.keys())
-def test_a_config_keeps_what_the_slow_reference_keeps(scene, steps_of, drawn, name, params, heads):
+def test_a_config_keeps_what_the_slow_reference_keeps(
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    drawn: tuple[tuple[str, ...], int],
+    name: str,
+    params: Mapping[str, Any],
+    heads: int,
+) -> None:
     rows, queries = drawn
     given = scene(*rows, queries=queries, heads=heads)
     check(given, [name], steps_of((name, params), heads=heads))
 
 
 @pytest.mark.parametrize(("name", "params"), ONE_OF_EACH)
-def test_behind_sinks_and_a_window_it_adds_to_them(scene, steps_of, name, params):
+def test_behind_sinks_and_a_window_it_adds_to_them(
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    name: str,
+    params: Mapping[str, float],
+) -> None:
     rows, queries = SCENES["holes"]
     given = scene(*rows, queries=queries)
     steps = steps_of(("sink", {"sink_size": 2}), ("local", {"window_size": 3}), (name, params))
@@ -64,7 +80,12 @@ def test_behind_sinks_and_a_window_it_adds_to_them(scene, steps_of, name, params
 
 
 @pytest.mark.parametrize(("name", "params"), ONE_OF_EACH)
-def test_in_half_precision_it_keeps_what_the_reference_keeps(scene, steps_of, name, params):
+def test_in_half_precision_it_keeps_what_the_reference_keeps(
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    name: str,
+    params: Mapping[str, float],
+) -> None:
     given = scene(*SCENES["left padding"][0], queries=3)
     for tensor in (given.query, given.key, given.value):
         tensor.copy_(tensor.bfloat16().float())
@@ -80,15 +101,23 @@ def test_in_half_precision_it_keeps_what_the_reference_keeps(scene, steps_of, na
 
 @pytest.mark.parametrize(("name", "params"), ONE_OF_EACH)
 def test_of_a_model_that_caps_scores_it_keeps_what_the_reference_keeps(
-    scene, steps_of, name, params
-):
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    name: str,
+    params: Mapping[str, float],
+) -> None:
     rows, queries = SCENES["left padding"]
     given = scene(*rows, queries=queries, scaling=2.0, softcap=1.5)
     check(given, [name], steps_of((name, params)))
 
 
 @pytest.mark.parametrize(("name", "params"), ONE_OF_EACH)
-def test_padding_shifts_nothing(scene, steps_of, name, params):
+def test_padding_shifts_nothing(
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    name: str,
+    params: Mapping[str, float],
+) -> None:
     tight = scene("kkkkkkkkkqqq", queries=3)
     loose = scene("...kkk..kkkkkk...qqq", queries=3)
     columns = torch.nonzero(loose.tokens[0]).flatten()
@@ -106,7 +135,12 @@ STATES = ["quest", "double_sparsity", "hash_attention", "magic_pig", "pq_cache"]
 
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("pieces", [[3, 4, 1, 1, 5], [1] * 14, [13, 1]])
-def test_a_state_that_grows_is_that_of_all_keys(scene, steps_of, name, pieces):
+def test_a_state_that_grows_is_that_of_all_keys(
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    name: str,
+    pieces: Sequence[int],
+) -> None:
     given = scene("k" * 14, "...kkkk.kkkkkk", queries=1)
     steps = steps_of((name, CASES[name][0]))
     whole = states_of(steps, given)[0]
@@ -120,7 +154,12 @@ def test_a_state_that_grows_is_that_of_all_keys(scene, steps_of, name, pieces):
 
 @pytest.mark.parametrize("name", STATES)
 @pytest.mark.parametrize("length", [0, 1, 5, 8, 13])
-def test_a_state_that_was_cropped_or_chosen_goes_on_with_other_keys(scene, steps_of, name, length):
+def test_a_state_that_was_cropped_or_chosen_goes_on_with_other_keys(
+    scene: Callable[..., Scene],
+    steps_of: Callable[..., tuple[AttentionConfig, ...]],
+    name: str,
+    length: int,
+) -> None:
     given = scene("k" * 14, "...kkkk.kkkkkk", queries=1)
     other = scene("k" * 14, "...kkkk.kkkkkk", queries=1, seed=9)
     other.key[:, :, :length] = given.key[:, :, :length]
@@ -147,7 +186,9 @@ def test_a_state_that_was_cropped_or_chosen_goes_on_with_other_keys(scene, steps
     )
 
 
-def test_random_numbers_are_the_same_in_any_batch_and_any_block(scene):
+def test_random_numbers_are_the_same_in_any_batch_and_any_block(
+    scene: Callable[..., Scene],
+) -> None:
     whole = scene(*("k" * 9,) * 3, queries=4).view
     samples = torch.tensor([7, 8, 9])
     numbers = replace(whole, samples=samples).uniform(5, seed=1)
@@ -164,7 +205,7 @@ def test_random_numbers_are_the_same_in_any_batch_and_any_block(scene):
     assert abs(float(replace(whole, samples=samples).uniform(4000, seed=1).mean()) - 0.5) < 0.01
 
 
-def test_sampling_has_no_bias_in_the_softmaxs_sum(scene):
+def test_sampling_has_no_bias_in_the_softmaxs_sum(scene: Callable[..., Scene]) -> None:
     """With replacement and weights that add up; drawing each key once would lose a fifth."""
     given = scene("k" * 200, queries=1)
     mass = given.view.scores().exp()
@@ -178,14 +219,16 @@ def test_sampling_has_no_bias_in_the_softmaxs_sum(scene):
 
 
 @pytest.mark.parametrize(("tables", "shares"), [(1, (0.14, 0.39, 0.78)), (2, (0.01, 0.09, 0.44))])
-def test_two_equal_codes_are_rarer_than_one(tables, shares):
+def test_two_equal_codes_are_rarer_than_one(
+    tables: int, shares: tuple[float, float, float]
+) -> None:
     step: Any = built(("magic_pig", {"k": 10, "l": 150, "tables": tables}))[0]
     cosine = torch.tensor([0.0, 0.2, 0.4])
     chance = step.chance((1 - cosine.acos() / math.pi) ** 10)
     assert chance.tolist() == pytest.approx(shares, abs=0.006)
 
 
-def test_adaptive_sampling_bounds_the_error_of_the_sum(scene):
+def test_adaptive_sampling_bounds_the_error_of_the_sum(scene: Callable[..., Scene]) -> None:
     given = scene("k" * 400, queries=1)
     mass = given.view.scores().exp()
     epsilon, delta, errors = 0.1, 0.1, []
@@ -197,7 +240,7 @@ def test_adaptive_sampling_bounds_the_error_of_the_sum(scene):
     assert sum(error > epsilon for error in errors) / len(errors) < 2 * delta
 
 
-def test_weights_are_added_as_logarithms(scene):
+def test_weights_are_added_as_logarithms(scene: Callable[..., Scene]) -> None:
     """A key of weight 2 counts as two equal keys."""
     given = scene("kkkk", queries=1)
     attention = SparseAttention()
@@ -218,7 +261,9 @@ def test_weights_are_added_as_logarithms(scene):
     ("layer", "question", "dense"),
     [(1, "sparse", True), (2, "dense", True), (2, "sparse", False)],
 )
-def test_dense_layers_and_dense_questions_are_dense_and_counted(scene, layer, question, dense):
+def test_dense_layers_and_dense_questions_are_dense_and_counted(
+    scene: Callable[..., Scene], layer: int, question: str, dense: bool
+) -> None:
     given = scene("k" * 40, queries=3)
     module = given.module
     module.layer_idx = layer
@@ -231,5 +276,5 @@ def test_dense_layers_and_dense_questions_are_dense_and_counted(scene, layer, qu
     assert (tally.means() == [(1.0, 0.0)]) == dense
 
 
-def test_every_config_with_a_choice_has_a_reference():
+def test_every_config_with_a_choice_has_a_reference() -> None:
     assert set(CASES) <= set(REFERENCES)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from benchfleet import registry
+from benchfleet.models.attention.base import AttentionConfig
 from benchfleet.models.attention.view import fraction_of
 
 MAIN = {
@@ -18,31 +21,32 @@ MAIN = {
 }
 
 
-def parse(name, value):
-    return registry.load("attention", name).parse(value)
+def parse(name: str, value: Any) -> AttentionConfig:
+    config: AttentionConfig = registry.load("attention", name).parse(value)
+    return config
 
 
 @pytest.mark.parametrize("name", MAIN)
 @pytest.mark.parametrize("size", [0, 4, 1020, 0.0, 0.10, 1.0])
-def test_a_bare_value_sets_the_main_parameter(name, size):
+def test_a_bare_value_sets_the_main_parameter(name: str, size: float) -> None:
     assert parse(name, size).params()[MAIN[name]] == size
     assert parse(name, size) == parse(name, {MAIN[name]: size})
 
 
 @pytest.mark.parametrize("name", MAIN)
-def test_params_hold_all_of_them_and_give_the_same_config_back(name):
+def test_params_hold_all_of_them_and_give_the_same_config_back(name: str) -> None:
     config = parse(name, 8)
     assert parse(name, json.loads(json.dumps(config.params()))) == config
 
 
-def test_streaming_has_four_sinks_by_default():
+def test_streaming_has_four_sinks_by_default() -> None:
     assert parse("streaming", 60).params() == {"window_size": 60, "sink_size": 4}
     output = parse("streaming", {"sink_size": 0.5, "window_size": 6})
     assert output.params() == {"window_size": 6, "sink_size": 0.5}
 
 
 @pytest.mark.parametrize("value", [None, {}])
-def test_dense_takes_nothing(value):
+def test_dense_takes_nothing(value: Mapping[str, Any] | None) -> None:
     assert parse("dense", value).params() == {}
 
 
@@ -66,7 +70,7 @@ def test_dense_takes_nothing(value):
         ("sink", {4: 4}, "no parameter '4'"),
     ],
 )
-def test_a_wrong_value_says_what_to_do(name, value, wrong):
+def test_a_wrong_value_says_what_to_do(name: str, value: Any, wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         parse(name, value)
 
@@ -83,5 +87,7 @@ def test_a_wrong_value_says_what_to_do(name, value, wrong):
         (0.01, 1, 1),
     ],
 )
-def test_a_fraction_is_rounded_up_from_the_decimal_that_was_written(fraction, of, number):
+def test_a_fraction_is_rounded_up_from_the_decimal_that_was_written(
+    fraction: float, of: int, number: int
+) -> None:
     assert fraction_of(fraction, of) == number

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,8 @@ from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.attention.state import Shape
 from benchfleet.models.attention.tally import Tally
 from recipe import Recipe
+
+from .conftest import Scene
 
 RECIPE = Recipe(benchfleet.models.attention)
 
@@ -48,14 +50,16 @@ def written() -> list[AttentionStep]:
     return steps
 
 
-def test_the_table_names_every_built_in_config():
+def test_the_table_names_every_built_in_config() -> None:
     rows = re.findall(r"^\| (`.+?) \|", RECIPE.text, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert named == set(registry._BUILT_IN["attention"])
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_config_made_by_the_recipe_is_found_checked_and_composed(scene):
+def test_a_config_made_by_the_recipe_is_found_checked_and_composed(
+    scene: Callable[..., Scene],
+) -> None:
     steps = written()
     assert steps[-1] == AttentionStep(name="strided", params={"stride": 8, "offset": 0})
     assert check_steps(steps) is None
@@ -66,7 +70,7 @@ def test_a_config_made_by_the_recipe_is_found_checked_and_composed(scene):
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_config_made_by_the_recipe_refuses_what_it_does_not_take():
+def test_a_config_made_by_the_recipe_refuses_what_it_does_not_take() -> None:
     parse = registry.load("attention", "strided").parse
     with pytest.raises(ValueError, match="stride must be a whole number from 1 up, not 0"):
         parse(0)
@@ -87,13 +91,17 @@ def beyond_a_mask(tmp_path: Path) -> AttentionConfig:
     return config
 
 
-def test_the_example_beyond_a_mask_picks_by_layer_value_and_state(scene, beyond_a_mask):
+def test_the_example_beyond_a_mask_picks_by_layer_value_and_state(
+    scene: Callable[..., Scene], beyond_a_mask: AttentionConfig
+) -> None:
     config = beyond_a_mask
     given = scene("....kkkkkkkkkkkkkkkkkkkkkkqq", queries=2)
     heads, key_heads = given.query.shape[1], given.key.shape[1]
     device = given.key.device
     shape = Shape(layer=0, heads=heads, key_heads=key_heads, dim=8, device=device)
     whole, grown = config.new_state(shape), config.new_state(shape)
+    assert whole is not None
+    assert grown is not None
     whole.update(given.key, given.tokens)
     for end in (20, 27):  # as keys come, and once back again
         grown.update(given.key[:, :, :end], given.tokens[:, :end])
@@ -122,7 +130,9 @@ def test_the_example_beyond_a_mask_picks_by_layer_value_and_state(scene, beyond_
                 assert row[best].tolist() == pytest.approx([len(columns) / many] * many)
 
 
-def test_the_example_beyond_a_mask_keeps_the_same_keys_when_it_runs_fast(scene, beyond_a_mask):
+def test_the_example_beyond_a_mask_keeps_the_same_keys_when_it_runs_fast(
+    scene: Callable[..., Scene], beyond_a_mask: AttentionConfig
+) -> None:
     config = beyond_a_mask
     given = scene("k" * 24, queries=1)
     outputs = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 
 from attention_reference import built, expected_weights
 from benchfleet.models.attention.compose import kept_keys
+
+from .conftest import Scene
 
 SCENES = {
     "one row, prefill": (("kkkkkkkkkkkk",), 12),
@@ -47,7 +50,12 @@ STEPS = {
 @pytest.mark.parametrize("heads", [2, 6])
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS.keys())
 @pytest.mark.parametrize("drawn", SCENES.values(), ids=SCENES.keys())
-def test_the_kept_keys_are_those_of_the_slow_reference(scene, drawn, steps, heads):
+def test_the_kept_keys_are_those_of_the_slow_reference(
+    scene: Callable[..., Scene],
+    drawn: tuple[tuple[str, ...], int],
+    steps: Sequence[tuple[str, dict[str, float]]],
+    heads: int,
+) -> None:
     rows, queries = drawn
     given = scene(*rows, queries=queries, heads=heads)
     whole = built(*steps)
@@ -60,7 +68,9 @@ def test_the_kept_keys_are_those_of_the_slow_reference(scene, drawn, steps, head
 
 
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS.keys())
-def test_padding_shifts_nothing(scene, steps):
+def test_padding_shifts_nothing(
+    scene: Callable[..., Scene], steps: Sequence[tuple[str, dict[str, float]]]
+) -> None:
     """The same tokens with and without padding between them: the same ones are kept."""
     tight = scene("kkkkkkqqq", queries=3)
     loose = scene("...kkk..kkk...qqq", queries=3)
@@ -74,7 +84,7 @@ def test_padding_shifts_nothing(scene, steps):
     assert int(wide.sum()) == int(narrow.sum())
 
 
-def test_of_equal_scores_the_later_key_is_kept(scene):
+def test_of_equal_scores_the_later_key_is_kept(scene: Callable[..., Scene]) -> None:
     given = scene("..kkkkkkkk", "kkkk.kkkkk", queries=1)
     given.query.zero_()
     for row in kept_keys(built(("oracle_top_k", {"heavy_size": 3})), given.view).selected:

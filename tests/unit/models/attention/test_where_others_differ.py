@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from statistics import NormalDist
 
 import pytest
@@ -15,28 +17,37 @@ import torch
 from safetensors.torch import save_file
 
 from attention_reference import built, kept_of, states_of
+from benchfleet.models.attention.base import AttentionConfig
+from benchfleet.models.attention.compose import KeptKeys
 from benchfleet.models.attention.forward import SparseAttention
 from benchfleet.models.attention.state import Shape
 from benchfleet.models.attention.tally import Tally
 
+from .conftest import Scene
 
-def columns(kept, head=0, row=0):
+
+def columns(kept: KeptKeys, head: int = 0, row: int = 0) -> list[int]:
     """The columns that the last query of a row and head keeps."""
     selected = kept.selected.expand(-1, max(head + 1, kept.selected.shape[1]), -1, -1)
-    return torch.nonzero(selected[row, head, -1]).flatten().tolist()
+    places: list[int] = torch.nonzero(selected[row, head, -1]).flatten().tolist()
+    return places
 
 
-def test_fractions_are_of_the_keys_that_a_query_sees_and_are_rounded_up(scene):
+def test_fractions_are_of_the_keys_that_a_query_sees_and_are_rounded_up(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene("...kkkkkkk", queries=1)  # 7 keys in 10 columns: the hub keeps 5
     assert columns(kept_of(built(("local", {"window_size": 0.5})), given)) == [6, 7, 8, 9]
 
 
-def test_a_budget_of_all_keys_but_one_is_not_all_keys(scene):
+def test_a_budget_of_all_keys_but_one_is_not_all_keys(scene: Callable[..., Scene]) -> None:
     given = scene("k" * 10, queries=1)
     assert len(columns(kept_of(built(("oracle_top_k", {"heavy_size": 9})), given))) == 9
 
 
-def test_a_sampled_key_keeps_its_weight_and_an_earlier_step_its_own(scene):
+def test_a_sampled_key_keeps_its_weight_and_an_earlier_step_its_own(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene("k" * 40, queries=1)
     steps = built(("local", {"window_size": 20}), ("random_sampling", {"rate": 0.2}))
     weight = kept_of(steps, given).weight
@@ -47,7 +58,7 @@ def test_a_sampled_key_keeps_its_weight_and_an_earlier_step_its_own(scene):
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.5, 0.9])
-def test_a_key_that_is_drawn_twice_counts_twice(scene, rate):
+def test_a_key_that_is_drawn_twice_counts_twice(scene: Callable[..., Scene], rate: float) -> None:
     given = scene("k" * 200, queries=1)
     weight = kept_of(built(("random_sampling", {"rate": rate})), given).weight
     assert weight is not None
@@ -55,7 +66,9 @@ def test_a_key_that_is_drawn_twice_counts_twice(scene, rate):
     assert (weight > 1.5 / rate).any()  # some were
 
 
-def test_adaptive_sampling_draws_by_the_two_sided_quantile_and_from_no_kept_key(scene):
+def test_adaptive_sampling_draws_by_the_two_sided_quantile_and_from_no_kept_key(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene("k" * 4000, queries=1)
     draws = {}
     for delta in (0.05, 0.25):
@@ -71,7 +84,9 @@ def test_adaptive_sampling_draws_by_the_two_sided_quantile_and_from_no_kept_key(
     assert (draws[0.05] / draws[0.25]).tolist() == pytest.approx(expected, rel=0.02)
 
 
-def test_adaptive_sampling_behind_nothing_takes_no_key_for_kept(scene):
+def test_adaptive_sampling_behind_nothing_takes_no_key_for_kept(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene("k" * 60, queries=1)
     params = {"base_rate": 0.1, "epsilon": 1.0, "delta": 0.9}
     weight = kept_of(built(("adaptive_sampling", params)), given).weight
@@ -79,7 +94,7 @@ def test_adaptive_sampling_behind_nothing_takes_no_key_for_kept(scene):
     assert weight.sum(-1).flatten().tolist() == pytest.approx([60.0] * 4)
 
 
-def test_magic_pig_centres_keys_and_not_queries(scene):
+def test_magic_pig_centres_keys_and_not_queries(scene: Callable[..., Scene]) -> None:
     """A vector that is added to all keys changes no choice; it would if queries moved too."""
     given = scene("k" * 60, queries=1)
     steps = built(("magic_pig", {"k": 2, "l": 8}))
@@ -91,7 +106,9 @@ def test_magic_pig_centres_keys_and_not_queries(scene):
     assert not torch.equal(kept_of(steps, given).selected, kept_of(steps, moved).selected)
 
 
-def test_magic_pig_needs_two_equal_codes_and_weighs_by_their_chance(scene):
+def test_magic_pig_needs_two_equal_codes_and_weighs_by_their_chance(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene("k" * 200, queries=1)
     counts = {}
     for tables in (1, 2):
@@ -104,7 +121,7 @@ def test_magic_pig_needs_two_equal_codes_and_weighs_by_their_chance(scene):
     assert step.chance(same).item() == pytest.approx(expected, rel=1e-5)  # type: ignore[attr-defined]
 
 
-def test_double_sparsity_has_the_channels_of_each_layer(tmp_path):
+def test_double_sparsity_has_the_channels_of_each_layer(tmp_path: Path) -> None:
     lists = {
         f"model.layers.{layer}.self_attn.qk_proj": [[layer, layer + 1]] * 4 for layer in (0, 1)
     }
@@ -118,7 +135,7 @@ def test_double_sparsity_has_the_channels_of_each_layer(tmp_path):
     assert chosen == [[0, 1], [1, 2]]
 
 
-def test_pq_cache_chooses_for_a_key_head_in_two_sub_spaces(scene):
+def test_pq_cache_chooses_for_a_key_head_in_two_sub_spaces(scene: Callable[..., Scene]) -> None:
     given = scene("k" * 40, queries=1, heads=4)
     steps = built(("pq_cache", {"heavy_size": 6, "bits": 2, "init_offset": 2}))
     kept = kept_of(steps, given)
@@ -129,7 +146,9 @@ def test_pq_cache_chooses_for_a_key_head_in_two_sub_spaces(scene):
 
 
 @pytest.mark.parametrize(("heavy", "pages"), [(4, 1), (8, 2), (5, 2)])
-def test_quest_keeps_any_number_of_pages_and_always_the_one_being_filled(scene, heavy, pages):
+def test_quest_keeps_any_number_of_pages_and_always_the_one_being_filled(
+    scene: Callable[..., Scene], heavy: int, pages: int
+) -> None:
     params = {"heavy_size": heavy, "page_size": 4, "dense_layers": []}
     for row in ("k" * 22, "..." + "k" * 22):  # pages by rank: padding shifts none
         given = scene(row, queries=1)
@@ -139,7 +158,9 @@ def test_quest_keeps_any_number_of_pages_and_always_the_one_being_filled(scene, 
             assert len(found) == 2 + 4 * (pages - 1)
 
 
-def test_oracle_top_p_stops_where_the_mass_is_reached_and_takes_no_more_ties(scene):
+def test_oracle_top_p_stops_where_the_mass_is_reached_and_takes_no_more_ties(
+    scene: Callable[..., Scene],
+) -> None:
     given = scene("k" * 8, queries=1)
     given.query.zero_()  # all keys tie, with an eighth each
     assert columns(kept_of(built(("oracle_top_p", {"top_p": 0.5})), given)) == [4, 5, 6, 7]
@@ -150,7 +171,9 @@ def test_oracle_top_p_stops_where_the_mass_is_reached_and_takes_no_more_ties(sce
 
 
 @pytest.mark.parametrize("name", ["quest", "double_sparsity", "magic_pig"])
-def test_a_question_is_sparse_unless_it_is_to_be_dense(scene, steps_of, name):
+def test_a_question_is_sparse_unless_it_is_to_be_dense(
+    scene: Callable[..., Scene], steps_of: Callable[..., tuple[AttentionConfig, ...]], name: str
+) -> None:
     given = scene("k" * 30, queries=3)
     base = {"quest": {"heavy_size": 4, "page_size": 4}, "double_sparsity": {"heavy_size": 4}}
     densities = []
@@ -168,7 +191,9 @@ def test_a_question_is_sparse_unless_it_is_to_be_dense(scene, steps_of, name):
     assert densities[0] < densities[1] == 1
 
 
-def test_of_equal_codes_hash_attention_keeps_the_later_key_and_zero_is_positive(scene, tmp_path):
+def test_of_equal_codes_hash_attention_keeps_the_later_key_and_zero_is_positive(
+    scene: Callable[..., Scene], tmp_path: Path
+) -> None:
     zeros = {}
     for of in ("query", "key"):
         for layer, (start, end) in enumerate([(8, 5), (5, 5), (5, 6)]):
@@ -183,7 +208,9 @@ def test_of_equal_codes_hash_attention_keeps_the_later_key_and_zero_is_positive(
     assert columns(kept_of(steps, given)) == [9, 10, 11]
 
 
-def test_a_mean_is_fitted_when_the_context_ends_whatever_is_asked_first(scene):
+def test_a_mean_is_fitted_when_the_context_ends_whatever_is_asked_first(
+    scene: Callable[..., Scene],
+) -> None:
     """The hub fits it with the first question, so that answers depend on their order."""
     given = scene("k" * 40, queries=1)
     steps = built(("magic_pig", {"k": 2, "l": 8}))
