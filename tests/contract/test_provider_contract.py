@@ -25,7 +25,7 @@ class TestVast(ProviderContract):
     unknown: ClassVar[Mapping[str, int]] = {**ProviderContract.unknown, "broken": 1}
 
     def make_provider(self, key: Secret, client: ApiClient) -> vast.VastProvider:
-        return vast.VastProvider(key, client)
+        return vast.VastProvider(client)
 
 
 class TestTensorDock(ProviderContract):
@@ -33,7 +33,7 @@ class TestTensorDock(ProviderContract):
     intervals = tensordock.INTERVALS
 
     def make_provider(self, key: Secret, client: ApiClient) -> tensordock.TensorDockProvider:
-        return tensordock.TensorDockProvider(key, client)
+        return tensordock.TensorDockProvider(client)
 
 
 class TestRunPod(ProviderContract):
@@ -41,4 +41,4 @@ class TestRunPod(ProviderContract):
     intervals = runpod.INTERVALS
 
     def make_provider(self, key: Secret, client: ApiClient) -> runpod.RunPodProvider:
-        return runpod.RunPodProvider(key, client, "https://provider.test")
+        return runpod.RunPodProvider(client, "https://provider.test")

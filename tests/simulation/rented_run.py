@@ -114,7 +114,7 @@ class RentedRun:
             sleep=self.wait,
         )
         kind = {"vast": vast.VastProvider, "tensordock": tensordock.TensorDockProvider}[name]
-        return kind(Secret("key"), client)
+        return kind(client)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""

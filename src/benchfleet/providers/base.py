@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from benchfleet.domain.failure import Kind
+from benchfleet.domain.hardware import is_gpu
 from benchfleet.domain.rental import Account, Billing
 from benchfleet.errors import BenchfleetError
 from benchfleet.providers.secret import Secret
@@ -34,6 +35,15 @@ class Want:
     disk: int = 0  # bytes
     max_price: int | None = None  # an hour, disk included
     region: str = ""
+
+    def allows(self, offer: GpuOffer) -> bool:
+        """Whether the GPU, memory, price and region of an offer are as wanted."""
+        return (
+            is_gpu(self.gpu, offer.gpu, offer.vram)
+            and offer.vram >= self.vram
+            and (self.max_price is None or offer.hourly <= self.max_price)
+            and self.region.casefold() in offer.region.casefold()
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import hashlib
 import random
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -13,8 +14,10 @@ import httpx2
 
 from benchfleet.providers.base import (
     BadRequest,
+    CreateUnknown,
     NoCredit,
     NotAuthorized,
+    OfferGone,
     ProviderAway,
     ProviderError,
     RateLimited,
@@ -79,6 +82,11 @@ class ApiClient:
         """End the connections."""
         self._client.close()
 
+    @property
+    def key_digest(self) -> str:
+        """What stands for the account where the provider names no user."""
+        return hashlib.sha256(self._key.reveal().encode()).hexdigest()[:8]
+
     def once(self, endpoint: str, method: str, path: str, **options: Any) -> Reply:
         """Send one request. Raises ProviderAway if it is not known what came of it."""
         with self._limiter.request(endpoint):
@@ -116,6 +124,33 @@ class ApiClient:
             if number < _TRIES:
                 self._sleep(pause)
         raise last
+
+    def create(self, method: str, path: str, body: Mapping[str, Any]) -> Reply:
+        """Send one request that may create an instance. Raises CreateUnknown without an answer."""
+        try:
+            return self.once("create", method, path, json=body)
+        except ProviderAway as error:
+            raise CreateUnknown(str(error)) from None
+
+    def refusal(self, reply: Reply, *, sold_out: bool) -> ProviderError:
+        """What a refusal to create means. What has no known form may have created something."""
+        error = self.error("create", reply)
+        if sold_out:
+            return OfferGone(str(error) if error else "no such machine is left")
+        if isinstance(error, DEFINITE):
+            return error
+        if error is None or isinstance(error, ProviderAway) or reply.data is None:
+            return CreateUnknown(str(error or "the answer cannot be read"))
+        return error
+
+    def destroy(self, path: str, *, missing: str = "") -> Reply | None:
+        """Ask for the end of an instance; None without one: 404, or the text `missing`."""
+        reply = self.once("destroy", "DELETE", path)
+        if reply.status == 404 or (missing and missing in reply.text):
+            return None
+        if error := self.error("destroy", reply):
+            raise error
+        return reply
 
     def error(self, endpoint: str, reply: Reply) -> ProviderError | None:
         """What a refusal means; None if there was none."""

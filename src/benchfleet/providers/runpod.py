@@ -6,7 +6,6 @@ are in its GraphQL API alone. A pod has a key of its own in ``RUNPOD_API_KEY``.
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -16,19 +15,16 @@ from typing import Any, ClassVar
 from benchfleet.domain.hardware import is_gpu
 from benchfleet.domain.rental import Account
 from benchfleet.providers.base import (
-    CreateUnknown,
     DeadMan,
     GpuOffer,
     Instance,
     InstanceSpec,
     InstanceState,
     Listing,
-    OfferGone,
     Provider,
-    ProviderAway,
     Want,
 )
-from benchfleet.providers.client import DEFINITE, ApiClient, Reply
+from benchfleet.providers.client import ApiClient
 from benchfleet.providers.dead_man import timer_script
 from benchfleet.providers.limiter import Limiter
 from benchfleet.providers.parsing import millionths, readable
@@ -66,19 +62,18 @@ class RunPodProvider(Provider):
     dead_man: ClassVar[DeadMan] = "destroys"
     console = "https://console.runpod.io/pods"
 
-    def __init__(self, key: Secret, api: ApiClient, types_url: str = _TYPES_URL) -> None:
+    def __init__(self, api: ApiClient, types_url: str = _TYPES_URL) -> None:
         self._api, self._types_url = api, types_url
-        self._digest = hashlib.sha256(key.reveal().encode()).hexdigest()[:8]
         self._account: Account | None = None
 
     @classmethod
     def open(cls, key: Secret, url: str) -> RunPodProvider:
         api = ApiClient(url or URL, key, Limiter(INTERVALS))
-        return cls(key, api, url or _TYPES_URL)  # a gateway serves both
+        return cls(api, url or _TYPES_URL)  # a gateway serves both
 
     def account(self) -> Account:
         if self._account is None:
-            id = str(self._myself().get("id") or self._digest)
+            id = str(self._myself().get("id") or self._api.key_digest)
             self._account = Account(provider=self.name, url=self._api.url, id=id)
         return self._account
 
@@ -118,14 +113,13 @@ class RunPodProvider(Provider):
             "env": {"PUBLIC_KEY": spec.public_key},
             "dockerStartCmd": ["bash", "-c", self._start_script(spec)],
         }
-        try:
-            reply = self._api.once("create", "POST", "/v1/pods", json=body)
-        except ProviderAway as error:
-            raise CreateUnknown(str(error)) from None
+        reply = self._api.create("POST", "/v1/pods", body)
         data = reply.data if isinstance(reply.data, dict) else {}
         if reply.status < 300 and data.get("id"):
             return str(data["id"])
-        raise self._refusal(reply)
+        # It says with 500 that there is no machine, so the text counts, too.
+        sold_out = any(words in reply.text.casefold() for words in _SOLD_OUT)
+        raise self._api.refusal(reply, sold_out=sold_out)
 
     def _start_script(self, spec: InstanceSpec) -> str:
         timer = ""
@@ -135,17 +129,6 @@ class RunPodProvider(Provider):
                 url=url, label=spec.label, key="RUNPOD_API_KEY", id="RUNPOD_POD_ID"
             )
         return _START.format(key=shlex.quote(spec.public_key), timer=timer)
-
-    def _refusal(self, reply: Reply) -> Exception:
-        """It says with 500 that there is no machine, so the text counts, too."""
-        error = self._api.error("create", reply)
-        if any(words in reply.text.casefold() for words in _SOLD_OUT):
-            return OfferGone(str(error) if error else "no machine of this type is left")
-        if isinstance(error, DEFINITE):
-            return error
-        if error is None or isinstance(error, ProviderAway) or reply.data is None:
-            return CreateUnknown(str(error or "the answer cannot be read"))
-        return error
 
     def list(self, prefix: str = "") -> Listing:
         reply = self._api.repeated("list", "GET", "/v1/pods")
@@ -157,12 +140,8 @@ class RunPodProvider(Provider):
         return Listing(instances=named, at=reply.at or time.time())
 
     def destroy(self, instance: str) -> float | None:
-        reply = self._api.once("destroy", "DELETE", f"/v1/pods/{instance}")
-        if reply.status == 404:
-            return None
-        if error := self._api.error("destroy", reply):
-            raise error
-        return reply.at
+        reply = self._api.destroy(f"/v1/pods/{instance}")
+        return None if reply is None else reply.at
 
 
 def _suits(row: Mapping[str, Any], want: Want) -> bool:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.domain import units
-from benchfleet.domain.hardware import is_gpu
 from benchfleet.domain.rental import Account
 from benchfleet.providers.base import (
     BadRequest,
@@ -83,15 +82,7 @@ class StaticProvider(Provider):
             for host in self._hosts.values()
             if not self._record(host.name).exists()
         ]  # fmt: skip
-        suited = [
-            one
-            for one in offers
-            if is_gpu(want.gpu, one.gpu, one.vram)
-            and one.count == want.count
-            and one.vram >= want.vram
-            and (want.max_price is None or one.hourly <= want.max_price)
-            and want.region.casefold() in one.region.casefold()
-        ]
+        suited = (one for one in offers if one.count == want.count and want.allows(one))
         return sorted(suited, key=lambda one: (one.hourly, one.id))
 
     def create(self, offer: GpuOffer, spec: InstanceSpec) -> str:

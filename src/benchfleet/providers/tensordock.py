@@ -7,7 +7,6 @@ be sent in all. An instance has no key of its own, so it cannot destroy itself.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,18 +15,15 @@ from typing import Any
 from benchfleet.domain.hardware import is_gpu
 from benchfleet.domain.rental import Account
 from benchfleet.providers.base import (
-    CreateUnknown,
     GpuOffer,
     Instance,
     InstanceSpec,
     InstanceState,
     Listing,
-    OfferGone,
     Provider,
-    ProviderAway,
     Want,
 )
-from benchfleet.providers.client import DEFINITE, ApiClient, Reply
+from benchfleet.providers.client import ApiClient
 from benchfleet.providers.limiter import Limiter
 from benchfleet.providers.parsing import millionths, readable
 from benchfleet.providers.secret import Secret
@@ -61,30 +57,23 @@ class TensorDockProvider(Provider):
     console = "https://dashboard.tensordock.com"
     boots_system = True
 
-    def __init__(self, key: Secret, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient) -> None:
         self._api = api
-        self._digest = hashlib.sha256(key.reveal().encode()).hexdigest()[:8]
 
     @classmethod
     def open(cls, key: Secret, url: str) -> TensorDockProvider:
-        return cls(key, ApiClient(url or URL, key, Limiter(INTERVALS)))
+        return cls(ApiClient(url or URL, key, Limiter(INTERVALS)))
 
     def account(self) -> Account:
         """It names no user: the key stands for it."""
-        return Account(provider=self.name, url=self._api.url, id=self._digest)
+        return Account(provider=self.name, url=self._api.url, id=self._api.key_digest)
 
     def offers(self, want: Want) -> Sequence[GpuOffer]:
         reply = self._api.repeated("offers", "GET", "/api/v2/locations")
         with readable("locations"):
             locations = reply.data["data"]["locations"]
             offers = [offer for location in locations for offer in _offers(location, want)]
-        return [
-            one
-            for one in offers
-            if one.vram >= want.vram
-            and (want.max_price is None or one.hourly <= want.max_price)
-            and want.region.casefold() in one.region.casefold()
-        ]
+        return [one for one in offers if want.allows(one)]
 
     def create(self, offer: GpuOffer, spec: InstanceSpec) -> str:
         location, _, gpu = offer.id.partition("/")
@@ -108,25 +97,12 @@ class TensorDockProvider(Provider):
             "cloud_init": {"runcmd": commands},
         }
         body = {"data": {"type": "virtualmachine", "attributes": attributes}}
-        try:
-            reply = self._api.once("create", "POST", "/api/v2/instances", json=body)
-        except ProviderAway as error:
-            raise CreateUnknown(str(error)) from None
+        reply = self._api.create("POST", "/api/v2/instances", body)
         data = reply.data.get("data") if isinstance(reply.data, dict) else None
         if reply.status < 300 and isinstance(data, dict) and data.get("id"):
             return str(data["id"])
-        raise self._refusal(reply)
-
-    def _refusal(self, reply: Reply) -> Exception:
-        """What is no refusal of a known form may have created something."""
-        error = self._api.error("create", reply)
-        if _SOLD_OUT.search(reply.text) or reply.status in (404, 410):
-            return OfferGone(str(error) if error else "no machine is left at this location")
-        if isinstance(error, DEFINITE):
-            return error
-        if error is None or isinstance(error, ProviderAway) or reply.data is None:
-            return CreateUnknown(str(error or "the answer cannot be read"))
-        return error
+        sold_out = bool(_SOLD_OUT.search(reply.text)) or reply.status in (404, 410)
+        raise self._api.refusal(reply, sold_out=sold_out)
 
     def list(self, prefix: str = "") -> Listing:
         reply = self._api.repeated("list", "GET", "/api/v2/instances")
@@ -138,12 +114,8 @@ class TensorDockProvider(Provider):
         return Listing(instances=named, at=reply.at or time.time())
 
     def destroy(self, instance: str) -> float | None:
-        reply = self._api.once("destroy", "DELETE", f"/api/v2/instances/{instance}")
-        if reply.status == 404:
-            return None
-        if error := self._api.error("destroy", reply):
-            raise error
-        return reply.at
+        reply = self._api.destroy(f"/api/v2/instances/{instance}")
+        return None if reply is None else reply.at
 
 
 def _disk_gb(disk: int) -> int:

@@ -7,14 +7,12 @@ that instance alone.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from benchfleet.domain.hardware import is_gpu
 from benchfleet.domain.rental import Account
 from benchfleet.providers.base import (
     CreatedBroken,
@@ -62,21 +60,18 @@ class VastProvider(Provider):
     dead_man: ClassVar[DeadMan] = "destroys"
     console = "https://cloud.vast.ai/instances/"
 
-    def __init__(self, key: Secret, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient) -> None:
         self._api = api
         self._account: Account | None = None
-        self._digest = hashlib.sha256(key.reveal().encode()).hexdigest()[:8]
 
     @classmethod
     def open(cls, key: Secret, url: str) -> VastProvider:
-        return cls(key, ApiClient(url or URL, key, Limiter(INTERVALS)))
+        return cls(ApiClient(url or URL, key, Limiter(INTERVALS)))
 
     def account(self) -> Account:
         if self._account is None:
-            user = self._user()
-            self._account = Account(
-                provider=self.name, url=self._api.url, id=str(user.get("id") or self._digest)
-            )
+            id = str(self._user().get("id") or self._api.key_digest)
+            self._account = Account(provider=self.name, url=self._api.url, id=id)
         return self._account
 
     def balance(self) -> int | None:
@@ -107,13 +102,7 @@ class VastProvider(Provider):
         reply = self._api.repeated("offers", "POST", "/api/v0/bundles/", json=query)
         with readable("offers"):
             offers = [_offer(one, disk) for one in _rows(reply, "offers")]
-        return [
-            one
-            for one in offers
-            if is_gpu(want.gpu, one.gpu, one.vram)
-            and (want.max_price is None or one.hourly <= want.max_price)
-            and want.region.casefold() in one.region.casefold()
-        ]
+        return [one for one in offers if want.allows(one)]
 
     def create(self, offer: GpuOffer, spec: InstanceSpec) -> str:
         body = {
@@ -125,10 +114,7 @@ class VastProvider(Provider):
             "runtype": "ssh_direct",
             "cancel_unavail": True,
         }
-        try:
-            reply = self._api.once("create", "PUT", f"/api/v0/asks/{offer.id}/", json=body)
-        except ProviderAway as error:
-            raise CreateUnknown(str(error)) from None
+        reply = self._api.create("PUT", f"/api/v0/asks/{offer.id}/", body)
         data = reply.data if isinstance(reply.data, dict) else {}
         instance = data.get("new_contract")
         if instance and data.get("success") is not True:
@@ -178,11 +164,9 @@ class VastProvider(Provider):
         return Listing(instances=named, at=at)
 
     def destroy(self, instance: str) -> float | None:
-        reply = self._api.once("destroy", "DELETE", f"/api/v0/instances/{instance}/")
-        if reply.status == 404 or "no_such_instance" in reply.text:
+        reply = self._api.destroy(f"/api/v0/instances/{instance}/", missing="no_such_instance")
+        if reply is None:
             return None
-        if error := self._api.error("destroy", reply):
-            raise error
         data = reply.data if isinstance(reply.data, dict) else {}
         if data.get("success") is False:
             raise ProviderAway(_message(data))

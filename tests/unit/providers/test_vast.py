@@ -34,7 +34,7 @@ class Vast:
             transport=httpx2.MockTransport(self._answer),
             sleep=self._sleep,
         )
-        self.provider = VastProvider(Secret(key), client)
+        self.provider = VastProvider(client)
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
         target = request.url.raw_path.decode()
