@@ -15,7 +15,7 @@ from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, newest_decisions
 from benchfleet.domain.placement import KeptOff, Placement
-from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalCost, RentalHistory
+from benchfleet.domain.rental import Rental, RentalCost
 from benchfleet.domain.slots import BEGAN
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.domain.usage import UsageTotal
@@ -30,7 +30,7 @@ from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
 from benchfleet.ledger.lease_holders import Holder, holders
 from benchfleet.ledger.parts import SplitCell, parts_of
-from benchfleet.ledger.spending import read_rental_costs, read_spending
+from benchfleet.ledger.spending import read_rental_costs, read_rentals, read_spending
 from benchfleet.placement_loader import load_placement
 from benchfleet.reports.race_savings import RaceSaving, race_savings
 from benchfleet.result_locations import ResultLocator
@@ -280,7 +280,7 @@ def _runs(parts: Sequence[CellRecord]) -> bool:
 
 
 def _rented(ledger: Ledger) -> list[Rental]:
-    history = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    history = read_rentals(ledger)
     return sorted(history.open, key=lambda rental: rental.state != "returning")
 
 

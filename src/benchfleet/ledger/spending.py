@@ -33,10 +33,15 @@ def read_bills(ledger: Ledger, records: Iterable[CellRecord]) -> dict[str, Usage
     return totals
 
 
+def read_rentals(ledger: Ledger) -> RentalHistory:
+    """All rentals of a ledger."""
+    return RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+
+
 def read_spending(ledger: Ledger, currency: str, now: float) -> Spending:
     """What was spent of one currency: rentals by what they cost until `now` (seconds since the
     epoch), and attempts on other machines."""
-    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    rentals = read_rentals(ledger)
     events = ledger.events(kinds=BILLED)
     total = UsageTotal()
     for one in bills(event for event in events if not rentals.of_host(host_of(event))).values():
@@ -47,7 +52,7 @@ def read_spending(ledger: Ledger, currency: str, now: float) -> Spending:
 
 def read_rental_costs(ledger: Ledger, now: float) -> tuple[RentalCost, ...]:
     """What rented machines cost until `now` (seconds since the epoch), by currency."""
-    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    rentals = read_rentals(ledger)
     currencies = dict.fromkeys(one.currency for one in rentals.rentals.values())
     if not currencies:
         return ()

@@ -10,16 +10,15 @@ from benchfleet.domain.failure import Failure
 from benchfleet.domain.rental import (
     CREATED,
     ENDED,
-    KINDS,
     RETURNING,
     SUBJECT,
     Account,
     Rental,
-    RentalHistory,
     rental_event,
 )
 from benchfleet.domain.usage import Rate, Usage
 from benchfleet.ledger.memory import MemoryLedger
+from benchfleet.ledger.spending import read_rentals
 from benchfleet.reports.manifest import COLUMNS, EVENTS, Row, manifest
 from benchfleet.testing import FakeClock, sample_cell
 from benchfleet.testing.claims import claim_any
@@ -29,7 +28,7 @@ OOM = Failure(stage="load", kind="oom", message="no memory | at all")
 
 
 def rows(ledger: MemoryLedger) -> list[Row]:
-    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    rentals = read_rentals(ledger)
     return manifest(ledger.events(kinds=EVENTS), ledger.cells(with_cell=True), rentals)
 
 
@@ -157,7 +156,7 @@ def test_a_row_can_name_the_currency_of_its_cost() -> None:
     usage = Usage.at(Rate(gpus=1.0, cost=2.0, currency="EUR"), 1800.0)
     ledger.finish(claim.lease, Outcome(state="success", digest="d", host="here", usage=usage))
     rent(ledger, "cccccccc", 5_000)
-    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    rentals = read_rentals(ledger)
     columns = ("total_cost", "currency")
     events, records = ledger.events(kinds=EVENTS), ledger.cells(with_cell=True)
     paid = [tuple(one.values()) for one in manifest(events, records, rentals, columns=columns)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.rental import KINDS, SUBJECT, RentalHistory
+from benchfleet.domain.rental import RentalHistory
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.spending import read_rentals
 from benchfleet.reports.benchmark_report import benchmark_report
 from benchfleet.reports.manifest import COLUMNS, EVENTS, Row, manifest
 from benchfleet.study import Study
@@ -14,7 +15,7 @@ from benchfleet.study import Study
 
 def read_manifest(ledger: Ledger, columns: Sequence[str] = COLUMNS) -> list[Row]:
     """The rows of the manifest."""
-    rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    rentals = read_rentals(ledger)
     records = ledger.cells(with_cell=True)
     return manifest(ledger.events(kinds=EVENTS), records, rentals, columns=columns)
 
@@ -22,11 +23,7 @@ def read_manifest(ledger: Ledger, columns: Sequence[str] = COLUMNS) -> list[Row]
 def write_benchmark_report(study: Study, cells: Sequence[Cell]) -> None:
     """Write the report beside the other one, if there is something to say in it."""
     measures = any(cell.workload.measures_speed for cell in cells)
-
-    def has_rentals(ledger: Ledger) -> bool:
-        return bool(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
-
-    if not measures and not study.query(has_rentals, default=False):
+    if not measures and not study.query(read_rentals, default=RentalHistory()).rentals:
         return
     nothing: list[Row] = []
     columns = (*COLUMNS, "currency")

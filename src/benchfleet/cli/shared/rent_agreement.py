@@ -15,10 +15,11 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.rent import RentEntry
-from benchfleet.domain.rental import KINDS, SUBJECT, Account, RentalHistory
+from benchfleet.domain.rental import Account, RentalHistory
 from benchfleet.errors import wrong_option
 from benchfleet.fleet import Fleet
 from benchfleet.ledger.base import since_boot
+from benchfleet.ledger.spending import read_rentals
 from benchfleet.planner.rent.build import Market as Offered
 from benchfleet.planner.rent.build import build, planned_entries, split_entries
 from benchfleet.planner.rent.choose import NoPlan, RentPlan, as_many, cheapest, quickest
@@ -94,7 +95,7 @@ def _all(markets: Sequence[Offered]) -> tuple[RentEntry, ...]:
 def _markets(study: Study, request: RentRequest, cells: Sequence[Cell]) -> list[Offered]:
     """What is offered for each entry now, cheapest first."""
     history = study.query(
-        lambda ledger: RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS)),
+        read_rentals,
         default=RentalHistory(),
     )
     accounts = open_accounts(request.providers)

@@ -19,12 +19,13 @@ from benchfleet.cli.shared.foreground_run import handle_signals
 from benchfleet.cli.shared.rent import budget_of, request_of, show_remaining
 from benchfleet.cli.text.output import confirm, say
 from benchfleet.domain.rent import RentEntry
-from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalHistory
+from benchfleet.domain.rental import Rental, RentalHistory
 from benchfleet.domain.resource import Need
 from benchfleet.engines.base import HostAwaited, HostLost, HostReady
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.hints import hint
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.spending import read_rentals
 from benchfleet.planner.rent.build import split_entries
 from benchfleet.rentals.accounts import open_accounts
 from benchfleet.rentals.engine import RentedEngine
@@ -65,7 +66,7 @@ def main(arguments: argparse.Namespace) -> int:
     accounts = open_accounts(request.providers)
     market = Market(accounts=accounts, public_key=request.folder)
     with closing(study.open_ledger()) as ledger:
-        history = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+        history = read_rentals(ledger)
         chosen = _cheapest(split_entries([entry], cells), market, history)
         if chosen is None:
             raise BenchfleetError(market.why_none(entry))
@@ -124,7 +125,7 @@ def _keep(
         elif isinstance(event, HostReady):
             host = event.host
             engine.expect({})  # it is not rented again
-            history = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+            history = read_rentals(ledger)
             rental = history.rentals[host.rpartition("-")[2]]
             say(f"{host} is ready; Ctrl-C returns it. Log in with:", flush=True)
             say(f"  {_login(rental, entry, request)}", flush=True)

@@ -13,10 +13,11 @@ from benchfleet.campaign_results import comparison_of
 from benchfleet.dashboard.foreign import one_line
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.domain.budget import Budget
-from benchfleet.domain.rental import KINDS, SUBJECT, Rental, RentalHistory
+from benchfleet.domain.rental import Rental, RentalHistory
 from benchfleet.domain.usage import UsageTotal
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.history import BILLED, bill, host_of
+from benchfleet.ledger.spending import read_rentals
 from benchfleet.race import Racer
 from benchfleet.reports import spending, verdicts
 from benchfleet.reports.charts.base import Chart
@@ -156,7 +157,7 @@ def _hosts_and_rentals(ledger: Ledger) -> tuple[list[tuple[str, UsageTotal]], Re
     hosts = []
     for name, events in sorted(by_host.items()):
         hosts.append((name, bill(events, {event.fingerprint for event in events})))
-    return hosts, RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+    return hosts, read_rentals(ledger)
 
 
 def race(study: Study) -> Race:
@@ -174,5 +175,5 @@ def manifest_rows(study: Study) -> list[Row]:
     if ledger is None:
         return []
     with closing(ledger):
-        rentals = RentalHistory(ledger.events(fingerprints=[SUBJECT], kinds=KINDS))
+        rentals = read_rentals(ledger)
         return manifest(ledger.events(kinds=EVENTS), ledger.cells(with_cell=True), rentals)
