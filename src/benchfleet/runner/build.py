@@ -109,15 +109,6 @@ class RunnerComponents:
             cells=self.cells,
             autoscaler=self.autoscaler,
         )
-        self.commands = OperatorCommands(
-            context,
-            state=self.state,
-            slots=self.slots,
-            hosts=hosts,
-            devices=self.devices,
-            cells=self.cells,
-        )
-        self.feed.subscribe(self.commands.follow)
         self.termination = Termination(
             inbox=context.inbox,
             engine=context.engine,
@@ -125,7 +116,18 @@ class RunnerComponents:
             slots=self.slots,
             cells=self.cells,
             scheduler=self.scheduler,
+            batch_job=request.options.batch_job,
         )
+        self.commands = OperatorCommands(
+            context,
+            state=self.state,
+            slots=self.slots,
+            hosts=hosts,
+            devices=self.devices,
+            cells=self.cells,
+            termination=self.termination,
+        )
+        self.feed.subscribe(self.commands.follow)
         self.worker_time = WorkerTime(
             request.options,
             inbox=context.inbox,

@@ -92,7 +92,7 @@ class EventHandlers:
                 self._gates.failed(attempt)
             if isinstance(event, Done):
                 self._devices.worked(slot)
-            elif isinstance(event, Failed) and attempt.cancelled_at is None:
+            elif isinstance(event, Failed) and not attempt.cancelled:
                 self._host_lifecycle.handle_failure(
                     slot, attempt, event.failure.stage, event.failure.kind
                 )

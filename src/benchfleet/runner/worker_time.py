@@ -45,7 +45,6 @@ class WorkerTime:
         self._until: float | None = None
         self._time_is_up = False
         self.gave_up = False  # waiting for the ledger
-        self._interrupted_at: float | None = None
         self._worked_at = 0.0  # when a cell ran last, as far as it was looked at
 
     def begin(self, now: float) -> None:
@@ -76,7 +75,6 @@ class WorkerTime:
                 self._add_enrolled(self._options.more())
                 self._scheduler.cells_enrolled = False
         self._give_up_ledger()
-        self._enforce_grace()
         if (remaining := self.remaining) is None:
             return
         self._scheduler.drop_longer_than(remaining)
@@ -84,9 +82,7 @@ class WorkerTime:
             self._time_is_up = True
             self._state.broken = self._state.broken or "the time of this runner is over"
             self._state.stop_waiting.set()
-            self._termination.stop_all(self._state.broken)
-        elif remaining < -STOP_GRACE_S:
-            self._termination.kill_all(self._state.broken)
+            self._termination.stop_all(self._state.broken, grace=STOP_GRACE_S)
 
     def _give_up_ledger(self) -> None:
         """End the run if its ledger is away for too long and nothing runs here: outcomes are kept
@@ -100,16 +96,6 @@ class WorkerTime:
         self._state.broken = f"the ledger was away for {minutes}; the next run sends what is kept"
         self._state.stop_waiting.set()
         self._ledger.interrupt()
-
-    def _enforce_grace(self) -> None:
-        """In a batch job: after a signal, end the cells whose samples take too long."""
-        if not (self._options.batch_job and self._state.interrupts):
-            return
-        now = self._inbox.now()
-        if self._interrupted_at is None:
-            self._interrupted_at = now
-        elif now - self._interrupted_at > STOP_GRACE_S:
-            self._termination.kill_all(f"it did not stop within {STOP_GRACE_S:g} s")
 
     @property
     def stays(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchfleet.engines.base import Started
-from benchfleet.runner.commands.operator import STOP_GRACE_S
+from benchfleet.runner.worker_options import STOP_GRACE_S
 from stage import GPUS, Stage, cells, good
 
 from .conftest import Person, slot_messages

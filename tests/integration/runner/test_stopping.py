@@ -17,6 +17,7 @@ from benchfleet.errors import ClaimLost, LedgerFull
 from benchfleet.runner.events import Interrupted
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.runner.resources.shapes import Pool
+from benchfleet.runner.worker_options import STOP_GRACE_S
 from benchfleet.testing.claims import claim_any
 from benchfleet.testing.sample_cells import sample_cell
 from stage import CPU, Stage, cells, good
@@ -119,7 +120,7 @@ def test_a_cancelled_cell_that_does_not_stop_is_ended(stage: Stage) -> None:
     stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
     end = stage.run(wanted)
     assert end.progress.states == {"cancelled": 1}
-    assert 30 < end.seconds < 40
+    assert STOP_GRACE_S < end.seconds < STOP_GRACE_S + 10
 
 
 def test_a_cell_cancelled_while_it_ends_is_not_published(stage: Stage) -> None:

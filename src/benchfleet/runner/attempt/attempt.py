@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from benchfleet.domain.attempt import Claim
@@ -37,7 +38,8 @@ class Attempt:
     done: int = 0  # samples
     before: int = 0  # of these, that earlier attempts had answered
     had: AttemptMemory = field(default_factory=AttemptMemory)  # when it ended
-    cancelled_at: float | None = None  # on the inbox's clock
+    cancelled: bool = False
+    kill_at: float = inf  # on the inbox's clock; by then it is to have stopped
     # what its slot holds of its machine, and what that costs
     rate: Rate = field(default_factory=Rate)
     took: float = 0.0  # seconds, when it ended

@@ -22,19 +22,17 @@ from benchfleet.domain.slots import (
     name_of,
     parse_command,
 )
-from benchfleet.engines.base import SlotId
 from benchfleet.errors import DeviceError, LedgerAway, LedgerError, LedgerFull
 from benchfleet.runner.commands.device_names import DeviceNames
 from benchfleet.runner.commands.signal_file import SignalFile
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.execution.lifecycle import AttemptLifecycle
+from benchfleet.runner.execution.termination import Termination
 from benchfleet.runner.resources.devices import Devices
 from benchfleet.runner.resources.hosts import Hosts
-from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.run_state import RunState
-
-STOP_GRACE_S = 30.0  # seconds that a cell has to stop after the sample at hand
+from benchfleet.runner.worker_options import STOP_GRACE_S
 
 
 class OperatorCommands:
@@ -53,16 +51,17 @@ class OperatorCommands:
         hosts: Hosts,
         devices: Devices,
         cells: AttemptLifecycle,
+        termination: Termination,
     ) -> None:
-        self._runner, self._ledger, self._engine = context.runner, context.ledger, context.engine
+        self._runner, self._ledger = context.runner, context.ledger
         self._inbox, self._local_host, layout = context.inbox, context.local_host, context.layout
         self._state, self._slots, self._devices, self._lifecycle = state, slots, devices, cells
+        self._termination = termination
         self._device_names = DeviceNames(devices, hosts, self._local_host.gpus)
         self._file = SignalFile(layout.orders, layout.slot_log(f"{self._runner[:8]}-orders"))
         self._began = False
         self._requests: list[Event] = []  # since the last look
         self._leaving: set[Device] = set()  # until no slot is on them
-        self._stopping: dict[SlotId, tuple[str, float]] = {}  # attempt, and when it is ended
         self._awaited = False  # a notice was sent that cells wait for drained devices
 
     def begin(self) -> None:
@@ -105,7 +104,6 @@ class OperatorCommands:
         for event in requests:
             with contextlib.suppress(ValueError):  # a newer benchfleet asks for what is not yet
                 self._append(self._execute(command_from(event)).event())
-        self._end_what_does_not_stop()
         self._see_freed()
         self._see_whether_cells_wait()
 
@@ -168,8 +166,9 @@ class OperatorCommands:
                 slot.first_claim = None
         self._devices.withdraw(device, for_good=for_good or device in self._device_names.removed)
         running = [slot for slot in on_it if slot.attempt is not None]
-        if now:
-            self._stop(running, f"{name} is {done}")
+        for slot in running if now else ():
+            if (attempt := slot.attempt) is not None and not attempt.cancelled:
+                self._termination.stop(slot, attempt, f"{name} is {done}", grace=STOP_GRACE_S)
         self._leaving.add(device)
         if not on_it:
             return f"{name} is {done}{' already' if already else ''}; no slot is on it"
@@ -179,29 +178,6 @@ class OperatorCommands:
         if now:
             return f"{name} is {done}; its cells stop after the sample at hand"
         return f"{name} is {done}; it is free when {cells} has ended"
-
-    def _stop(self, running: Iterable[Slot], reason: str) -> None:
-        """Have cells stop after the sample at hand; what only loads has nothing to lose."""
-        for slot in running:
-            attempt = slot.attempt
-            if attempt is None or attempt.cancelled_at is not None:
-                continue
-            if attempt.stage == "benchmark":
-                self._engine.stop(slot.id, attempt.key)
-                self._stopping[slot.id] = (attempt.key, self._inbox.now() + STOP_GRACE_S)
-            else:
-                self._slots.kill(slot)
-                self._lifecycle.give_back(attempt, reason)
-
-    def _end_what_does_not_stop(self) -> None:
-        for name, (key, until) in list(self._stopping.items()):
-            slot = self._slots.get(name)
-            attempt = slot.attempt if slot is not None else None
-            if slot is None or attempt is None or attempt.key != key:
-                del self._stopping[name]
-            elif self._inbox.now() > until:
-                self._slots.kill(slot)
-                self._lifecycle.give_back(attempt, f"it did not stop within {STOP_GRACE_S:g} s")
 
     def _see_freed(self) -> None:
         """Report devices that no process of this run uses any more."""

@@ -64,7 +64,7 @@ class AttemptLifecycle:
         self._recorder, self._publisher = recorder, publisher
         self._gpu_sharing = GpuSharing()
         self._host_name = context.local_host.host or socket.gethostname()
-        self.cancellation = Cancellation(context, slots, self.abandon)
+        self.cancellation = Cancellation(context, slots)
         self.ran = 0  # attempts that ended, well or badly
 
     def begin(self, slot: Slot, claim: Claim) -> None:
@@ -143,7 +143,7 @@ class AttemptLifecycle:
         return False
 
     def _conclude(self, slot: Slot, attempt: Attempt, event: Done | Failed | Stopped) -> None:
-        if attempt.cancelled_at is not None:
+        if attempt.cancelled:
             self.abandon(attempt)
         elif isinstance(event, Done):
             self._end(attempt, event, event.seconds)
@@ -262,7 +262,7 @@ class AttemptLifecycle:
 
     def give_back(self, attempt: Attempt, reason: str) -> None:
         """Release the cell; its next attempt resumes after the last sample."""
-        if attempt.cancelled_at is not None:
+        if attempt.cancelled:
             self.abandon(attempt)
             return
         attempt.took = self._inbox.now() - attempt.began
@@ -282,7 +282,7 @@ class AttemptLifecycle:
         self._state.count()
         cell, samples = attempt.claim.path, attempt.done
         fingerprint = attempt.claim.lease.fingerprint
-        if attempt.cancelled_at is not None or self.cancellation.has(fingerprint):
+        if attempt.cancelled or self.cancellation.has(fingerprint):
             self._state.notify("cell_cancelled", cell=cell, message="cancelled", samples=samples)
         else:
             self._state.notify("claim_lost", cell=cell, message="released, or held elsewhere now")

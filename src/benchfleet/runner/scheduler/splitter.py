@@ -267,7 +267,7 @@ class Splitter:
 
     def _pays(self, slot: Slot) -> bool:
         attempt, total = slot.attempt, slot.display.total
-        if attempt is None or attempt.cancelled_at is not None or attempt.stage != "benchmark":
+        if attempt is None or attempt.cancelled or attempt.stage != "benchmark":
             return False
         fingerprint = attempt.claim.lease.fingerprint
         cell = self._cells.get(fingerprint)

@@ -31,7 +31,7 @@ def running(one: Cell) -> Any:
     lease = SimpleNamespace(fingerprint=one.fingerprint)
     attempt = SimpleNamespace(
         claim=SimpleNamespace(lease=lease, cell=one), began=0.0, stage="benchmark",
-        cancelled_at=None, done=10, before=0, key=f"{one.fingerprint}/1-1",
+        cancelled=False, done=10, before=0, key=f"{one.fingerprint}/1-1",
     )  # fmt: skip
     display = Running(slot="slot", devices="cpu:0", stage="benchmark", done=10, total=100)
     return SimpleNamespace(id="slot", attempt=attempt, device_type="", display=display)
