@@ -25,7 +25,10 @@ from .schema_types import (
 TIERS = "tiers"
 RULE_KEYS: Mapping[str, Shape] = {
     "when": doc(TEXT, "such as ram_available >= 8GB and disk_free >= 10GB"),
-    "phases": doc(one_or_list(NAME), "globs: cells of these phases run only where it holds"),
+    "phases": doc(
+        one_or_list(NAME),
+        "names or globs, ! negates: such cells run only where it holds",
+    ),
     "models": doc(one_or_list(NAME), "the same for cells of these models"),
     "variants": doc(TRUTH, "the same for cells that are run with a variant; false: with none"),
 }

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.gate import STANDARD_METRICS, cell_axes, gate_choices, gate_metrics
-from benchfleet.domain.matrix import matches
+from benchfleet.domain.name_patterns import matches
 from benchfleet.domain.question_draws import is_draw_metric
 from benchfleet.hints import hint
 from benchfleet.models.base import adapter_class

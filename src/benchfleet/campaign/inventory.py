@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from benchfleet import registry
 from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host import Host
+from benchfleet.domain.name_patterns import matches
 from benchfleet.domain.rent import ProviderAccess, RentEntry
 from benchfleet.errors import CampaignError, Mistake, wrong_option
 
@@ -101,19 +101,12 @@ def choose_hosts(inventory: Inventory, patterns: Sequence[str]) -> Inventory:
     words_by_host.update({one.name: {one.name} for one in inventory.engines})
     if inventory.local is not None:
         words_by_host[LOCAL_HOST] = {LOCAL_HOST}
+    every = sorted(set().union(*words_by_host.values()))
     if mistakes := [
-        _idle(word, words_by_host) for word in words if not _matching(word, words_by_host)
+        _idle(word, every) for word in words if not matches([word.removeprefix("!")], *every)
     ]:
         raise CampaignError("command line", mistakes)
-    chosen = [word for word in words if not word.startswith("!")]
-    remaining = (
-        set().union(*(_matching(word, words_by_host) for word in chosen))
-        if chosen
-        else set(words_by_host)
-    )
-    for word in words:
-        if word.startswith("!"):
-            remaining -= _matching(word, words_by_host)
+    remaining = {name for name, own in words_by_host.items() if matches(words, *own)}
     if not remaining:
         raise wrong_option(
             f"--hosts {','.join(words)}", f"leaves none of {', '.join(words_by_host)}"
@@ -151,17 +144,7 @@ def inventory_schema() -> dict[str, Any]:
     }
 
 
-def _matching(word: str, words_by_host: Mapping[str, set[str]]) -> set[str]:
-    pattern = word.removeprefix("!")
-    return {
-        name
-        for name, words in words_by_host.items()
-        if any(fnmatchcase(each, pattern) for each in words)
-    }
-
-
-def _idle(word: str, words_by_host: Mapping[str, set[str]]) -> Mistake:
-    every = sorted(set().union(*words_by_host.values()))
+def _idle(word: str, every: Sequence[str]) -> Mistake:
     near = get_close_matches(word.removeprefix("!"), every, n=2) or every[:5]
     more = ", …" if len(near) == 5 and len(every) > 5 else ""
     message = f"no host and no label is called so; there are {', '.join(near)}{more}"

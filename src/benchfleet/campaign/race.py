@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from benchfleet.domain.matrix import Matrix, matches
+from benchfleet.domain.matrix import Matrix
+from benchfleet.domain.name_patterns import matches
 from benchfleet.domain.race import DEFAULT_CONFIDENCE, RaceSettings
 from benchfleet.hints import hint
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchfleet.domain.matrix import AXES, Include, Rule, matches
+from benchfleet.domain.matrix import AXES, Include, Rule
+from benchfleet.domain.name_patterns import matches
 from benchfleet.hints import hint
 
 from .entry import Entry

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.host_filter import ANY_HOST, HostFilter
-from benchfleet.domain.matrix import matches
+from benchfleet.domain.name_patterns import matches
 from benchfleet.hints import hint
 
 from .entry import Entry

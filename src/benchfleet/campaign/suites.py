@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 
 from benchfleet.domain.cell import Workload
+from benchfleet.domain.name_patterns import matches
 from benchfleet.domain.suite import SUITE_MEANS, Part, Suite, SuiteMean
 from benchfleet.hints import hint
 
@@ -76,7 +76,9 @@ def _parts(entry: Entry, workloads: Sequence[Workload]) -> tuple[Part, ...]:
     parts: list[Part] = []
     claimed: dict[str, str] = {}
     for name, item in items:
-        members = [*dict.fromkeys(w.full_name for w in workloads if _matches(name, w))]
+        members = [
+            *dict.fromkeys(w.full_name for w in workloads if matches([name], w.name, w.full_name))
+        ]
         twice = next((one for one in members if one in claimed), None)
         if item.right and workloads and not members:
             item.wrong(f"no benchmark is called {name!r}; {hint(name, known_names)}")
@@ -87,11 +89,6 @@ def _parts(entry: Entry, workloads: Sequence[Workload]) -> tuple[Part, ...]:
             weight = _weight(item) if isinstance(entry.value, dict) else 1.0
             parts.append(Part(name=name, workloads=tuple(members), weight=weight))
     return tuple(parts)
-
-
-def _matches(pattern: str, work: Workload) -> bool:
-    names = (work.name, work.full_name)
-    return pattern in names or any(fnmatchcase(name, pattern) for name in names)
 
 
 def _weight(item: Entry) -> float:

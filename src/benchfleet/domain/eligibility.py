@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from .conditions import Condition, Facts, Kind, parse_condition
+from .name_patterns import matches
 
 PROBED = "probed"  # the event that keeps a report in a ledger; data: report
 
@@ -49,7 +49,7 @@ class Rule:
 
     name: str
     when: Condition
-    phases: tuple[str, ...] = ()  # globs of those that it is about; (): of every phase, as models
+    phases: tuple[str, ...] = ()  # patterns of those that it is about; (): all, as models
     models: tuple[str, ...] = ()
     variants: bool | None = None  # True: cells run with a variant alone; False: with none
 
@@ -62,8 +62,8 @@ class Rule:
         """Whether such a cell may run only where some rule like this one holds."""
         return (
             self.governs
-            and (not self.phases or any(fnmatchcase(phase, one) for one in self.phases))
-            and (not self.models or any(fnmatchcase(model, one) for one in self.models))
+            and matches(self.phases, phase)
+            and matches(self.models, model)
             and self.variants in (None, variant)
         )
 

@@ -20,7 +20,8 @@ from benchfleet.hints import hint
 from . import expression
 from .cell import Cell
 from .expression import Evaluator, NoValue, PerCell, Value, Vocabulary
-from .matrix import AXES, matches
+from .matrix import AXES
+from .name_patterns import matches
 from .sample_end import SAME_ANSWER, SCORE_STOP, SHARES
 
 # Of every benchmark; see `summarise` of the results.

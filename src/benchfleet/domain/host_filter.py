@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .cell import Cell
-from .matrix import matches
+from .name_patterns import matches
 
 ANY_HOST = "*"  # the host that stands for all that are not named
 

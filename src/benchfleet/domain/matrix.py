@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -10,6 +9,7 @@ from itertools import product
 from .cell import Cell, Config, Fingerprint, Kwargs, Model, Workload
 from .hardware import Hardware
 from .limits import Limits
+from .name_patterns import matches
 from .resource import Need
 
 AXES = ("models", "configs", "benchmarks", "subsets", "hardware", "repeats")
@@ -41,19 +41,6 @@ class Rule:
         return all(matches(patterns, name) for patterns, name in named if patterns) and any(
             matches(self.hardware, name) for name in hardware
         )
-
-
-def matches(patterns: tuple[str, ...], name: str) -> bool:
-    """Any plain pattern matches (or there is none), and no negated one does."""
-    plain = [p for p in patterns if not p.startswith("!")]
-    excluded = [p[1:] for p in patterns if p.startswith("!")]
-    included = not plain or any(_matches(p, name) for p in plain)
-    return included and not any(_matches(p, name) for p in excluded)
-
-
-def _matches(pattern: str, name: str) -> bool:
-    """By name first: a name may hold the letters that a glob reads otherwise."""
-    return pattern == name or fnmatch.fnmatchcase(name, pattern)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Literal
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.averages import mean
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.matrix import matches
+from benchfleet.domain.name_patterns import matches
 from benchfleet.domain.race import RaceHistory, RaceSettings, RaceStop
 from benchfleet.results.read import SampleScores
 

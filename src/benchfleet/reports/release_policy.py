@@ -6,12 +6,12 @@ policy accepts, and inferior if the upper end is below it.
 
 from __future__ import annotations
 
-import fnmatch
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
+from benchfleet.domain.name_patterns import matches
 from benchfleet.errors import CampaignError, Mistake
 
 from .estimates import Z
@@ -27,7 +27,7 @@ _KEYS = ("benchmark", "level", "max_drop", "max_relative_drop")
 class Rule:
     """What drop is accepted on benchmarks whose name matches."""
 
-    benchmark: str  # a glob
+    benchmark: str  # a pattern
     level: Level
     max_drop: float | None = None  # in the score's own unit
     max_relative_drop: float | None = None  # a share of the first side's mean
@@ -89,7 +89,7 @@ def judge(changes: Sequence[Change], rules: Sequence[Rule]) -> tuple[Judgement, 
     """The verdict on each change by the first rule that matches its benchmark; others have none."""
     judgements = []
     for change in changes:
-        rule = next((r for r in rules if fnmatch.fnmatch(change.benchmark, r.benchmark)), None)
+        rule = next((r for r in rules if matches([r.benchmark], change.benchmark)), None)
         if rule:
             judgements.append(_judgement(change, rule))
     return tuple(judgements)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from benchfleet import registry
 from benchfleet.domain.attempt import CellRecord, Claim
 from benchfleet.domain.attention_step import AttentionStep
 from benchfleet.domain.cell import Cell, Config, Model, Workload
+from benchfleet.domain.name_patterns import matches
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.results.layout import check_path
 
@@ -30,12 +30,12 @@ class VettedCells:
 class ClaimPolicy:
     """What this host takes of a ledger."""
 
-    models: tuple[str, ...] = ()  # globs of their names; () for all
+    models: tuple[str, ...] = ()  # patterns of their names; () for all
     trusted: bool = False  # cells may bring code
 
     def accepts(self, cell: Cell) -> bool:
         """Whether its model is one of those that this host takes."""
-        return allowed(cell, self.models)
+        return matches(self.models, cell.model.name)
 
     def sort(self, records: Iterable[CellRecord]) -> VettedCells:
         """Sort the cells, which the records bring along."""
@@ -54,7 +54,7 @@ class ClaimPolicy:
 
     def _why_not(self, record: CellRecord, cell: Cell) -> str:
         if not self.accepts(cell):
-            return f"its model is none of {', '.join(self.models)}"
+            return f"its model does not match {', '.join(self.models)}"
         if cell.fingerprint != record.fingerprint:
             return "what the ledger holds of it is not what its fingerprint says"
         try:
@@ -119,11 +119,6 @@ class ClaimPolicy:
     @cached_property
     def _reasons(self) -> dict[tuple[str, ...], str]:
         return {}
-
-
-def allowed(cell: Cell, models: tuple[str, ...]) -> bool:
-    """Whether the cell's model is one of these globs' names; no globs allow all."""
-    return not models or any(fnmatchcase(cell.model.name, glob) for glob in models)
 
 
 def with_local_definition(claim: Claim, local: Cell) -> Claim:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.domain.eligibility import default_eligibility
+from benchfleet.domain.conditions import parse_condition
+from benchfleet.domain.eligibility import KINDS, Rule, default_eligibility
 from benchfleet.machines.probe.report import facts_of
 from capabilities import BOARD, BOX, DESKTOP, LAPTOP
 
@@ -43,3 +44,14 @@ def test_a_cell_runs_where_one_of_the_rules_about_it_holds() -> None:
     assert "e2_full: ram_available" in rules.barred(laptop, phase="e2", model="m", variant=False)
     assert not rules.barred(laptop, phase="e2", model="m", variant=True)
     assert not rules.barred(facts_of(BOARD, "it"), phase="", model="m", variant=False)
+
+
+@pytest.mark.parametrize(
+    ("phase", "model", "about"), [("e2", "m", True), ("e2", "tiny-m", False), ("e0", "m", False)]
+)
+def test_a_rule_is_about_the_phases_and_models_that_its_patterns_choose(
+    phase: str, model: str, about: bool
+) -> None:
+    when = parse_condition("gpus >= 1", KINDS)
+    rule = Rule(name="large", when=when, phases=("e*", "!e0"), models=("!tiny-*",))
+    assert rule.about(phase=phase, model=model, variant=False) is about

@@ -11,7 +11,6 @@ from benchfleet.domain.matrix import (
     Matrix,
     ModelEntry,
     Rule,
-    matches,
     select_cells,
     with_limit,
 )
@@ -107,27 +106,6 @@ def test_includes_never_put_one_cells_folder_into_anothers(repeats: tuple[int, .
     ids = _ids(matrix.expand())
     assert len(ids) == len(set(ids))
     assert not [one for one in ids for other in ids if other.startswith(f"{one}/")]
-
-
-@pytest.mark.parametrize(
-    ("patterns", "agreeing"),
-    [
-        ((), {"dense", "top-8", "top-16", "a[1]"}),
-        (("dense",), {"dense"}),
-        (("top-*",), {"top-8", "top-16"}),
-        (("top-?", "dense"), {"dense", "top-8"}),
-        (("!dense",), {"top-8", "top-16", "a[1]"}),
-        (("top-*", "!top-8"), {"top-16"}),
-        (("a[1]",), {"a[1]"}),
-        (("!a[1]",), {"dense", "top-8", "top-16"}),
-        (("DENSE",), set()),
-    ],
-)
-def test_names_agree_with_patterns_by_name_glob_and_negation(
-    patterns: tuple[str, ...], agreeing: set[str]
-) -> None:
-    names = {"dense", "top-8", "top-16", "a[1]"}
-    assert {name for name in names if matches(patterns, name)} == agreeing
 
 
 @pytest.mark.parametrize(

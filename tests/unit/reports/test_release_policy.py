@@ -107,6 +107,12 @@ def test_levels_weigh_a_drop(level: str, verdict: str) -> None:
     assert overall(judgements, rules) == verdict
 
 
+def test_a_rule_may_name_all_benchmarks_but_some() -> None:
+    rules = policy({"benchmark": "!recall_*", "max_drop": 0.3}, {"max_drop": 0.01})
+    (judgement,) = judge(changes(*two(RIGHT, WORSE)), rules)
+    assert judgement.rule is rules[1]
+
+
 def test_a_critical_rule_without_a_result_is_never_a_go() -> None:
     rules = policy({"benchmark": "recal_*", "max_drop": 0.1}, {"benchmark": "*", "max_drop": 0.5})
     compared = changes(*two(RIGHT, RIGHT))

@@ -121,7 +121,13 @@ def test_only_allowed_models_are_taken() -> None:
     cells = [mock(name=name) for name in ("llama-8b", "llama-70b", "phi")]
     found = ClaimPolicy(models=("llama-*", "nobody")).sort(map(record, cells))
     assert [cell.model.name for cell in found.cells] == ["llama-8b", "llama-70b"]
-    assert found.rejected == {"its model is none of llama-*, nobody": (cells[2].id,)}
+    assert found.rejected == {"its model does not match llama-*, nobody": (cells[2].id,)}
+
+
+def test_an_excluded_model_is_not_taken() -> None:
+    cells = [mock(name=name) for name in ("llama-8b", "llama-70b", "phi")]
+    found = ClaimPolicy(models=("!llama-70b",)).sort(map(record, cells))
+    assert [cell.model.name for cell in found.cells] == ["llama-8b", "phi"]
 
 
 def test_what_the_ledger_says_since_changes_no_path_and_no_code() -> None:

@@ -16,8 +16,8 @@ from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import say
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
+from benchfleet.domain.name_patterns import matches
 from benchfleet.errors import BenchfleetError, CampaignError, wrong_option
-from benchfleet.runner.claim_policy import allowed
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 
@@ -106,7 +106,7 @@ class CheckpointWatch:
             return
         study, cells = options.opened(self._arguments)
         globs = tuple(filter(None, getattr(self._arguments, "models", "").split(",")))
-        cells = [cell for cell in study.allowed_here(cells) if allowed(cell, globs)]
+        cells = [cell for cell in study.allowed_here(cells) if matches(globs, cell.model.name)]
         before = {cell.fingerprint for cell in self.cells}
         new = [cell for cell in cells if cell.fingerprint not in before]
         # The run keeps cells whose checkpoint was deleted; it asks for these once others enroll.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -11,6 +10,7 @@ from difflib import get_close_matches
 from benchfleet.cli.shared import options
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.failure import KINDS
+from benchfleet.domain.name_patterns import matches
 from benchfleet.errors import CampaignError, Mistake
 from benchfleet.study import Study
 
@@ -32,7 +32,8 @@ def configure(parser: argparse.ArgumentParser, *, example: str) -> None:
         action="append",
         default=[],
         metavar="GLOB",
-        help="only cells whose path or id matches, such as 'tiny/*/recall_512*'; repeatable",
+        help="only cells whose path or id matches, such as 'tiny/*/recall_512*'; "
+        "! negates; repeatable",
     )
 
 
@@ -51,7 +52,7 @@ def check(arguments: argparse.Namespace, study: Study, records: Iterable[CellRec
     )
     mistakes = []
     for glob in arguments.cell:
-        if not fnmatch.filter(known_names, glob):
+        if not matches([glob.removeprefix("!")], *known_names):
             near = get_close_matches(glob, known_names, n=1)
             hint = f"did you mean {near[0]!r}?" if near else list_cells(arguments)
             message = f"matches no cell by path or id; {hint}"
@@ -67,8 +68,7 @@ def selected(arguments: argparse.Namespace, records: Iterable[CellRecord]) -> li
 
 def matches_name(arguments: argparse.Namespace, record: CellRecord) -> bool:
     """Whether --cell means it, by path or id; without one it means all."""
-    names = (record.path, record.id)
-    return not arguments.cell or any(fnmatch.filter(names, glob) for glob in arguments.cell)
+    return matches(arguments.cell, record.path, record.id)
 
 
 def _is_selected(arguments: argparse.Namespace, record: CellRecord) -> bool:

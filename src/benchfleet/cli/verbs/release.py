@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GLOB",
-        help="only cells whose path or id matches; repeatable",
+        help="only cells whose path or id matches; ! negates; repeatable",
     )
     parser.add_argument(
         "--runner",

@@ -23,10 +23,11 @@ from benchfleet.cli.verbs import run
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
+from benchfleet.domain.name_patterns import matches
 from benchfleet.environment import trusted
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.ledger.addresses import display_url
-from benchfleet.runner.claim_policy import ClaimPolicy, VettedCells, allowed
+from benchfleet.runner.claim_policy import ClaimPolicy, VettedCells
 from benchfleet.runner.worker_options import WorkerOptions
 from benchfleet.study import Study
 
@@ -44,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def add_worker_options(parser: argparse.ArgumentParser) -> None:
     """How a worker goes about it."""
     parser.add_argument(
-        "--models", metavar="GLOB,…", default="", help="only cells of these models, by name"
+        "--models", metavar="GLOB,…", default="", help="only cells of these models; ! negates"
     )
     parser.add_argument(
         "--assigned",
@@ -78,7 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
         skipped = worker.look()
         cells = worker.cells
     else:
-        cells = [cell for cell in cells if allowed(cell, models)]
+        cells = [cell for cell in cells if matches(models, cell.model.name)]
         cells = run.allowed_here(arguments, study, cells)
     if not cells and worker.follows and not worker_hours.stays(arguments):
         if assigned is not None and not skipped.rejected:

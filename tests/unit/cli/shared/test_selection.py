@@ -53,6 +53,8 @@ def chosen(*words: str) -> list[int]:
         (["--cell", "*-0", "--cell", "*-1"], [0, 1]),
         (["--cell", "*-[12]", "--kind", "oom"], [1, 2]),
         (["--cell", "nothing"], []),
+        (["--cell", "!*-[12]"], [0, 3]),
+        (["--cell", "tiny/*", "--cell", "!*-0"], [1, 2, 3]),
     ],
 )
 def test_cells_are_chosen_by_their_first_reason_and_by_name(
