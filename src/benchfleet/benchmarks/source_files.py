@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path, PurePath
 
 from benchfleet.benchmarks.template_fields import has_field
 from benchfleet.domain.canonical import content_digest
+from benchfleet.file_digest import file_digest
 
 _MAGIC = re.compile(r"[*?[]")
 _INTERPRETER = re.compile(r"(python|pypy)[\d.]*|bash|sh|zsh|perl|ruby|node|julia|Rscript|lua[\d.]*")
@@ -110,12 +110,3 @@ def source_digest(folder: Path, files: Iterable[Path]) -> str:
     """The digest of the files' contents under their names within `folder`, in any order."""
     contents = {Path(os.path.relpath(file, folder)).as_posix(): file_digest(file) for file in files}
     return content_digest([[name, digest] for name, digest in sorted(contents.items())])
-
-
-def file_digest(file: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal."""
-    sha = hashlib.sha256()
-    with file.open("rb") as stream:
-        while piece := stream.read(2**20):
-            sha.update(piece)
-    return sha.hexdigest()

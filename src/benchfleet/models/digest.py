@@ -7,7 +7,6 @@ number of processes may read and write at once. Where nothing can be remembered,
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from typing import Any
 
 from benchfleet.domain.canonical import content_digest
 from benchfleet.environment import hub_cache, own_cache
+from benchfleet.file_digest import file_digest
 
 _KINDS = {".safetensors", ".bin", ".pt", ".pth", ".json", ".model", ".txt", ".tiktoken"}
 _KINDS |= {".jinja", ".py", ".gguf"}
@@ -50,10 +50,13 @@ def files_digest(root: Path) -> str:
         raise ValueError(f"{root} is not there")
     cache = own_cache(os.environ) / "digests"
     if root.is_file():
-        return file_digest(root, cache=cache)
+        return cached_file_digest(root, cache=cache)
     files = sorted(path for path in root.rglob("*") if path.is_file())
     return content_digest(
-        [[path.relative_to(root).as_posix(), file_digest(path, cache=cache)] for path in files]
+        [
+            [path.relative_to(root).as_posix(), cached_file_digest(path, cache=cache)]
+            for path in files
+        ]
     )
 
 
@@ -68,7 +71,7 @@ def model_digest(source: str, *, environ: Mapping[str, str] | None = None) -> st
         return folder.name
     cache = own_cache(environ) / "digests"
     return content_digest(
-        [[name, file_digest(path, cache=cache)] for name, path in _files(folder).items()]
+        [[name, cached_file_digest(path, cache=cache)] for name, path in _files(folder).items()]
     )
 
 
@@ -121,7 +124,7 @@ def cached_models(*, environ: Mapping[str, str] | None = None) -> list[str]:
     return names
 
 
-def file_digest(path: Path, *, cache: Path, now: Callable[[], float] = time.time) -> str:
+def cached_file_digest(path: Path, *, cache: Path, now: Callable[[], float] = time.time) -> str:
     """The SHA-256 of a file, from `cache` where it was computed before."""
     before = path.stat()
     key = "-".join(
@@ -131,11 +134,7 @@ def file_digest(path: Path, *, cache: Path, now: Callable[[], float] = time.time
     with suppress(OSError, UnicodeDecodeError):
         if _SHA256.fullmatch(cached := cache_file.read_text("ascii")):
             return cached
-    with path.open("rb") as stream:
-        sha = hashlib.sha256()
-        while block := stream.read(2**20):
-            sha.update(block)
-    digest = sha.hexdigest()
+    digest = file_digest(path)
     after = path.stat()
     unchanged = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
     if unchanged and abs(now() - after.st_mtime) > _SETTLE_S:

@@ -12,7 +12,7 @@ from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Model
 from benchfleet.environment import own_cache
 from benchfleet.errors import CellFailure
-from benchfleet.models.digest import file_digest
+from benchfleet.models.digest import cached_file_digest
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _PROBE_TOKENS = 16
@@ -33,7 +33,7 @@ def lora_digest(folder: str) -> str:
     if kind != "LORA":
         raise ValueError(f"{folder} holds a PEFT adapter of type {kind}; only LORA is supported")
     cache = own_cache(os.environ) / "digests"
-    return content_digest([file_digest(file, cache=cache) for file in (config, weights)])
+    return content_digest([cached_file_digest(file, cache=cache) for file in (config, weights)])
 
 
 def check_unchanged(declared: Model) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import json
 import os
 import shutil
@@ -25,10 +24,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Literal, get_args
+from typing import Literal, get_args
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
+from benchfleet.file_digest import stream_digest
 from benchfleet.results import layout as names
 from benchfleet.results.disk import (
     PACKED_SUFFIX,
@@ -279,17 +279,10 @@ def _compressed_digests(file: Path, *, folder: bool) -> dict[str, str]:
     """The same of what a compressed file holds."""
     if not folder:
         with gzip.open(file) as content:
-            return {"": _digest(content)}
+            return {"": stream_digest(content)}
     digests = {}
     with tarfile.open(file, mode="r|gz") as tar:
         for member in tar:
             if member.isfile() and (inside := tar.extractfile(member)) is not None:
-                digests[member.name] = _digest(inside)
+                digests[member.name] = stream_digest(inside)
     return digests
-
-
-def _digest(stream: IO[bytes] | gzip.GzipFile) -> str:
-    digest = hashlib.sha256()
-    while piece := stream.read(2**20):
-        digest.update(piece)
-    return digest.hexdigest()

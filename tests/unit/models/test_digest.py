@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfleet.models.digest import file_digest, model_digest, model_folder
+from benchfleet.models.digest import cached_file_digest, model_digest, model_folder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "fedcba9876543210fedcba9876543210fedcba98"
@@ -101,22 +101,22 @@ def test_a_file_is_read_once_while_size_time_and_inode_stay(tmp_path: Path) -> N
     file, cache = tmp_path / "weights", tmp_path / "cache"
     file.write_bytes(b"first")
     os.utime(file, (1_000, 1_000))
-    first = file_digest(file, cache=cache)
+    first = cached_file_digest(file, cache=cache)
     assert first == hashlib.sha256(b"first").hexdigest()
     file.write_bytes(b"other")
     os.utime(file, (1_000, 1_000))
-    assert file_digest(file, cache=cache) == first
+    assert cached_file_digest(file, cache=cache) == first
     os.utime(file, (1_001, 1_001))
-    assert file_digest(file, cache=cache) == hashlib.sha256(b"other").hexdigest()
+    assert cached_file_digest(file, cache=cache) == hashlib.sha256(b"other").hexdigest()
 
 
 def test_a_file_that_was_just_written_is_not_remembered(tmp_path: Path) -> None:
     file, cache = tmp_path / "weights", tmp_path / "cache"
     file.write_bytes(b"first")
     written = file.stat().st_mtime
-    file_digest(file, cache=cache, now=lambda: written + 1)
+    cached_file_digest(file, cache=cache, now=lambda: written + 1)
     assert not cache.exists()
-    file_digest(file, cache=cache, now=lambda: written + 3)
+    cached_file_digest(file, cache=cache, now=lambda: written + 3)
     assert len(list(cache.iterdir())) == 1
 
 
@@ -125,10 +125,10 @@ def test_a_damaged_memory_is_computed_again(tmp_path: Path, damage: bytes) -> No
     file, cache = tmp_path / "weights", tmp_path / "cache"
     file.write_bytes(b"text")
     os.utime(file, (1_000, 1_000))
-    right = file_digest(file, cache=cache)
+    right = cached_file_digest(file, cache=cache)
     (kept,) = cache.iterdir()
     kept.write_bytes(damage)
-    assert file_digest(file, cache=cache) == right
+    assert cached_file_digest(file, cache=cache) == right
     assert kept.read_text() == right
 
 
@@ -137,7 +137,7 @@ def test_a_cache_that_cannot_be_written_is_only_slower(tmp_path: Path) -> None:
     file.write_bytes(b"text")
     os.utime(file, (1_000, 1_000))
     cache.write_text("a file where the folder should be")
-    assert file_digest(file, cache=cache) == hashlib.sha256(b"text").hexdigest()
+    assert cached_file_digest(file, cache=cache) == hashlib.sha256(b"text").hexdigest()
 
 
 def test_the_memory_lies_in_the_users_cache(tmp_path: Path, environ: Mapping[str, str]) -> None:

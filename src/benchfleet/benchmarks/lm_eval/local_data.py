@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchfleet.benchmarks.source_files import file_digest
 from benchfleet.domain.canonical import content_digest
+from benchfleet.file_digest import file_digest
 
 from .dataset import RemoteData
 from .needs import Need

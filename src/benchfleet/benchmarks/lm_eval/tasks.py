@@ -18,8 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchfleet.benchmarks.source_files import file_digest, files_below, is_source
+from benchfleet.benchmarks.source_files import files_below, is_source
 from benchfleet.domain.canonical import content_digest
+from benchfleet.file_digest import file_digest
 
 from .dataset import RemoteData, remote_data
 

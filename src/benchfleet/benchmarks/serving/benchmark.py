@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +23,7 @@ from benchfleet.benchmarks.serving.search import CapacitySearch
 from benchfleet.benchmarks.serving.segments import part_left, usable
 from benchfleet.benchmarks.serving.settings import OUTSIDE, Settings
 from benchfleet.benchmarks.serving.unanswered import unanswered
+from benchfleet.file_digest import file_digest
 from benchfleet.models.base import LoadTarget, Prompt
 from benchfleet.serving.metrics import Load, has_answers
 from benchfleet.serving.prefix_cache import reset_prefix_cache
@@ -83,7 +83,7 @@ class Serving(Benchmark):
         if self._file is None:
             return ""
         read_sharegpt(self._file)
-        return hashlib.sha256(self._file.read_bytes()).hexdigest()
+        return file_digest(self._file)
 
     def files(self, subset: str | None) -> Sequence[Path]:
         return [] if self._file is None else [self._file]

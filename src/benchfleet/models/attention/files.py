@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
 from benchfleet.domain.attention_step import AttentionStep
+from benchfleet.file_digest import file_digest
 
 
 def digest_of_file(path: Path) -> str:
     """SHA-256 of a file's content. Raises OSError."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(2**20):
-            digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"
+    return f"sha256:{file_digest(path)}"
 
 
 def check_files(steps: Iterable[AttentionStep]) -> None:

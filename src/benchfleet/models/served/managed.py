@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from benchfleet.domain.cell import Config, Model
 from benchfleet.domain.failure import Stage
 from benchfleet.download import Download
 from benchfleet.errors import CellFailure
+from benchfleet.file_digest import file_digest
 from benchfleet.models.fetch import check_current, declared_digest, hub_downloads, model_files
 from benchfleet.models.gguf import gguf_digest, gguf_file
 from benchfleet.models.served.adapter import IDENTITY_KWARGS, ServedAdapter
@@ -259,7 +259,7 @@ class OllamaServeAdapter(ManagedAdapter):
         file = home.joinpath("manifests", *parts, tag or "latest")
         if not file.is_file():
             raise ValueError(f"{source} is not in {home}; run: ollama pull {source}")
-        return f"ollama:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+        return f"ollama:{file_digest(file)}"
 
     @classmethod
     def downloads(cls, model: Model) -> Sequence[Download]:
