@@ -23,6 +23,17 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2), flush=True)
 
 
+def print_whole(drawn: Any, to: TextIO | None = None) -> None:
+    """Print what rich draws, as wide as the terminal; a pipe or a file gets each table whole."""
+    from rich.console import Console
+
+    from benchfleet.reports.terminal import WHOLE_WIDTH
+
+    stream = to or sys.stdout
+    width = None if stream.isatty() else WHOLE_WIDTH
+    Console(file=stream, width=width, highlight=False).print(drawn)
+
+
 def output_format(
     file: Path | None, requested: str | None, formats: Mapping[str, str], *, advice: str
 ) -> str:

@@ -7,7 +7,6 @@ import contextlib
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
@@ -15,13 +14,13 @@ from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import next_command
 from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.notices import as_of, counts_text
-from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.output import print_json, print_whole, say
 from benchfleet.cli.text.remote_results import elsewhere_lines
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.error_signatures import RETRYABLE_KINDS
-from benchfleet.domain.humanize import counted
+from benchfleet.domain.humanize import counted, examples
 from benchfleet.ledger.gates import PhaseStatus
 from benchfleet.reports import markdown, wording
 from benchfleet.reports.tables import Comparison
@@ -32,20 +31,15 @@ from benchfleet.summary import summarised
 
 
 def show(study: Study, comparison: Comparison, stream: TextIO | None = None) -> None:
-    """Print the comparison, as wide as the terminal; a pipe or a file gets each table whole."""
-    from rich.console import Console
+    """Print the comparison."""
+    from benchfleet.reports.terminal import ComparisonView
 
-    from benchfleet.reports.terminal import WHOLE_WIDTH, ComparisonView
-
-    stream = stream or sys.stdout
-    width = None if stream.isatty() else WHOLE_WIDTH
-    Console(file=stream, width=width, highlight=False).print(
-        ComparisonView(
-            comparison=comparison,
-            title=study.campaign.name,
-            results=display_path(study.layout.root),
-        )
+    view = ComparisonView(
+        comparison=comparison,
+        title=study.campaign.name,
+        results=display_path(study.layout.root),
     )
+    print_whole(view, to=stream)
 
 
 def write_report(study: Study, comparison: Comparison) -> None:
@@ -158,10 +152,9 @@ def show_end(
     else:
         show(study, comparison)
         print()
-    for why, cells in sorted(Counter(why for _, why in end.impossible).items()):
-        first = next(cell.id for cell, reason in end.impossible if reason == why)
-        others = f" and {cells - 1} more" if cells > 1 else ""
-        say(f"cannot run here: {first}{others}: {why}")
+    for why in sorted({why for _, why in end.impossible}):
+        cells = [cell.id for cell, reason in end.impossible if reason == why]
+        say(f"cannot run here: {examples(cells, 1)}: {why}")
     for line in gate_text.lines(phases):
         say(line.strip())
     for record in missing:

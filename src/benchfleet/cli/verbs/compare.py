@@ -14,7 +14,7 @@ from typing import TextIO
 from benchfleet.campaign.load import load_campaign
 from benchfleet.campaign_results import side_of
 from benchfleet.cli.text.change_table import change_table, markdown_table, verdict_lines
-from benchfleet.cli.text.output import output_format, say, write_output
+from benchfleet.cli.text.output import output_format, print_whole, say, write_output
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
 from benchfleet.reports.release_policy import Judgement, Rule, judge, overall, read_policy
@@ -120,12 +120,7 @@ def _show(
     elif form == "markdown":
         stream.write(markdown_table(names, compared, judgements, rules))
     else:
-        from rich.console import Console
-
-        from benchfleet.reports.terminal import WHOLE_WIDTH
-
-        width = None if stream.isatty() else WHOLE_WIDTH
-        Console(file=stream, width=width, highlight=False).print(change_table(names, compared))
+        print_whole(change_table(names, compared), to=stream)
         say(*verdict_lines(compared, judgements, rules), to=stream)
 
 

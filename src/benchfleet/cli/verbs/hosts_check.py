@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 from benchfleet.campaign.inventory import known_hosts_of
 from benchfleet.cli.shared.fleet import on_all, warn_of_same_machines
-from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.output import print_json, print_whole, say
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.host import Host
 from benchfleet.domain.humanize import gigabytes
@@ -150,7 +149,6 @@ def _as_json(one: HostCheck) -> dict[str, Any]:
 
 def _show(checks: Sequence[HostCheck], machines: str) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -164,8 +162,7 @@ def _show(checks: Sequence[HostCheck], machines: str) -> None:
         table.add_column(title, justify=justify, overflow="fold")
     for row in rows:
         table.add_row(*(Text(printable(text)) for text in compress(row, filled)))
-    width = None if sys.stdout.isatty() else 100
-    Console(width=width, highlight=False).print(table)
+    print_whole(table)
     for one in checks:
         if one.trouble:
             say(f"{one.host.name}: {one.trouble.stage}: {one.trouble.message}")

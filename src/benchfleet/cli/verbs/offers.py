@@ -6,12 +6,11 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from benchfleet import registry
 from benchfleet.campaign.inventory import load_inventory
-from benchfleet.cli.text.output import print_json
+from benchfleet.cli.text.output import print_json, print_whole
 from benchfleet.domain import units
 from benchfleet.domain.rent import ProviderAccess
 from benchfleet.errors import BenchfleetError, wrong_option
@@ -62,7 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
     for problem in problems:
         print(f"  note  {problem}")
     if offers:
-        Console(highlight=False).print(_table(offers))
+        print_whole(_table(offers))
     else:
         dearer = "try a higher --max-price, or " if arguments.max_price else ""
         advice = f"{dearer}correct the name of the GPU"

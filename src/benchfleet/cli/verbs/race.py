@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import closing
 
 from benchfleet.cli.shared import missing_ledger, next_command, options
-from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.output import print_json, print_whole, say
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.plain_text import one_line
 from benchfleet.race import Racer, record_stops
@@ -66,16 +65,12 @@ def _print(race: Race, *, would: bool) -> None:
     if not race.groups:
         print("nothing races: no benchmark has several configs and repeats")
         return
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else 10_000
-    console = Console(width=width, highlight=False)
     for group in race.groups:
         say(f"{group.model} / {group.benchmark}")
         if group.note:
             say(f"  does not race: {group.note}")
         if not group.note or any(one.stopped for one in group.standings):
-            console.print(_table(group, would=would))
+            print_whole(_table(group, would=would))
     if all(group.note for group in race.groups):
         return
     share, pairs = f"{100 * race.confidence:g} %", counted(race.comparisons, "comparison")
