@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 
 def counted(count: int, noun: str, verb: str = "") -> str:
@@ -14,8 +14,9 @@ def counted(count: int, noun: str, verb: str = "") -> str:
     return f"{many} {irregular.get(verb, f'{verb}s') if count == 1 else verb}"
 
 
-def examples(names: Sequence[str], most: int = 3) -> str:
+def examples(names: Iterable[str], most: int = 3) -> str:
     """``a, b``; of many names the first ones: ``a, b, c and 9 more``."""
+    names = list(names)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

@@ -13,6 +13,7 @@ from benchfleet.benchmarks.base import loads_model
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import examples
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.machines.probe.report import Capability
 from benchfleet.planner.assignment import Assignment, PlannedCell
@@ -146,9 +147,8 @@ class Assigner:
         if not solver.available():
             yield "OR-Tools is not installed: found by search (pip install 'benchfleet[plan]')"
         if self._fitting.unknown:
-            names, count = sorted(self._fitting.unknown), len(self._fitting.unknown)
-            examples = ", ".join(names[:3]) + (f" and {count - 3} more" if count > 3 else "")
-            yield f"models of unknown size are assumed to fit anywhere: {examples}; add 'size:'"
+            names = examples(sorted(self._fitting.unknown))
+            yield f"models of unknown size are assumed to fit anywhere: {names}; add 'size:'"
 
     def _served(
         self, members: Sequence[Cell], begin: float, unplaceable: dict[str, str]

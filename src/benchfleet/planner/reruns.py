@@ -11,7 +11,7 @@ from typing import Any
 from benchfleet.benchmarks.base import Benchmark, benchmark_class
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.humanize import counted, duration, examples
 from benchfleet.planner.explain import Difference, differences, subject
 from benchfleet.study import Study
 
@@ -35,7 +35,7 @@ class Reruns:
         if self.identities:
             values = " or ".join(f'`identity: "{one}"`' for one in self.identities[:_MAX_LISTED])
             keep += f" or write {values} in the benchmark's entry"
-        return f"{what}, because {_some(self.changed)} changed. {keep}."
+        return f"{what}, because {examples(self.changed)} changed. {keep}."
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -107,8 +107,3 @@ def _subject(key: str, cell: Cell, benchmark: type[Benchmark]) -> str:
 
 def _written_at(file: Path) -> float:
     return file.stat().st_mtime
-
-
-def _some(names: Collection[str]) -> str:
-    first = ", ".join([*names][:_MAX_LISTED])
-    return first if len(names) <= _MAX_LISTED else f"{first} and {len(names) - _MAX_LISTED} more"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.humanize import counted, duration, examples
 from benchfleet.domain.plain_text import markdown_text as escaped
 from benchfleet.domain.plain_text import one_line
 
@@ -166,11 +166,9 @@ def _cost(entry: Entry, decimals: int) -> str:
 def _failures(comparison: Comparison) -> Iterator[str]:
     for group in comparison.failures:
         what = f"{escaped(group.stage)}: {escaped(group.kind)}"
-        named = ", ".join(code(cell) for cell in group.cells[:_MAX_CELLS])
-        more = len(group.cells) - _MAX_CELLS
         yield f"- **{what}** ({counted(len(group.cells), 'cell')}): {code(group.message)}"
         yield f"  - What to do: {escaped(group.way_out)}"
-        yield f"  - Cells: {named}{f' and {more} more' if more > 0 else ''}"
+        yield f"  - Cells: {examples(map(code, group.cells), _MAX_CELLS)}"
         yield f"  - What the first one left: {code(group.folder)}"
 
 

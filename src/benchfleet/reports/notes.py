@@ -6,25 +6,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.humanize import counted
+from benchfleet.domain.humanize import counted, examples
 
 from .pooling import Row
-
-_MAX_LISTED_NAMES, _EXAMPLES = 5, 3
 
 
 def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     """What a reader must know to read the numbers correctly."""
     incomplete = [row for row in rows if row.lacks_samples]
     if bare := dict.fromkeys(row.benchmark for row in incomplete if row.has_none):
-        yield f"Without samples, each repeat counts as one value: {_examples(bare)}."
+        yield f"Without samples, each repeat counts as one value: {examples(bare)}."
     if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
-        yield f"Some samples are not here, so each repeat counts as one value: {_examples(absent)}."
+        yield f"Some samples are not here, so each repeat counts as one value: {examples(absent)}."
     whole = (row for row in rows if not row.by_sample and not row.lacks_samples)
     if headlines := dict.fromkeys(row.benchmark for row in whole):
         yield (
             "The score is not the mean of its samples' scores, so each repeat counts as one value: "
-            f"{_examples(headlines)}."
+            f"{examples(headlines)}."
         )
     if any(map(_has_uneven_samples, rows)):
         yield (
@@ -39,7 +37,7 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     if dense := _dense_after_all(rows):
         yield (
             "These configs left out no key, so they are dense attention here; see the layers and "
-            f"sizes of their steps: {_examples(dense)}."
+            f"sizes of their steps: {examples(dense)}."
         )
     records = [record for record in records if record.state == "success"]
     by_cache = Counter(one.outcome.taken_from for one in records if one.outcome)
@@ -50,7 +48,7 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     if len(hosts := _hosts(records)) > 1:
         yield (
             f"Results come from {len(hosts)} machines, which can change scores slightly and speed "
-            f"a lot: {_examples(hosts)}."
+            f"a lot: {examples(hosts)}."
         )
 
 
@@ -74,12 +72,3 @@ def _hosts(records: Iterable[CellRecord]) -> list[str]:
     outcomes = [record.outcome for record in records]
     hosts = {(one.host, one.device.partition(":")[0]) for one in outcomes if one and one.host}
     return [f"{host} ({device})" if device else host for host, device in sorted(hosts)]
-
-
-def _examples(names: Iterable[str]) -> str:
-    """The names; of many the first three, and where the others are."""
-    names = list(names)
-    if len(names) <= _MAX_LISTED_NAMES:
-        return ", ".join(names)
-    first = ", ".join(names[:_EXAMPLES])
-    return f"{first} and {len(names) - _EXAMPLES} more"

@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchfleet.domain.humanize import counted
+from benchfleet.domain.humanize import counted, examples
 from benchfleet.domain.plain_text import one_line
 
 from . import spending, verdicts, wording
@@ -267,9 +267,7 @@ def _failures(comparison: Comparison, results: Path) -> Iterator[tuple[int, str]
     for group in comparison.failures:
         what = f"{one_line(group.stage)}: {one_line(group.kind)}"
         message = one_line(group.message, _MAX_MESSAGE_CHARS)
-        named = ", ".join(one_line(cell) for cell in group.cells[:_MAX_CELLS])
-        more = len(group.cells) - _MAX_CELLS
         yield 2, f"{what} ({counted(len(group.cells), 'cell')}): {message}"
         yield 4, group.way_out
-        yield 4, f"cells: {named}{f' and {more} more' if more > 0 else ''}"
+        yield 4, f"cells: {examples(map(one_line, group.cells), _MAX_CELLS)}"
         yield 4, f"left in {results / group.folder}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell, field_values
+from benchfleet.domain.humanize import examples
 from benchfleet.domain.names import folders_above
 from benchfleet.errors import ResultsError
 from benchfleet.results import layout as names
@@ -36,7 +37,6 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 _ALWAYS = (names.SAMPLES, names.METRICS, names.RAW_RESULTS, names.CONFIG, names.LOG)
-_MAX_LISTED_FILES = 3  # files that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ class Verifier:
         if links:
             return "link", f"{', '.join(links)} in it: no plain file"
         if more := unsealed(plain, files):
-            return "extra", f"{_listed(more)} {'was' if len(more) == 1 else 'were'} never sealed"
+            return "extra", f"{examples(more)} {'was' if len(more) == 1 else 'were'} never sealed"
         return None
 
     def _wrong_files(self, folder: Path, files: Mapping[str, str]) -> Iterator[str]:
@@ -262,9 +262,3 @@ def _content(folder: Path) -> tuple[list[str], list[str]]:
                 kind = plain if S_ISREG(mode) else other
                 kind.append(os.path.relpath(entry.path, folder))
     return plain, sorted(other)
-
-
-def _listed(files: Sequence[str]) -> str:
-    """The first of these, and how many more there are."""
-    names, rest = ", ".join(files[:_MAX_LISTED_FILES]), len(files) - _MAX_LISTED_FILES
-    return f"{names} and {rest} more" if rest > 0 else names

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from benchfleet.domain.gpu import GpuProcess, GpuState
-from benchfleet.domain.humanize import gigabytes
+from benchfleet.domain.humanize import examples, gigabytes
 from benchfleet.errors import DeviceError, MissingExtra
 from benchfleet.machines.nvml import Nvml, open_nvml
 
@@ -110,7 +110,7 @@ def _busy_reason(gpu: GpuState, rules: Rules) -> str:
     """Why there is no room on a GPU that is well; ``""`` where there is."""
     strangers = [one for one in gpu.processes if _is_stranger(one, rules)]
     if strangers and not rules.share:
-        return f"is in use: {_listed(strangers)}"
+        return f"is in use: {examples(map(str, strangers))}"
     if rules.memory and gpu.free < rules.memory:
         free, whole, least = map(gigabytes, (gpu.free, gpu.memory, rules.memory))
         return f"has {free} free of {whole}, and {least} are needed"
@@ -132,11 +132,6 @@ def _is_stranger(one: GpuProcess, rules: Rules) -> bool:
     if rules.run and one.slot.rpartition("-")[0] == rules.run:
         return False
     return bool(one.name) or not rules.neighbours
-
-
-def _listed(processes: Sequence[GpuProcess]) -> str:
-    names = ", ".join(map(str, processes[:3]))
-    return f"{names} and {len(processes) - 3} more" if len(processes) > 3 else names
 
 
 def run_trial() -> str:

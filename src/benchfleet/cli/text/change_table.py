@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from benchfleet.domain.humanize import counted
+from benchfleet.domain.humanize import counted, examples
 from benchfleet.domain.plain_text import markdown_text, one_line
 from benchfleet.hints import hint
 from benchfleet.reports.release_policy import Judgement, Rule, overall
@@ -139,9 +139,8 @@ def _regressions(changes: Sequence[Change]) -> str:
             return "nothing was compared; see the remarks."
         return f"no regression in {counted(tested, 'comparison')}."
     pairs = zip(changes, short_names(changes), strict=True)
-    names = ", ".join([name for change, name in pairs if change.regression][:_MAX_FLIPS])
-    more = f" and {len(worse) - _MAX_FLIPS} more" if len(worse) > _MAX_FLIPS else ""
-    return f"{counted(len(worse), 'regression')}: {names}{more}"
+    names = [name for change, name in pairs if change.regression]
+    return f"{counted(len(worse), 'regression')}: {examples(names, _MAX_FLIPS)}"
 
 
 def _flip_lines(changes: Sequence[Change], names: Mapping[int, str]) -> list[str]:
@@ -167,13 +166,11 @@ def _shared_lines(changes: Sequence[Change], names: Mapping[int, str]) -> Iterat
 def _flips(change: Change) -> str:
     """``right → wrong 0-1, 0-7; wrong → right 0-3``."""
     directions = (("right → wrong", change.lost), ("wrong → right", change.gained))
-    return "; ".join(f"{text} {_samples(samples)}" for text, samples in directions if samples)
-
-
-def _samples(samples: Sequence[str]) -> str:
-    more = len(samples) - _MAX_FLIPS
-    listed = ", ".join(one_line(name) for name in samples[:_MAX_FLIPS])
-    return f"{listed} and {more} more" if more > 0 else listed
+    return "; ".join(
+        f"{text} {examples(map(one_line, samples), _MAX_FLIPS)}"
+        for text, samples in directions
+        if samples
+    )
 
 
 def _reasons(

@@ -10,7 +10,7 @@ from typing import Any
 from benchfleet.cli.text.terminal import columns, padded
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.domain.humanize import counted, duration, gigabytes
+from benchfleet.domain.humanize import counted, duration, examples, gigabytes
 from benchfleet.planner.explain import ABSENT, Difference, Named, subject
 from benchfleet.planner.preview import ENDED_OTHERWISE, Plan, Row
 from benchfleet.planner.server_commands import server_commands
@@ -179,8 +179,7 @@ def _impossible(rows: Sequence[Row]) -> Iterator[str]:
         yield ""
         yield "cannot run here"
     for why, paths in reasons.items():
-        more = f" and {len(paths) - _MAX_NAMES} more" if len(paths) > _MAX_NAMES else ""
-        yield f"  {why}: {', '.join(paths[:_MAX_NAMES])}{more}"
+        yield f"  {why}: {examples(paths)}"
 
 
 def _forecast(study: Study, plan: Plan) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.humanize import examples
 from benchfleet.runner.resources.devices import Devices
 
 
@@ -31,8 +32,8 @@ class ImpossibleReport:
             cells.setdefault(why, []).append(cell)
         messages = []
         for why, some in cells.items():
-            others = f" and {len(some) - 1} more" if len(some) > 1 else ""
-            messages.append(f"no machine can run {some[0].id}{others}: {why}")
+            names = examples((cell.id for cell in some), 1)
+            messages.append(f"no machine can run {names}: {why}")
         new = [message for message in messages if message not in self._messages]
         self._messages.update(new)
         return new
