@@ -51,32 +51,14 @@ def router_of(context: Context) -> APIRouter:
         campaign = context.campaign(slug)
         model = campaign.view()
         row = context.row(model, id)
-        chosen: Tab = tab or ("samples" if row.state == "success" else "log")
 
         def values() -> dict[str, Any]:
             history = cell.history_of(campaign.study, row.fingerprint)
-            base = head_values(campaign, model, row, history, attempt)
-            folder = cell.folder_of(campaign.study, row, history)
-            more: Mapping[str, Any] = {}
-            if chosen == "log":
-                more = log_values(campaign, history, attempt)
-            elif chosen == "samples":
-                more = {"samples": cell.sample_page(folder, page=page, show=show, text=q)}
-            elif chosen == "side":
-                more = _side_values(campaign, model, row, folder, other, group, page)
-            elif chosen == "telemetry":
-                more = {"curves": cell.telemetry_of(folder)}
-            elif chosen in ("stack", "metrics"):
-                more = {"stack": cell.stack_of(folder)}
-            return {
-                **base,
-                **more,
-                "tab": chosen,
-                "show": show,
-                "q": q,
-                "sample_filters": cell.SAMPLE_FILTERS,
-                "most_text": cell.MAX_TEXT_CHARACTERS,
-            }
+            tab_values = cell_values(campaign, model, row, history, tab, attempt, page, show, q)
+            if tab_values["tab"] == "side":
+                folder = cell.folder_of(campaign.study, row, history)
+                tab_values |= _side_values(campaign, model, row, folder, other, group, page)
+            return tab_values
 
         return context.page(
             request, campaign, model, "cell.html.j2", values, page="matrix", depth=1, cached=False
@@ -133,8 +115,42 @@ def router_of(context: Context) -> APIRouter:
     return router
 
 
-def head_values(
-    campaign: ShownCampaign, model: ReadModel, row: Row, history: cell.CellHistory, attempt: int = 0
+def cell_values(
+    campaign: ShownCampaign,
+    model: ReadModel,
+    row: Row,
+    history: cell.CellHistory,
+    tab: Tab | None = None,
+    attempt: int = 0,
+    page: int = 0,
+    show: SampleFilter = "all",
+    text: str = "",
+) -> dict[str, Any]:
+    """What a tab of a cell shows, but for the side by side; the usual tab where none is named."""
+    tab = tab or ("samples" if row.state == "success" else "log")
+    folder = cell.folder_of(campaign.study, row, history)
+    more: Mapping[str, Any] = {}
+    if tab == "log":
+        more = _log_values(campaign, history, attempt)
+    elif tab == "samples":
+        more = {"samples": cell.sample_page(folder, page=page, show=show, text=text)}
+    elif tab == "telemetry":
+        more = {"curves": cell.telemetry_of(folder)}
+    elif tab in ("stack", "metrics"):
+        more = {"stack": cell.stack_of(folder)}
+    return {
+        **_head_values(campaign, model, row, history, attempt),
+        **more,
+        "tab": tab,
+        "show": show,
+        "q": text,
+        "sample_filters": cell.SAMPLE_FILTERS,
+        "most_text": cell.MAX_TEXT_CHARACTERS,
+    }
+
+
+def _head_values(
+    campaign: ShownCampaign, model: ReadModel, row: Row, history: cell.CellHistory, attempt: int
 ) -> dict[str, Any]:
     """What every tab of a cell shows above itself."""
     before, behind = cells.neighbours(model, row)
@@ -155,7 +171,7 @@ def head_values(
     }
 
 
-def log_values(campaign: ShownCampaign, history: cell.CellHistory, attempt: int) -> dict[str, Any]:
+def _log_values(campaign: ShownCampaign, history: cell.CellHistory, attempt: int) -> dict[str, Any]:
     """The end of a log."""
     log, number = cell.cell_log(campaign.study, history, attempt or None)
     part = None

@@ -8,23 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import benchfleet
-from benchfleet.dashboard import cell_pages
 from benchfleet.dashboard.app import ASSETS
 from benchfleet.dashboard.campaigns import ShownCampaign
+from benchfleet.dashboard.cell_pages import cell_values
 from benchfleet.dashboard.context import frame_values
-from benchfleet.dashboard.pages import cell_lines, failure_values, filter_values
+from benchfleet.dashboard.pages import (
+    cell_lines,
+    failure_values,
+    machine_values,
+    matrix_values,
+    overview_values,
+)
 from benchfleet.dashboard.render import Links, asset, render
 from benchfleet.dashboard.result_pages import manifest_values, plan_values, race_values
-from benchfleet.dashboard.rows import Row
-from benchfleet.dashboard.views import (
-    cell,
-    cells,
-    machines,
-    matrix,
-    overview,
-    results,
-    served,
-)
+from benchfleet.dashboard.views import cell, cells, results
 from benchfleet.dashboard.views.filters import Filters
 from benchfleet.dashboard.views.gantt import Window
 from benchfleet.errors import BenchfleetError
@@ -90,7 +87,8 @@ class _Export:
         names = {row.fingerprint for row in self._rows}
         histories = cell.histories_of(self._campaign.study, names) if names else {}
         for row in self._rows:
-            self._write_cell(row, histories[row.fingerprint])
+            tab_values = cell_values(self._campaign, self._model, row, histories[row.fingerprint])
+            self._write(f"cell/{row.id}", "cell.html.j2", tab_values)
         with open(self._folder / "cells.csv", "w", encoding="utf-8") as file:
             file.writelines(cell_lines(self._model.rows))
         size = sum(one.stat().st_size for one in self._folder.rglob("*") if one.is_file())
@@ -105,11 +103,12 @@ class _Export:
     def _pages(self) -> Iterator[tuple[str, str, Callable[[], Mapping[str, Any]]]]:
         """Each page but those of cells: its name, its template and its values."""
         study, model = self._campaign.study, self._model
-        yield "overview", "overview.html.j2", self._overview
-        yield "matrix", "matrix.html.j2", self._matrix
-        yield "cells", "export_cells.html.j2", self._cells
+        listed = cells.cell_page(model, Filters(), limit=MAX_LISTED_ROWS)
+        yield "overview", "overview.html.j2", lambda: overview_values(model, local_run=False)
+        yield "matrix", "matrix.html.j2", lambda: matrix_values(model, Filters())
+        yield "cells", "export_cells.html.j2", lambda: {"view": listed}
         yield "failures", "failures.html.j2", self._failures
-        yield "machines", "machines.html.j2", self._machines
+        yield "machines", "machines.html.j2", lambda: machine_values(model)
         yield "compare", "compare.html.j2", self._compare
         yield "race", "race.html.j2", lambda: race_values(results.race(study))
         yield "plan", "plan.html.j2", lambda: plan_values(study, model, Window())
@@ -117,27 +116,8 @@ class _Export:
         rows = results.manifest_rows(study)
         yield "manifest", "manifest.html.j2", lambda: manifest_values(rows)
 
-    def _overview(self) -> Mapping[str, Any]:
-        return {"view": overview.overview(self._model), "has_local_run": False}
-
-    def _matrix(self) -> Mapping[str, Any]:
-        filters = Filters()
-        view = matrix.matrix(self._model, filters, ())
-        more = filter_values(filters)
-        return {"view": view, "unfolded": [], "show": "score", "swapped": False, **more}
-
-    def _cells(self) -> Mapping[str, Any]:
-        return {"view": cells.cell_page(self._model, Filters(), limit=MAX_LISTED_ROWS)}
-
     def _failures(self) -> Mapping[str, Any]:
         return {**failure_values(self._campaign.study, self._model), "chosen": None}
-
-    def _machines(self) -> Mapping[str, Any]:
-        with self._model.lock:
-            return {
-                "machines": machines.machines(self._model),
-                "served": served.served_models(self._model),
-            }
 
     def _compare(self) -> Mapping[str, Any]:
         view = results.compare_view(self._campaign.study, results.Chosen())
@@ -146,26 +126,6 @@ class _Export:
             (self._folder / "compare" / f"{kind}.svg").write_bytes(content)
         chosen = {"chosen": results.Chosen(), "axes": {}, "cells_of": {}}
         return {"view": view, **chosen, "wording": wording}
-
-    def _write_cell(self, row: Row, history: cell.CellHistory) -> None:
-        study = self._campaign.study
-        tab = "samples" if row.state == "success" else "log"
-        more: dict[str, Any]
-        if tab == "samples":
-            where = cell.folder_of(study, row, history)
-            more = {"samples": cell.sample_page(where, page=0, show="all", text="")}
-        else:
-            more = cell_pages.log_values(self._campaign, history, 0)
-        values = {
-            **cell_pages.head_values(self._campaign, self._model, row, history),
-            **more,
-            "tab": tab,
-            "show": "all",
-            "q": "",
-            "sample_filters": cell.SAMPLE_FILTERS,
-            "most_text": cell.MAX_TEXT_CHARACTERS,
-        }
-        self._write(f"cell/{row.id}", "cell.html.j2", values)
 
     def _write(self, page: str, template: str, values: Mapping[str, Any]) -> None:
         links = Links(page.count("/"), files_on_disk=True, cells=self._ids)

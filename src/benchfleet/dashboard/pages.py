@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
@@ -74,17 +74,11 @@ def router_of(context: Context) -> APIRouter:
     def overview_page(request: Request, slug: str) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view_soon()
-        return context.page(
-            request,
-            campaign,
-            model,
-            "overview.html.j2",
-            lambda: {
-                "view": overview.overview(model),
-                "has_local_run": has_local_run(campaign.study.layout),
-            },
-            page="overview",
-        )
+
+        def values() -> dict[str, Any]:
+            return overview_values(model, local_run=has_local_run(campaign.study.layout))
+
+        return context.page(request, campaign, model, "overview.html.j2", values, page="overview")
 
     @router.get("/c/{slug}/matrix")
     def matrix_page(
@@ -97,21 +91,11 @@ def router_of(context: Context) -> APIRouter:
     ) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view_soon()
-        unfolded = sorted(set(unfold or ()))
-        return context.page(
-            request,
-            campaign,
-            model,
-            "matrix.html.j2",
-            lambda: {
-                "view": matrix.matrix(model, filters, unfolded, swapped=swap),
-                "unfolded": unfolded,
-                "show": "state" if show == "state" else "score",
-                "swapped": swap,
-                **filter_values(filters),
-            },
-            page="matrix",
-        )
+
+        def values() -> dict[str, Any]:
+            return matrix_values(model, filters, unfold or (), show=show, swapped=swap)
+
+        return context.page(request, campaign, model, "matrix.html.j2", values, page="matrix")
 
     @router.get("/c/{slug}/cells")
     def cells_page(
@@ -123,19 +107,12 @@ def router_of(context: Context) -> APIRouter:
     ) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view_soon()
-        return context.page(
-            request,
-            campaign,
-            model,
-            "cells.html.j2",
-            lambda: {
-                "view": cells.cell_page(model, filters, order=sort, after=after),
-                "after": after,
-                "sort": sort,
-                **filter_values(filters),
-            },
-            page="matrix",
-        )
+
+        def values() -> dict[str, Any]:
+            view = cells.cell_page(model, filters, order=sort, after=after)
+            return {"view": view, "after": after, "sort": sort, **filter_values(filters)}
+
+        return context.page(request, campaign, model, "cells.html.j2", values, page="matrix")
 
     @router.get("/c/{slug}/cells.csv")
     def cells_csv(slug: str, filters: Filters = filters_query, sort: Order = "") -> Response:
@@ -149,14 +126,10 @@ def router_of(context: Context) -> APIRouter:
         campaign = context.campaign(slug)
         model = campaign.view_soon()
 
-        return context.page(
-            request,
-            campaign,
-            model,
-            "failures.html.j2",
-            lambda: failure_values(campaign.study, model, group),
-            page="failures",
-        )
+        def values() -> dict[str, Any]:
+            return failure_values(campaign.study, model, group)
+
+        return context.page(request, campaign, model, "failures.html.j2", values, page="failures")
 
     @router.get("/c/{slug}/machines")
     def machines_page(request: Request, slug: str) -> Response:
@@ -164,15 +137,41 @@ def router_of(context: Context) -> APIRouter:
         model = campaign.view_soon()
 
         def values() -> dict[str, Any]:
-            with model.lock:
-                return {
-                    "machines": machines.machines(model),
-                    "served": served.served_models(model),
-                }
+            return machine_values(model)
 
         return context.page(request, campaign, model, "machines.html.j2", values, page="machines")
 
     return router
+
+
+def overview_values(model: ReadModel, *, local_run: bool) -> dict[str, Any]:
+    """What the overview shows; `local_run`: a run can be stopped here."""
+    return {"view": overview.overview(model), "has_local_run": local_run}
+
+
+def matrix_values(
+    model: ReadModel,
+    filters: Filters,
+    unfold: Collection[str] = (),
+    *,
+    show: str = "score",
+    swapped: bool = False,
+) -> dict[str, Any]:
+    """What the matrix shows."""
+    unfolded = sorted(set(unfold))
+    return {
+        "view": matrix.matrix(model, filters, unfolded, swapped=swapped),
+        "unfolded": unfolded,
+        "show": "state" if show == "state" else "score",
+        "swapped": swapped,
+        **filter_values(filters),
+    }
+
+
+def machine_values(model: ReadModel) -> dict[str, Any]:
+    """What the page of machines shows."""
+    with model.lock:
+        return {"machines": machines.machines(model), "served": served.served_models(model)}
 
 
 def filter_values(filters: Filters) -> dict[str, Any]:

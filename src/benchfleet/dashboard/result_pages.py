@@ -93,6 +93,10 @@ def router_of(context: Context) -> APIRouter:
             lambda: results.compare_view(campaign.study, chosen),
         )
 
+    def manifest_rows(campaign: ShownCampaign, model: ReadModel) -> list[dict[str, Any]]:
+        study = campaign.study
+        return kept_results.get(campaign, model, "manifest", lambda: results.manifest_rows(study))
+
     @router.get("/c/{slug}/compare")
     def compare_page(
         request: Request, slug: str, chosen: results.Chosen = chosen_query
@@ -100,20 +104,12 @@ def router_of(context: Context) -> APIRouter:
         campaign = context.campaign(slug)
         view = compared(campaign, chosen)
         model = campaign.view()
-        return context.page(
-            request,
-            campaign,
-            model,
-            "compare.html.j2",
-            lambda: {
-                "view": view,
-                "chosen": chosen,
-                "axes": model.axes,
-                "cells_of": results.done_cells(model),
-                "wording": wording,
-            },
-            page="compare",
-        )
+
+        def values() -> dict[str, Any]:
+            axes = {"axes": model.axes, "cells_of": results.done_cells(model)}
+            return {"view": view, "chosen": chosen, **axes, "wording": wording}
+
+        return context.page(request, campaign, model, "compare.html.j2", values, page="compare")
 
     @router.get("/c/{slug}/compare/{kind}.{form}")
     def chart(
@@ -154,14 +150,12 @@ def router_of(context: Context) -> APIRouter:
         campaign = context.campaign(slug)
         model = campaign.view_soon()
         window = Window(zoom=zoom, at=at)
-        return context.page(
-            request,
-            campaign,
-            model,
-            "plan.html.j2",
-            lambda: _limited(context, lambda: plan_values(campaign.study, model, window)),
-            page="plan",
-        )
+
+        def values() -> dict[str, Any]:
+            with context.hold_expensive():
+                return plan_values(campaign.study, model, window)
+
+        return context.page(request, campaign, model, "plan.html.j2", values, page="plan")
 
     @router.get("/c/{slug}/cost")
     def cost_page(request: Request, slug: str) -> Response:
@@ -176,27 +170,15 @@ def router_of(context: Context) -> APIRouter:
     def manifest_page(request: Request, slug: str) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view()
-        rows = kept_results.get(
-            campaign, model, "manifest", lambda: results.manifest_rows(campaign.study)
-        )
+        rows = manifest_rows(campaign, model)
         return context.page(
-            request,
-            campaign,
-            model,
-            "manifest.html.j2",
-            lambda: manifest_values(rows),
-            page="cost",
+            request, campaign, model, "manifest.html.j2", lambda: manifest_values(rows), page="cost"
         )
 
     @router.get("/c/{slug}/manifest.csv")
     def manifest_csv(slug: str) -> Response:
         campaign = context.campaign(slug)
-        rows = kept_results.get(
-            campaign,
-            campaign.view(),
-            "manifest",
-            lambda: results.manifest_rows(campaign.study),
-        )
+        rows = manifest_rows(campaign, campaign.view())
         return csv_answer("manifest.csv", csv_lines(COLUMNS, rows))
 
     return router
@@ -229,11 +211,6 @@ def plan_values(study: Study, model: ReadModel, window: Window) -> dict[str, Any
         "hosts": hosts,
         "events_read": MAX_GANTT_EVENTS,
     }
-
-
-def _limited(context: Context, compute: Callable[[], T]) -> T:
-    with context.hold_expensive():
-        return compute()
 
 
 def race_values(race: Race) -> dict[str, Any]:
