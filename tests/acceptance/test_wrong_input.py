@@ -105,16 +105,16 @@ def test_a_results_folder_that_cannot_be_written_is_named(user: User) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("status", "--resluts", "x"), ("gate", "show", "a.yaml", "--resluts=x")]
+    ("verb", "words"), [("status", ["--resluts", "x"]), ("gate show", ["a.yaml", "--resluts=x"])]
 )
 def test_an_unknown_option_is_reported_by_its_verb_with_the_near_one(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    verb: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(words)
+        main([*verb.split(), *words])
     output = capsys.readouterr().err
     first = output.splitlines()[0]
-    assert first.startswith(f"benchfleet {words[0]}: error: unrecognized arguments: --resluts")
+    assert first.startswith(f"benchfleet {verb}: error: unrecognized arguments: --resluts")
     assert first.endswith("did you mean --results?")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from benchfleet.cli.shared import missing_ledger, options
+from benchfleet.cli.shared.actions import Action, add_actions
 from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.phase import GATE_EVENTS, gate_reset, may_run, newest_decisions
@@ -18,31 +18,30 @@ from benchfleet.orders.base import Origin, who
 from benchfleet.orders.gates import override
 from benchfleet.study import Study
 
-_ACTS = """\
-acts:
-  show      the state of each gate, with its numbers
-  check     evaluate the gates of complete phases; --again: also those already decided
-  override  open one regardless of its numbers; records who did so and why
-
-"""
+_EXAMPLE = "benchfleet gate override study.yaml e0 --reason 'known'"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("act", choices=sorted(_DO), metavar="ACT", help=", ".join(_DO))
-    options.optional_campaign(
-        parser, example="benchfleet gate override study.yaml e0 --reason 'known'"
-    )
+    parser.epilog = f"example: {_EXAMPLE}"
+    add_actions(parser, _ACTIONS, _options)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    options.optional_campaign(parser, example=_EXAMPLE)
     parser.add_argument("phase", metavar="PHASE", nargs="?", default="", help="only this one")
-    parser.add_argument(
-        "--again", action="store_true", help="with `check`: also where a gate is decided already"
-    )
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why you `override` it")
-    parser.epilog = _ACTS + (parser.epilog or "")
+
+
+def _check_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--again", action="store_true", help="also where a gate is decided already")
+
+
+def _override_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why you override it")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Do the act, and say how the gates stand."""
+    """Do the action, and say how the gates stand."""
     named = arguments.campaign
     if arguments.ledger and named and not arguments.phase and not named.exists():
         arguments.phase, arguments.campaign = str(named), None  # no file: it names the phase
@@ -53,10 +52,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.phase and arguments.phase not in names:
         instead = hint(arguments.phase, names)
         raise wrong_option("PHASE", f"unknown phase {arguments.phase!r}; {instead}")
-    for option, act in (("again", "check"), ("reason", "override")):
-        if getattr(arguments, option) and arguments.act != act:
-            raise wrong_option(f"--{option}", f"belongs to `{act}`")
-    return _DO[arguments.act](arguments, study)
+    return int(arguments.do(arguments, study))
 
 
 def _show(arguments: argparse.Namespace, study: Study) -> int:
@@ -137,8 +133,12 @@ def _standings(study: Study) -> list[PhaseStatus]:
     return study.phases(cells, study.records(cells))
 
 
-_DO: Mapping[str, Callable[[argparse.Namespace, Study], int]] = {
-    "show": _show,
-    "check": _check,
-    "override": _override,
+_ACTIONS: dict[str, Action] = {
+    "show": ("show the state of each gate, with its numbers", _show, None),
+    "check": ("evaluate the gates of complete phases", _check, _check_options),
+    "override": (
+        "open a gate regardless of its numbers; records who did so and why",
+        _override,
+        _override_options,
+    ),
 }

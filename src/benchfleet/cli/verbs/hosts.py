@@ -5,11 +5,20 @@ from __future__ import annotations
 import argparse
 
 from benchfleet.cli.shared import fleet
+from benchfleet.cli.shared.actions import Action, add_actions
 from benchfleet.cli.verbs import hosts_bootstrap, hosts_check
 
-_ACTIONS = {
-    "check": "say of every host whether it can be used, and what it has",
-    "bootstrap": "bring this benchfleet to hosts, each into an environment of its own",
+_ACTIONS: dict[str, Action] = {
+    "check": (
+        "say of every host whether it can be used, and what it has",
+        hosts_check.main,
+        hosts_check.configure,
+    ),
+    "bootstrap": (
+        "bring this benchfleet to hosts, each into an environment of its own",
+        hosts_bootstrap.main,
+        hosts_bootstrap.configure,
+    ),
 }
 
 
@@ -19,20 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "example: benchfleet hosts check machines.yaml\n"
         "ends with 0 where all hosts are usable, 1 where one is not, 2 on bad usage"
     )
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    for name, module in (("check", hosts_check), ("bootstrap", hosts_bootstrap)):
-        help = _ACTIONS[name]
-        action_parser = actions.add_parser(
-            name, help=help, description=help.capitalize(), allow_abbrev=False
-        )
-        fleet.options(action_parser)
-        module.configure(action_parser)
-        action_parser.add_argument("--debug", action="store_true", help="show an error's traceback")
+    add_actions(parser, _ACTIONS, fleet.options)
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Do what was asked, on all chosen hosts at once."""
-    hosts = fleet.chosen(arguments)
-    if arguments.action == "check":
-        return hosts_check.main(arguments, hosts)
-    return hosts_bootstrap.main(arguments, hosts)
+    return int(arguments.do(arguments, fleet.chosen(arguments)))

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import closing
+from functools import partial
 from typing import Any, cast
 
 from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.shared import options
+from benchfleet.cli.shared.actions import Action, add_actions
 from benchfleet.cli.shared.leases import ledger_of
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.humanize import counted
-from benchfleet.errors import LedgerError, wrong_option
+from benchfleet.errors import LedgerError
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.postgres.grants import reader_grants, runner_grants
@@ -22,33 +24,26 @@ from benchfleet.ledger.table_copy import CopyableLedger, copy_ledger, running_ce
 from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.study import Study, open_study
 
-_ACTS = """\
-acts:
-  rebuild   make the ledger again from the published results
-  init      make an empty one, and say what lets other roles of its server use it
-  check     whether what it holds fits together
-  copy      bring all of it, with its whole history, to an empty one at --to
-
-"""
+_EXAMPLE = "benchfleet ledger rebuild study.yaml"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("act", choices=sorted(_DO), metavar="ACT", help=", ".join(_DO))
-    options.campaign(parser, example="benchfleet ledger rebuild study.yaml")
-    parser.add_argument("--to", metavar="URL", default="", help="where `copy` brings it")
+    parser.epilog = f"example: {_EXAMPLE}"
+    add_actions(parser, _ACTIONS, partial(options.campaign, example=_EXAMPLE))
+
+
+def _copy_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", metavar="URL", required=True, help="the empty ledger")
     parser.add_argument(
         "--yes", action="store_true", help="copy although runners hold cells of the ledger"
     )
-    parser.epilog = _ACTS + (parser.epilog or "")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Do the action and print its result."""
     campaign = load_campaign(arguments.campaign).with_results(arguments.results)
-    if (arguments.act == "copy") != bool(arguments.to):
-        raise wrong_option("--to", "`copy` needs it, and no other act takes it")
-    return _DO[arguments.act](arguments, open_study(campaign, ledger=arguments.ledger))
+    return int(arguments.do(arguments, open_study(campaign, ledger=arguments.ledger)))
 
 
 def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
@@ -129,4 +124,9 @@ def _print_result(arguments: argparse.Namespace, payload: dict[str, Any], *lines
     return 0
 
 
-_DO = {"rebuild": _rebuild, "init": _init, "check": _check, "copy": _copy}
+_ACTIONS: dict[str, Action] = {
+    "rebuild": ("make the ledger again from the published results", _rebuild, None),
+    "init": ("make an empty one, and say what lets other roles of its server use it", _init, None),
+    "check": ("check whether what it holds fits together", _check, None),
+    "copy": ("copy all of it, with its whole history, to an empty one", _copy, _copy_options),
+}

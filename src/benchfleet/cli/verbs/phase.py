@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchfleet.cli.shared import options
+from benchfleet.cli.shared.actions import Action, add_actions
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.compat.legacy_repository import finished_names
@@ -25,21 +26,29 @@ from benchfleet.study import Study
 
 BRANCH = "benchfleet/phases"
 _ROOTS = ("data", "results", "")
-_ACTS = """\
-acts:
-  generate  write phase/<phase>.txt with the results that are not done yet, one name a line
-  import    take over a repository of the earlier tools; name its folder instead of a campaign
-
-In a git repository the lists are committed to a branch, and pushed where there is a remote; no
-checkout and no index is touched. Elsewhere they are written as files.
-
-"""
+_EXAMPLE = "benchfleet phase generate study.py --repo ../results"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("act", choices=sorted(_DO), metavar="ACT", help=", ".join(_DO))
-    options.campaign(parser, example="benchfleet phase generate study.py --repo ../results")
+    parser.epilog = f"""\
+In a git repository the lists are committed to a branch, and pushed where there is a remote; no
+checkout and no index is touched. Elsewhere they are written as files.
+
+example: {_EXAMPLE}"""
+    add_actions(parser, _ACTIONS, _options)
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    options.campaign(parser, example=_EXAMPLE)
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="write and push nothing; print what would be done",
+    )
+
+
+def _generate_options(parser: argparse.ArgumentParser) -> None:
     options.choice(parser)
     parser.add_argument("--repo", metavar="DIR", type=Path, help="where the lists go (here)")
     parser.add_argument(
@@ -48,23 +57,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--root", metavar="DIR", help="the folder that phase/ lies in (data or results, if there)"
     )
+
+
+def _import_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--settings", metavar="FILE", type=Path, help="with `import`: the campaign of its results"
+        "--settings", metavar="FILE", type=Path, help="the campaign of the repository's results"
     )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="write and push nothing; print what would be done",
-    )
-    parser.add_argument(
-        "--details", action="store_true", help="with `import`: list every name of the summary"
-    )
-    parser.epilog = _ACTS + (parser.epilog or "")
+    parser.add_argument("--details", action="store_true", help="list every name of the summary")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Do the action and print its result."""
-    return _DO[arguments.act](arguments)
+    return int(arguments.do(arguments))
 
 
 def _generate(arguments: argparse.Namespace) -> int:
@@ -226,7 +230,15 @@ def _import(arguments: argparse.Namespace) -> int:
     return take_over(arguments)
 
 
-_DO: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "generate": _generate,
-    "import": _import,
+_ACTIONS: dict[str, Action] = {
+    "generate": (
+        "write phase/<phase>.txt with the results that are not done yet, one name a line",
+        _generate,
+        _generate_options,
+    ),
+    "import": (
+        "take over a repository of the earlier tools; name its folder instead of a campaign",
+        _import,
+        _import_options,
+    ),
 }

@@ -3,52 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from benchfleet.cli.shared import options
+from benchfleet.cli.shared.actions import Action, add_actions
 from benchfleet.cli.shared.slurm_work import backoff_file, pilots_name
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.verbs import slurm_status, slurm_submit
 from benchfleet.domain.humanize import counted
 from benchfleet.slurm.commands import Slurm
 
-_ACTIONS = {
-    "submit": "submit pilots: batch jobs that run a worker on the campaign's ledger",
-    "status": "list the pilots with the cells that they run",
-    "cancel": "cancel the pilots; running ones release their cells first",
-}
-_EXAMPLE = (
-    "benchfleet slurm submit study.yaml --workers 4 --partition gpu --gres gpu:1 --time 4:00:00"
-)
+_EXAMPLE = "benchfleet slurm status study.yaml"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.epilog = f"example: {_EXAMPLE}\ndocs: docs/slurm.md"
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    for name, help in _ACTIONS.items():
-        action_parser = actions.add_parser(
-            name, help=help, description=help.capitalize(), allow_abbrev=False
-        )
-        example = _EXAMPLE if name == "submit" else f"benchfleet slurm {name} study.yaml"
-        options.optional_campaign(action_parser, example=example)
-        action_parser.add_argument("--debug", action="store_true", help="show an error's traceback")
-        if name == "submit":
-            options.choice(action_parser)
-            slurm_submit.configure(action_parser)
-        if name == "cancel":
-            action_parser.add_argument(
-                "--queued", action="store_true", help="only those that do not run yet"
-            )
-            action_parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.epilog = f"example: {slurm_submit.EXAMPLE}\ndocs: docs/slurm.md"
+    add_actions(parser, _ACTIONS, partial(options.optional_campaign, example=_EXAMPLE))
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Do what was asked."""
-    if arguments.action == "submit":
-        return slurm_submit.main(arguments)
-    if arguments.action == "status":
-        return slurm_status.main(arguments)
-    return _cancel(arguments)
+    return int(arguments.do(arguments))
+
+
+def _cancel_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--queued", action="store_true", help="only those that do not run yet")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
@@ -72,3 +53,18 @@ def _cancel(arguments: argparse.Namespace) -> int:
     if not pilots:
         print(f"nothing to cancel: no pilot waits{'' if arguments.queued else ' or runs'}")
     return 0
+
+
+_ACTIONS: dict[str, Action] = {
+    "submit": (
+        "submit pilots: batch jobs that run a worker on the campaign's ledger",
+        slurm_submit.main,
+        slurm_submit.configure,
+    ),
+    "status": ("list the pilots with the cells that they run", slurm_status.main, None),
+    "cancel": (
+        "cancel the pilots; running ones release their cells first",
+        _cancel,
+        _cancel_options,
+    ),
+}

@@ -39,9 +39,15 @@ _LOOK_EVERY_S = 60.0  # seconds between two looks of --keep
 _MAX_LOOK_S = 600.0  # the same where the controller does not answer
 _MAX_QUEUED = 10
 
+EXAMPLE = (
+    "benchfleet slurm submit study.yaml --workers 4 --partition gpu --gres gpu:1 --time 4:00:00"
+)
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What to submit, and how much of it."""
+    parser.epilog = f"example: {EXAMPLE}"
+    options.choice(parser)
     amount = parser.add_argument_group("how many")
     amount.add_argument(
         "--workers",
