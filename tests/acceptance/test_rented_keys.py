@@ -98,10 +98,12 @@ class Watch:
             with suppress(psutil.Error, OSError):
                 own_words = Path(f"/proc/{self.pid}/cmdline").read_bytes() if self.pid else b""
                 for child in psutil.Process(self.pid).children(recursive=True) if self.pid else ():
+                    folder = Path("/proc", str(child.pid))
                     with suppress(OSError):
-                        if (data := Path(f"/proc/{child.pid}/environ").read_bytes()) not in seen:
-                            words = Path(f"/proc/{child.pid}/cmdline").read_bytes()
-                            if words in (b"", own_words):
+                        words = (folder / "cmdline").read_bytes()
+                        if (data := (folder / "environ").read_bytes()) not in seen:
+                            becomes_another = words != (folder / "cmdline").read_bytes()
+                            if becomes_another or words in (b"", own_words):
                                 continue  # it has begun, and is no other program yet
                             seen.add(data)
                             found = found_in(data) - {"hub"}  # slots need that one
