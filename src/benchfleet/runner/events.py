@@ -31,7 +31,7 @@ class LeaseLost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Concluded:
+class AttemptWritten:
     """An attempt ended in folder and ledger, or could not."""
 
     attempt: Attempt
@@ -85,7 +85,7 @@ RunnerEvent = (
     EngineEvent
     | Interrupted
     | LeaseLost
-    | Concluded
+    | AttemptWritten
     | ThreadFailed
     | LedgerDiskFull
     | LedgerUnavailable

@@ -17,7 +17,7 @@ from benchfleet.engines.base import (
 )
 from benchfleet.runner.build import RunnerComponents
 from benchfleet.runner.events import (
-    Concluded,
+    AttemptWritten,
     Interrupted,
     LeaseLost,
     LedgerAvailable,
@@ -42,9 +42,9 @@ class EventHandlers:
         """Whether a slot may now be free for a cell. Raises the error that ended a thread."""
         if isinstance(event, SlotEvent):  # as most are
             return self._handle_slot(event)
-        if isinstance(event, Concluded):
+        if isinstance(event, AttemptWritten):
             self._gates.written(event.attempt)
-            return self._lifecycle.concluded(event)
+            return self._lifecycle.handle_written(event)
         if isinstance(event, HostReady):
             self._host_lifecycle.host_ready(event)
             return True
@@ -85,7 +85,7 @@ class EventHandlers:
             self._host_lifecycle.slot_quiet(slot, event)
             return False
         elif isinstance(event, AttemptEvent) and attempt and attempt.key == event.attempt:
-            ended = self._lifecycle.take(slot, attempt, event)
+            ended = self._lifecycle.handle_event(slot, attempt, event)
             if slot.spec.host and isinstance(event, Measured):
                 self._autoscaler.read_memory(slot)
             if isinstance(event, Failed):

@@ -11,7 +11,7 @@ from benchfleet.domain.state import State
 from benchfleet.errors import LedgerAway, LedgerError, LedgerUnreachable
 from benchfleet.ledger.lease_holders import holders
 from benchfleet.runner.build import RunnerComponents
-from benchfleet.runner.events import Concluded, LedgerChanged, RunnerEvent
+from benchfleet.runner.events import AttemptWritten, LedgerChanged, RunnerEvent
 from benchfleet.runner.handlers import EventHandlers
 from benchfleet.runner.resources.impossible_report import ImpossibleReport
 from benchfleet.runner.run_end import RunEnd
@@ -120,9 +120,9 @@ class Runner:
     def _drain_publisher(self) -> None:
         """What is being sealed and finished is not to be released."""
         while self._publisher.under_way:
-            if isinstance(arrival := self._inbox.take(LOOK_EVERY_S), Concluded):
+            if isinstance(arrival := self._inbox.take(LOOK_EVERY_S), AttemptWritten):
                 with contextlib.suppress(LedgerError):  # one such error ends the run already
-                    self._lifecycle.concluded(arrival)
+                    self._lifecycle.handle_written(arrival)
 
     def _report_exclusions(self) -> None:
         """Say what is new of which cells machines may not have, and why."""

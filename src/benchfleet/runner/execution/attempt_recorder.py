@@ -106,12 +106,12 @@ class AttemptRecorder:
 
     def succeed(self, attempt: Attempt, done: Done) -> Outcome:
         """End one that ended well. Raises what `end` says of it."""
-        (ended,) = self.end([EndedAttempt(attempt=attempt, how=done, seconds=done.seconds)])
+        (ended,) = self.write([EndedAttempt(attempt=attempt, how=done, seconds=done.seconds)])
         if isinstance(ended, Exception):
             raise ended
         return ended
 
-    def end(self, some: Sequence[EndedAttempt]) -> Sequence[Outcome | Exception]:
+    def write(self, some: Sequence[EndedAttempt]) -> Sequence[Outcome | Exception]:
         """Seal, finish, publish: each step for all of these before the next one; of each its
         outcome, or what went wrong.
 

@@ -24,7 +24,7 @@ from benchfleet.engines.base import (
 from benchfleet.errors import ClaimLost, LedgerAway, LedgerFull, ResultsError
 from benchfleet.runner.attempt.attempt import Attempt
 from benchfleet.runner.context import RunnerContext
-from benchfleet.runner.events import Concluded
+from benchfleet.runner.events import AttemptWritten
 from benchfleet.runner.execution.attempt_recorder import AttemptRecorder, unwritable
 from benchfleet.runner.execution.cancellation import Cancellation
 from benchfleet.runner.execution.publisher import Publisher
@@ -40,8 +40,8 @@ from benchfleet.runner.worker_options import SIGNAL_SPREAD_S
 class AttemptLifecycle:
     """Begins the attempts of one runner, records what their slots send, and ends them.
 
-    An attempt ends in four ways: it succeeds or fails (`_end`, then `concluded` once it is
-    written), its cell is released (`give_back`), or its claim is lost (`abandon`).
+    An attempt ends in four ways: it succeeds or fails (`_submit`, then `handle_written`
+    once it is written), its cell is released (`give_back`), or its claim is lost (`abandon`).
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class AttemptLifecycle:
             return None
         return attempt
 
-    def take(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> bool:
+    def handle_event(self, slot: Slot, attempt: Attempt, event: AttemptEvent) -> bool:
         """Handle an event of a slot's attempt; whether it ended the attempt."""
         attempt.timeouts.record(event, self._inbox.now())
         if isinstance(event, (Recorded, FileSent)):
@@ -138,19 +138,19 @@ class AttemptLifecycle:
                 self._slots.reindex(slot)
             if slot.draining and not slot.closing:
                 self._slots.retire(slot)
-            self._conclude(slot, attempt, event)
+            self._handle_end(slot, attempt, event)
             return True
         return False
 
-    def _conclude(self, slot: Slot, attempt: Attempt, event: Done | Failed | Stopped) -> None:
+    def _handle_end(self, slot: Slot, attempt: Attempt, event: Done | Failed | Stopped) -> None:
         if attempt.cancelled:
             self.abandon(attempt)
         elif isinstance(event, Done):
-            self._end(attempt, event, event.seconds)
+            self._submit(attempt, event, event.seconds)
         elif isinstance(event, Failed):
             slot.forget_model_after(event.failure)
             self._slots.reindex(slot)
-            self._end(attempt, event.failure, event.seconds)
+            self._submit(attempt, event.failure, event.seconds)
         else:
             self.give_back(attempt, event.reason)
 
@@ -166,7 +166,7 @@ class AttemptLifecycle:
             if failure.kind == "disk_full":
                 self._state.disk_refused()
             self._slots.kill(slot)
-            self._end(attempt, failure, {})
+            self._submit(attempt, failure, {})
         else:
             if isinstance(event, Recorded):
                 self._count_samples(slot, attempt, event)
@@ -186,9 +186,9 @@ class AttemptLifecycle:
         """End an attempt with a failure that its slot could not report."""
         failure = Failure(stage=stage, kind=kind, message=message, retryable=True, trace=trace)
         seconds: Mapping[str, float] = {stage: self._inbox.now() - attempt.began}
-        self._end(attempt, failure, seconds)
+        self._submit(attempt, failure, seconds)
 
-    def _end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
+    def _submit(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
         """Hand the attempt to the publisher; its slot goes on with the next cell.
 
         A batch system signals all processes of a job at once, so a slot or a script may end by the
@@ -201,12 +201,12 @@ class AttemptLifecycle:
         if isinstance(how, Failure):
             attempt.had = self._scheduler.advice.memory_of(attempt)
         self._spend(attempt)
-        self._publisher.end(attempt, how, seconds)
+        self._publisher.submit(attempt, how, seconds)
 
     def _is_ending_job(self) -> bool:
         return self._batch_job and self._inbox.is_interrupted(within=SIGNAL_SPREAD_S)
 
-    def concluded(self, event: Concluded) -> bool:
+    def handle_written(self, event: AttemptWritten) -> bool:
         """Handle what the publisher did: the attempt is sealed, finished and published, or one of
         these steps failed. Whether its cell may be claimed again. Raises unforeseen errors."""
         self._publisher.under_way -= 1

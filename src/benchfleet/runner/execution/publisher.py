@@ -10,7 +10,7 @@ from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.failure import Failure
 from benchfleet.engines.base import Done
 from benchfleet.runner.attempt.attempt import Attempt, EndedAttempt
-from benchfleet.runner.events import Concluded, EventQueue
+from benchfleet.runner.events import AttemptWritten, EventQueue
 from benchfleet.runner.execution.attempt_recorder import AttemptRecorder
 from benchfleet.runner.result_storage import Background
 
@@ -29,10 +29,10 @@ class Publisher:
     ) -> None:
         self._recorder, self._inbox, self._background = recorder, inbox, background
         self._ended: deque[EndedAttempt] = deque()  # to be written
-        self.under_way = 0  # attempts that ended and are not concluded yet
+        self.under_way = 0  # attempts that ended and are not written yet
 
-    def end(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
-        """Have an attempt written while its slot goes on; `Concluded` is posted then."""
+    def submit(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
+        """Have an attempt written while its slot goes on; `AttemptWritten` is posted then."""
         self.under_way += 1
         self._ended.append(EndedAttempt(attempt=attempt, how=how, seconds=seconds))
         self._background(self._write)
@@ -47,8 +47,8 @@ class Publisher:
             return
         results: Sequence[Outcome | Exception]
         try:
-            results = self._recorder.end(group)
+            results = self._recorder.write(group)
         except Exception as error:  # noqa: BLE001 - the loop judges it, in its own thread
             results = [error] * len(group)
         for ended, result in zip(group, results, strict=True):
-            self._inbox.post(Concluded(attempt=ended.attempt, outcome=result))
+            self._inbox.post(AttemptWritten(attempt=ended.attempt, outcome=result))
