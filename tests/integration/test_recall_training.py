@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,21 +33,40 @@ FILES = {
 SINK = 4
 
 
+# Runs the script several times in one process, each time with the words of one argument.
+ONE_AFTER_THE_OTHER = """\
+import runpy, shlex, sys
+script, *runs = sys.argv[1:]
+for words in runs:
+    sys.argv = [script, *shlex.split(words)]
+    runpy.run_path(script, run_name="__main__")
+"""
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Three checkpoints of a few steps: two with one seed, one with another."""
+    """Three checkpoints of a few steps: one of a process of its own, and of another process first
+    one with another seed, then one with the same."""
     folder = tmp_path_factory.mktemp("trained")
-    seeds = {"first": 3, "again": 3, "other": 4}
-    runs = []
-    for name, seed in seeds.items():
+    script = str(EXAMPLE / "train.py")
+
+    def words(name: str, seed: int) -> list[str]:
         options = f"--steps 3 --samples 0 --threads 1 --seed {seed} --out".split()
-        command = [sys.executable, str(EXAMPLE / "train.py"), *options, str(folder / name)]
-        runs.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
-    for run in runs:
+        return [*options, str(folder / name)]
+
+    both = [shlex.join(words("other", 4)), shlex.join(words("again", 3))]
+    commands = [[script, *words("first", 3)], ["-c", ONE_AFTER_THE_OTHER, script, *both]]
+    runs = [
+        subprocess.Popen(
+            [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        for command in commands
+    ]
+    for run, times in zip(runs, (1, 2), strict=True):
         output, _ = run.communicate(timeout=240)
         assert run.returncode == 0, output.decode()
-        assert "step    3 of 3" in output.decode()
-    return {name: folder / name for name in seeds}
+        assert output.decode().count("step    3 of 3") == times
+    return {name: folder / name for name in ("first", "again", "other")}
 
 
 def weights(folder: Path) -> bytes:
