@@ -21,6 +21,23 @@ def cache(user: User) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def first_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that has the results of a campaign, to be copied."""
+    user = User(tmp_path_factory.mktemp("first"))
+    cache = user.folder / "cache"
+    cache.mkdir()
+    user.run("run", write(user, "first", cache))
+    return cache
+
+
+@pytest.fixture
+def filled(first_cache: Path, cache: Path) -> Path:
+    """The cache of a user, with results of a campaign that ran elsewhere."""
+    shutil.copytree(first_cache, cache, dirs_exist_ok=True)
+    return cache
+
+
 def test_a_cache_that_is_away_changes_nothing_and_gets_the_results_later(
     user: User, cache: Path
 ) -> None:
@@ -37,11 +54,10 @@ def test_a_cache_that_is_away_changes_nothing_and_gets_the_results_later(
     assert "nothing was run" in user.run("run", first).stdout
 
 
-def test_a_damaged_result_is_named_and_its_cell_runs(user: User, cache: Path) -> None:
-    user.run("run", write(user, "first", cache))
-    for file in sorted(cache.rglob("samples.jsonl"))[:1]:
+def test_a_damaged_result_is_named_and_its_cell_runs(user: User, filled: Path) -> None:
+    for file in sorted(filled.rglob("samples.jsonl"))[:1]:
         file.write_text("{}")
-    output = user.run("run", second := write(user, "second", cache)).stdout
+    output = user.run("run", second := write(user, "second", filled)).stdout
     assert "took 1 result from" in output
     assert "was not taken from" in output
     assert "samples.jsonl is not as it was sealed" in output
@@ -49,27 +65,27 @@ def test_a_damaged_result_is_named_and_its_cell_runs(user: User, cache: Path) ->
     user.run("verify", second)
 
 
-def test_numbers_that_samples_do_not_make_are_refused_and_replaced(user: User, cache: Path) -> None:
+def test_numbers_that_samples_do_not_make_are_refused_and_replaced(
+    user: User, filled: Path
+) -> None:
     """What `verify` would refuse is not taken, and the cell's own result takes its place."""
-    user.run("run", write(user, "first", cache))
-    for file in cache.rglob("cell.json"):
+    for file in filled.rglob("cell.json"):
         content = json.loads(file.read_bytes())
         content["metrics"]["overall_score"] = 0.99
         file.write_text(json.dumps(content))
-    second = write(user, "second", cache)
+    second = write(user, "second", filled)
     output = user.run("run", second).stdout
     assert output.count("was not taken from") == 2
     assert output.count("metrics.json has the score") == 2
     user.run("verify", second)
-    assert "took 2 results" in user.run("run", write(user, "third", cache)).stdout
+    assert "took 2 results" in user.run("run", write(user, "third", filled)).stdout
 
 
-def test_what_cannot_be_read_is_a_warning(user: User, cache: Path) -> None:
+def test_what_cannot_be_read_is_a_warning(user: User, filled: Path) -> None:
     """As a person without rights; root reads everything."""
-    user.run("run", write(user, "first", cache))
-    (cache / "fingerprints").rename(user.folder / "kept")
-    (cache / "fingerprints").write_text("a file")
-    output = user.run("run", write(user, "second", cache)).stdout
+    (filled / "fingerprints").rename(user.folder / "kept")
+    (filled / "fingerprints").write_text("a file")
+    output = user.run("run", write(user, "second", filled)).stdout
     assert "2 success" in output
 
 
@@ -126,10 +142,11 @@ def test_a_run_that_is_killed_while_it_takes_results_loses_nothing(user: User, c
     user.run("verify", second)
 
 
-def test_answers_of_a_take_that_was_killed_are_not_called_ones_own(user: User, cache: Path) -> None:
+def test_answers_of_a_take_that_was_killed_are_not_called_ones_own(
+    user: User, filled: Path
+) -> None:
     """What such a run leaves: a result sealed again, in the folder of its attempt."""
-    user.run("run", write(user, "first", cache))
-    user.run("run", write(user, "second", cache))
+    user.run("run", write(user, "second", filled))
     taken = results(user, "second") / "m" / "dense" / "mock_benchmark"
     fingerprint = cell_json(user, "second", "m/dense/mock_benchmark")["fingerprint"]
     third = write(user, "third", "none")
@@ -153,15 +170,14 @@ def test_answers_of_a_take_that_was_killed_are_not_called_ones_own(user: User, c
     ],
     ids=str,
 )
-def test_an_odd_entry_harms_only_itself(user: User, cache: Path, key: str, value: object) -> None:
-    user.run("run", write(user, "first", cache))
-    file = sorted(cache.rglob("cell.json"))[0]
+def test_an_odd_entry_harms_only_itself(user: User, filled: Path, key: str, value: object) -> None:
+    file = sorted(filled.rglob("cell.json"))[0]
     content = json.loads(file.read_bytes())
     file.write_text(json.dumps({**content, key: value}))
-    second = write(user, "second", cache)
+    second = write(user, "second", filled)
     output = user.run("run", second).stdout
     assert "took 1 result from" in output
     assert output.count("was not taken from") == 1
     assert user.json("status", second)["success"] == 2
     user.run("verify", second)
-    assert "took 2 results from" in user.run("run", write(user, "third", cache)).stdout
+    assert "took 2 results from" in user.run("run", write(user, "third", filled)).stdout
