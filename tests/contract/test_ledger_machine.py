@@ -128,9 +128,9 @@ def often(examples: int) -> settings:
 TestMemoryMachine = MemoryMachine.TestCase
 TestMemoryMachine.settings = often(100)
 TestSqliteMachine = SqliteMachine.TestCase
-TestSqliteMachine.settings = often(50)
+TestSqliteMachine.settings = often(30)
 TestSqliteHandlesMachine = SqliteHandlesMachine.TestCase
-TestSqliteHandlesMachine.settings = often(25)
+TestSqliteHandlesMachine.settings = often(15)
 TestPostgresMachine = PostgresMachine.TestCase
 TestPostgresMachine.settings = often(10)
 TestGitMachine = GitMachine.TestCase
