@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from benchfleet.serving.instant_server import DEFAULT_CHUNKS
+from benchfleet.serving.instant_server import DEFAULT_CHUNKS, events
 from benchfleet.serving.load_run import LoadRun
 from benchfleet.serving.prompts import PLACEHOLDER, synthetic
 from benchfleet.serving.request import Request
 
 CALIBRATION_S = 3.0
+_POLL_S = 0.5
 _PROMPT_WORDS = 16
 
 
@@ -60,17 +61,29 @@ def run_load(spec: dict[str, Any], *, poll_s: float = 0.05) -> tuple[list[Reques
 
 
 def calibrate(streams: int, *, seconds: float = CALIBRATION_S) -> dict[str, Any]:
-    """Requests and chunks a second that one client reads at so many streams, and its CPU."""
+    """Requests and chunks a second that one client reads at so many streams, and its CPU.
+
+    Answers are compared with what the server sends, and not parsed: that would take the cores from
+    what is measured.
+    """
+    whole = b"".join(events(DEFAULT_CHUNKS))
+    good, end_ns = 0, 0
     with instant_server() as url:
         spec = instant_spec(url, concurrency=streams, duration_s=seconds)
-        requests, run = run_load(spec, poll_s=0.5)
-    span = max((one.end for one in requests), default=0) / 1e9
-    good = [one for one in requests if one.ok]
+        with LoadRun(spec, ndjson=False) as run:
+            is_over = False
+            while not is_over:
+                time.sleep(_POLL_S)
+                is_over = run.done
+                for entry in run.entries():
+                    good += not entry.fields.get("error") and b"".join(entry.pieces) == whole
+                    end_ns = max(end_ns, entry.fields["end"])
+    span = end_ns / 1e9
     cpu = sum(one.cpu for one in run.seconds)
     return {
         "streams": streams,
-        "requests_per_second": round(len(good) / span, 1) if span else 0.0,
-        "chunks_per_second": round(sum(sum(one.lines) for one in good) / span, 1) if span else 0.0,
+        "requests_per_second": round(good / span, 1) if span else 0.0,
+        "chunks_per_second": round(good * DEFAULT_CHUNKS / span, 1) if span else 0.0,
         "cpu": round(cpu / len(run.seconds), 3) if run.seconds else None,
         "lag_p50_ms": sorted(one.lag_p50_ms for one in run.seconds)[len(run.seconds) // 2]
         if run.seconds

@@ -17,8 +17,8 @@ STAMP_DIGITS = 20  # of a chunk's `perf_counter_ns`, where the server stamps its
 _UNSTAMPED = b"0" * STAMP_DIGITS
 
 
-def answer(chunks: int, *, stamps: bool = False) -> list[bytes]:
-    """The pieces of a streamed answer, in HTTP's chunked form."""
+def events(chunks: int, *, stamps: bool = False) -> list[bytes]:
+    """The pieces of a streamed answer."""
     content = _UNSTAMPED.decode() if stamps else " word"
     lines = [
         json.dumps({"choices": [{"index": 0, "delta": {"content": content}}]})
@@ -27,8 +27,7 @@ def answer(chunks: int, *, stamps: bool = False) -> list[bytes]:
     end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}
     usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": chunks}}
     lines += [json.dumps(end), json.dumps(usage), "[DONE]"]
-    events = [f"data: {line}\n\n".encode() for line in lines]
-    return [b"%x\r\n%s\r\n" % (len(event), event) for event in events]
+    return [f"data: {line}\n\n".encode() for line in lines]
 
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -41,7 +40,9 @@ class InstantServer:
     def __init__(
         self, *, chunks: int = DEFAULT_CHUNKS, gap_s: float = 0.0, stamps: bool = False
     ) -> None:
-        self._pieces, self._gap_s = answer(chunks, stamps=stamps), gap_s
+        sent = events(chunks, stamps=stamps)
+        self._pieces = [b"%x\r\n%s\r\n" % (len(event), event) for event in sent]  # HTTP's chunks
+        self._gap_s = gap_s
         self._whole = _HEAD + b"".join(self._pieces) + b"0\r\n\r\n"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

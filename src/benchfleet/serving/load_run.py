@@ -94,11 +94,16 @@ class LoadRun:
 
     def requests(self) -> Iterator[Request]:
         """The requests that ended since the last call. Raises ClientLost, after the last one."""
+        for entry in self.entries():
+            yield Request.from_entry(entry, ndjson=self._ndjson, segment=self._segment)
+
+    def entries(self) -> Iterator[Entry]:
+        """The same, as the journals have them: nobody has read yet what the server sent."""
         lost = [one for one in self._processes if one.poll() not in (None, 0)]
         for reader in self._readers:
             for entry in reader.read():
-                if (request := self._request(entry)) is not None:
-                    yield request
+                if self._is_request(entry):
+                    yield entry
         if lost and not self.done:
             code = lost[0].returncode
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -119,14 +124,13 @@ class LoadRun:
         self._processes = []
         self._folder.cleanup()
 
-    def _request(self, entry: Entry) -> Request | None:
-        if "n" in entry.fields:
-            return Request.from_entry(entry, ndjson=self._ndjson, segment=self._segment)
+    def _is_request(self, entry: Entry) -> bool:
+        """Whether it is one; what a client says of itself is kept."""
         if "second" in entry.fields:
             self.seconds.append(Second(**entry.fields, segment=self._segment))
         elif entry.fields.get("ended"):
             self._ended += 1
-        return None
+        return "n" in entry.fields
 
     def _start(self, part: int) -> None:
         journal = Path(self._folder.name) / f"journal-{part}"
