@@ -68,6 +68,7 @@ def test_the_documents_first_call_runs_on_local_folders_with_objects(user: User)
     call = """
 import torch
 from benchfleet.models.attention.sink_local import Streaming
+executor = BenchmarkExecutor(gpu_ids=[], max_concurrent_runs=1, quiet=True)  # one import
 streaming_config = Streaming(window_size=32)
 results = executor.run_benchmark_matrix(
     model_names=["microsoft/Phi-4-mini-instruct", "meta-llama/Llama-3.1-8B-Instruct"],
