@@ -10,7 +10,6 @@ import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -90,17 +89,13 @@ class Killer:
     """Runs attempts of a cell in slots of their own, keeps what they record as a runner does, and
     kills a slot after a number of samples."""
 
-    def __init__(self, logs: Path) -> None:
-        self._logs = logs  # of the slots
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.events: queue.SimpleQueue[EngineEvent] = queue.SimpleQueue()
         self.engine = LocalEngine(self.events.put)
-        self._idle: tuple[SlotId, int] | None = None  # a slot whose attempt was done, and its pid
-
-    def begin(self, folder: Path) -> None:
-        """Go on with the attempts of another test, in a folder of its own."""
-        self.folder = folder
         self.attempts = 0
         self.recorded: list[int] = []  # lines that each attempt recorded
+        self._idle: tuple[SlotId, int] | None = None  # a slot whose attempt was done, and its pid
 
     def until(self, *kinds: type[EngineEvent]) -> Any:
         while not isinstance(event := self.events.get(timeout=_LONG), kinds):
@@ -111,7 +106,7 @@ class Killer:
         """A slot that is free, and its pid: the one that is left, or a new one."""
         if self._idle is None:
             slot = SlotId(uuid.uuid4().hex)  # what bears its mark is ended with it
-            cpu, log = (Device(kind="cpu", index=0),), str(self._logs / "slot.log")
+            cpu, log = (Device(kind="cpu", index=0),), str(self.folder / "slot.log")
             self.engine.open(SlotSpec(slot=slot, devices=cpu, threads=1, log=log))
             ready = self.until(SlotReady, SlotLost)
             assert isinstance(ready, SlotReady), ready
@@ -165,19 +160,11 @@ class Killer:
         return [{**sample, "seconds": 0} for sample in samples], metrics
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Killer]:
-    """The engine, and the slot that a test left free: the next one need not import all again."""
-    with TemporaryDirectory() as folder:
-        made = Killer(Path(folder))
-        yield made
-        made.engine.shutdown()
-
-
 @pytest.fixture
-def killer(engine: Killer, tmp_path: Path) -> Killer:
-    engine.begin(tmp_path)
-    return engine
+def killer(tmp_path: Path) -> Iterator[Killer]:
+    made = Killer(tmp_path)
+    yield made
+    made.engine.shutdown()
 
 
 def check(killer: Killer, cell: Cell, seed: int, *, wasted: int, most: int = KILLS) -> None:
