@@ -173,3 +173,8 @@ matrix:
             one.startswith(f"  line {line}  {key}") and part in one for one in errors.splitlines()
         ), (key, errors)
     assert "study.yaml: 7 mistakes, nothing was run" in errors
+
+
+def test_the_message_for_an_option_before_the_action_says_where_it_goes(user: User) -> None:
+    wrong = user.run("gate", "--again", "check", "study.yaml", code=2).stderr
+    assert "benchfleet gate: error: --again stands before the action; write it after that" in wrong

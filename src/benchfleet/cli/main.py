@@ -166,10 +166,10 @@ class _Parser(argparse.ArgumentParser):
 class _VerbParser(_Parser):
     """A verb whose options may stand between its arguments: ``gate show FILE --json PHASE``."""
 
-    _within = False
+    _within = _has_actions = False
 
     def add_subparsers(self, **how: Any) -> Any:
-        self._within = True  # only the innermost verb parses intermixed options
+        self._has_actions = True
         return super().add_subparsers(**how)
 
     def parse_known_args(  # type: ignore[override]
@@ -177,6 +177,11 @@ class _VerbParser(_Parser):
     ) -> tuple[argparse.Namespace, list[str]]:
         if self._within:
             return super().parse_known_args(args, namespace)
+        if self._has_actions:  # the parser of the action takes intermixed options, and all of them
+            namespace_found, unknown = super().parse_known_args(args, namespace)
+            if unknown:
+                self.error(f"{' '.join(unknown)} stands before the action; write it after that")
+            return namespace_found, unknown
         self._within = True
         try:
             namespace_found, unknown = self.parse_known_intermixed_args(args, namespace)
