@@ -142,7 +142,7 @@ class HostLifecycle:
         self._slots.reindex(slot)
         self._devices.started_well(slot)
         self._state.notify("slot_ready", slot=slot.id, hello=event.hello)
-        claim, slot.first_claim = slot.first_claim, None
+        claim, slot.waiting_claim = slot.waiting_claim, None
         if claim is not None:
             if self._state.ends:
                 self._lifecycle.release_claim(claim, "its runner ends")
@@ -171,22 +171,22 @@ class HostLifecycle:
             self._lifecycle.fail(
                 slot.attempt, slot.attempt.stage, cause.kind, cause.message, trace=cause.trace
             )
-        elif slot.first_claim is not None and (self._state.ends):
-            self._lifecycle.release_claim(slot.first_claim, "its runner ends")
-        elif slot.first_claim is not None and not self._hosts.is_present(slot.spec.host):
-            self._lifecycle.release_claim(slot.first_claim, why)
-        elif slot.first_claim is not None and slot.ready:
+        elif slot.waiting_claim is not None and (self._state.ends):
+            self._lifecycle.release_claim(slot.waiting_claim, "its runner ends")
+        elif slot.waiting_claim is not None and not self._hosts.is_present(slot.spec.host):
+            self._lifecycle.release_claim(slot.waiting_claim, why)
+        elif slot.waiting_claim is not None and slot.ready:
             self._slots.open(
-                slot.spec.devices, slot.width, alone=slot.alone, first_claim=slot.first_claim
+                slot.spec.devices, slot.width, alone=slot.alone, waiting_claim=slot.waiting_claim
             )
         elif event.busy:
-            if slot.first_claim is not None:
-                self._lifecycle.release_claim(slot.first_claim, why)
+            if slot.waiting_claim is not None:
+                self._lifecycle.release_claim(slot.waiting_claim, why)
             if self._devices.set_aside(slot, event.unfit, self._inbox.now()):
                 message = f"{slot.display.devices} is left alone, and looked at again now and then"
                 self._state.notify("warning", message=f"{message}: {event.reason}")
-        elif slot.first_claim is not None:
-            self._fail_unstarted(slot, slot.first_claim, why)
+        elif slot.waiting_claim is not None:
+            self._fail_unstarted(slot, slot.waiting_claim, why)
         elif event.host_lost:
             pass  # nothing is wrong with its devices
         elif not slot.ready and not event.expected and self._devices.started_badly(slot):
@@ -213,8 +213,8 @@ class HostLifecycle:
 
     def _trial_failed(self, slot: Slot, why: str) -> None:
         """Use its devices no more; where none is left, it is the model. No cell was begun."""
-        if slot.first_claim is not None:
-            self._lifecycle.release_claim(slot.first_claim, f"its trial failed: {why}")
+        if slot.waiting_claim is not None:
+            self._lifecycle.release_claim(slot.waiting_claim, f"its trial failed: {why}")
         self._devices.failed_trial(slot)
         self._left_out(slot, f"its trial failed: {why}")
         if not self._devices.able:

@@ -102,7 +102,7 @@ class WorkerTime:
         """Whether it waits for cells although none is left."""
         if not self._options.stays or self._options.idle_exit is None:
             return self._options.stays
-        if any(slot.first_claim or not slot.ready for slot in self._slots):
+        if any(slot.waiting_claim or not slot.ready for slot in self._slots):
             self.note_work()
         return self._inbox.now() - self._worked_at < self._options.idle_exit
 

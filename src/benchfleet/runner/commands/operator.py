@@ -161,9 +161,9 @@ class OperatorCommands:
             self._record(REMOVED, name)
         on_it = self._slots.on([device])
         for slot in on_it:
-            if slot.first_claim is not None:
-                self._lifecycle.release_claim(slot.first_claim, f"{name} is {done}")
-                slot.first_claim = None
+            if slot.waiting_claim is not None:
+                self._lifecycle.release_claim(slot.waiting_claim, f"{name} is {done}")
+                slot.waiting_claim = None
         self._devices.withdraw(device, for_good=for_good or device in self._device_names.removed)
         running = [slot for slot in on_it if slot.attempt is not None]
         for slot in running if now else ():

@@ -28,7 +28,7 @@ class Slot:
     draining: bool = False  # nor does it after the one at hand
     load_key: str = ""  # the model in its memory
     attempt: Attempt | None = None
-    first_claim: Claim | None = None  # the claim that a starting slot was opened for
+    waiting_claim: Claim | None = None  # that this slot, or the one after it, begins with
     rate: Rate = field(default_factory=Rate)  # what it holds of its machine, and what that costs
     opened_for: str = ""  # the model that it was opened for, until it has one
     holds: int = 0  # bytes of each GPU that its cells state as their need
@@ -45,7 +45,7 @@ class Slot:
     @property
     def will_claim(self) -> bool:
         """It is idle, or about to be."""
-        return not self.closing and self.attempt is None and self.first_claim is None
+        return not self.closing and self.attempt is None and self.waiting_claim is None
 
     @property
     def memory(self) -> int:

@@ -115,7 +115,7 @@ class Slots:
             gpus=slot.gpus,
             holds=slot.holds,
             model=slot.load_key or slot.opened_for,
-            starts=not slot.ready and slot.first_claim is None,
+            starts=not slot.ready and slot.waiting_claim is None,
             host=slot.spec.host if self._tells_hosts else "",
         )
         self.index.note(slot.id, None if ends else traits)
@@ -149,7 +149,7 @@ class Slots:
         width: int,
         *,
         alone: bool = False,
-        first_claim: Claim | None = None,
+        waiting_claim: Claim | None = None,
         memory: int = 0,
         opened_for: str = "",
     ) -> Slot:
@@ -161,8 +161,8 @@ class Slots:
             devices=devices,
             threads=pool.threads if pool else 1,
             log=str(self._layout.slot_log(name)),
-            python=first_claim.cell.model.python if first_claim else "",
-            memory=first_claim.cell.need.vram if first_claim else memory,
+            python=waiting_claim.cell.model.python if waiting_claim else "",
+            memory=waiting_claim.cell.need.vram if waiting_claim else memory,
             neighbours=self.allocator.neighbours(devices),
         )
         display = Running(slot=name, devices=label(devices))
@@ -172,7 +172,7 @@ class Slots:
             width=width,
             display=display,
             alone=alone,
-            first_claim=first_claim,
+            waiting_claim=waiting_claim,
             rate=rate,
             opened_for=opened_for,
             holds=spec.memory,

@@ -180,7 +180,7 @@ class SlotClaims:
             if claim.cell.model.python == slot.spec.python:
                 self._begin_attempt(slot, claim)
             else:  # it wants another interpreter: a new slot on these devices takes it
-                slot.first_claim = claim
+                slot.waiting_claim = claim
                 self._slots.retire(slot)
         if misfit:
             raise LanesChanged

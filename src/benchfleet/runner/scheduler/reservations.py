@@ -119,7 +119,7 @@ class Reservations:
 
     def _left_of(self, slot: Slot) -> float:
         if slot.attempt is None:
-            return inf if slot.first_claim or not slot.ready else 0.0
+            return inf if slot.waiting_claim or not slot.ready else 0.0
         remaining = seconds_left(slot, self._estimates, self._now())
         return inf if remaining is None else remaining
 
