@@ -17,12 +17,14 @@ from benchfleet.engines.base import (
     FileSent,
     SlotEvent,
     SlotId,
+    SlotSpec,
 )
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.events import LeaseLost, LedgerChanged, RunnerEvent
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.testing.claims import claim_any
+from benchfleet.testing.sample_cells import sample_cell
 from stage import Stage, cells, good
 
 
@@ -65,6 +67,29 @@ def test_a_lease_lost_in_the_middle_ends_its_slot_and_publishes_nothing(stage: S
     assert stage.notices_of("claim_lost")
     (record,) = stage.ledger.cells()
     assert (record.state, record.attempt) == ("success", 3)
+
+
+def test_a_lease_that_was_lost_while_another_interpreter_started_begins_nothing(
+    stage: Stage,
+) -> None:
+    stage.engine.start_takes = 30
+    real = stage.engine.open
+
+    def open_(spec: SlotSpec) -> None:
+        if spec.python and not stage.thief:
+            (lease,) = stage.heartbeat.leases()
+            stage.ledger.release([lease], "taken away behind our back")
+            (stage.thief,) = claim_any(stage.ledger, RunnerId("thief"), 1)
+            stage.inbox.post(LedgerChanged())
+        real(spec)
+
+    stage.engine.open = open_  # type: ignore[method-assign]
+    end = stage.run([sample_cell(0, python="/other/python")])
+    assert end.progress.states == {"success": 1}
+    assert stage.notices_of("claim_lost")
+    (record,) = stage.ledger.cells()
+    assert record.attempt == 3  # after the thief's lease ran out
+    assert len(stage.engine.requests) == 1
 
 
 def test_a_cell_that_ended_while_all_were_counted_is_not_counted_twice(stage: Stage) -> None:

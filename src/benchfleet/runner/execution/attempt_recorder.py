@@ -73,9 +73,8 @@ class AttemptRecorder:
         rate: Rate = Rate(),  # noqa: B008 - frozen
         joined: Joined | None = None,
     ) -> Attempt:
-        """Hold the lease and make the folder; the next attempt goes on after earlier samples, those
-        of the cell's parts too."""
-        self._heartbeat.hold(claim.lease)
+        """Make the folder; the next attempt goes on after earlier samples, those of the cell's
+        parts too."""
         folder = self._folder(self._layout.attempt(claim.lease))
         recorded = b"" if folder.first else earlier_samples(folder.folder.parent)
         if (part := claim.cell.part) and not recorded:

@@ -23,9 +23,9 @@ from benchfleet.testing import sample_cell
 
 def indices_begun(layout: Layout, cell: Cell) -> list[int]:
     """The samples that the first attempt at a cell begins with."""
-    heartbeat, host = SimpleNamespace(hold=lambda lease: None), SimpleNamespace(provenance=dict)
+    host = SimpleNamespace(provenance=dict)
     context = SimpleNamespace(
-        ledger=None, layout=layout, heartbeat=heartbeat, local_host=host, random=None
+        ledger=None, layout=layout, heartbeat=None, local_host=host, random=None
     )
     lease = Lease(fingerprint=cell.fingerprint, attempt=1, token=1, expires_in=60.0)
     attempt = AttemptRecorder(cast(RunnerContext, context)).begin(
