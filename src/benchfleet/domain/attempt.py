@@ -135,12 +135,12 @@ class Claim:
     cell: Cell
     path: str  # allotted at enrolment, relative to the campaign's folder
     tries: int  # tries already used up, without this one
-    after: Outcome | None = None  # the outcome that asked for this try; None for a first one
+    retry_of: Outcome | None = None  # the outcome that asked for this try; None for a first one
 
     @property
     def advice(self) -> Advice:
         """What this attempt is to do differently."""
-        return self.after.advice if self.after else _NO_ADVICE
+        return self.retry_of.advice if self.retry_of else _NO_ADVICE
 
     @property
     def batch_size(self) -> int:

@@ -113,7 +113,7 @@ class MemoryLedger(Ledger):
             cell=entry.cell,
             path=entry.path,
             tries=entry.tries,
-            after=last if last and last.retry_in is not None else None,
+            retry_of=last if last and last.retry_in is not None else None,
         )
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:

@@ -137,6 +137,12 @@ def parse_cell(spec: str, terms: str) -> Cell:
         raise _damaged(f"what a cell is: {spec[:80]}") from error
 
 
+def retried(finished: str | None) -> Outcome | None:
+    """The outcome in a cell's last event `finished`, if it asked for another try."""
+    outcome = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
+    return outcome if outcome and outcome.retry_in is not None else None
+
+
 def _damaged(what: str) -> LedgerDamaged:
     return LedgerDamaged(
         f"the ledger is damaged and cannot tell {what}; see `benchfleet ledger check`"

@@ -69,7 +69,7 @@ class RunnerComponents:
             feed=self.feed,
             slots=self.slots,
             hosts=hosts,
-            begin=lambda slot, claim: self.cells.begin(slot, claim),
+            begin=lambda slot, claim: self.lifecycle.begin(slot, claim),
             fetch=storage.fetch,
             was_split=lambda path, parts: self.state.notify("cell_split", cell=path, parts=parts),
         )
@@ -81,7 +81,7 @@ class RunnerComponents:
             state=self.state,
             scheduler=self.scheduler,
         )
-        self.cells = AttemptLifecycle(
+        self.lifecycle = AttemptLifecycle(
             context,
             state=self.state,
             slots=self.slots,
@@ -91,7 +91,7 @@ class RunnerComponents:
             publisher=self.publisher,
             batch_job=request.options.batch_job,
         )
-        self.feed.subscribe(self.cells.cancellation.follow)
+        self.feed.subscribe(self.lifecycle.cancellation.follow)
         self.feed.subscribe(context.heartbeat.follow)
         self.autoscaler = Autoscaler(
             inbox=context.inbox,
@@ -106,7 +106,7 @@ class RunnerComponents:
             slots=self.slots,
             hosts=hosts,
             devices=self.devices,
-            cells=self.cells,
+            lifecycle=self.lifecycle,
             autoscaler=self.autoscaler,
         )
         self.termination = Termination(
@@ -114,7 +114,7 @@ class RunnerComponents:
             engine=context.engine,
             state=self.state,
             slots=self.slots,
-            cells=self.cells,
+            lifecycle=self.lifecycle,
             scheduler=self.scheduler,
             batch_job=request.options.batch_job,
         )
@@ -124,7 +124,7 @@ class RunnerComponents:
             slots=self.slots,
             hosts=hosts,
             devices=self.devices,
-            cells=self.cells,
+            lifecycle=self.lifecycle,
             termination=self.termination,
         )
         self.feed.subscribe(self.commands.follow)

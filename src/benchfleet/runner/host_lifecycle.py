@@ -36,13 +36,13 @@ class HostLifecycle:
         slots: Slots,
         hosts: Hosts,
         devices: Devices,
-        cells: AttemptLifecycle,
+        lifecycle: AttemptLifecycle,
         autoscaler: Autoscaler,
     ) -> None:
         self._context, self._state = context, state
         self._inbox, self._ledger = context.inbox, context.ledger
         self._slots, self._hosts, self._devices = slots, hosts, devices
-        self._lifecycle, self._autoscaler = cells, autoscaler
+        self._lifecycle, self._autoscaler = lifecycle, autoscaler
         self._alone_since: float | None = None  # cells wait for a host, and nothing else goes on
 
     def look(self) -> None:

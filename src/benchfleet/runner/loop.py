@@ -40,7 +40,11 @@ class Runner:
         self._serving = parts.serving
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
         self._impossible_report = ImpossibleReport(parts.devices, parts.state.progress.is_open)
-        self._scheduler, self._gates, self._lifecycle = parts.scheduler, parts.gates, parts.cells
+        self._scheduler, self._gates, self._lifecycle = (
+            parts.scheduler,
+            parts.gates,
+            parts.lifecycle,
+        )
         self._host_lifecycle, self._commands = parts.host_lifecycle, parts.commands
         self._autoscaler = parts.autoscaler
         self._handlers = EventHandlers(parts)
@@ -75,13 +79,13 @@ class Runner:
                 self._autoscaler.look()
                 self._serving.set()
                 self._worker_time.keep()
-                self._fill()
+                self._dispatch()
                 while self._goes_on():
                     arrival = self._inbox.take(self._wait())
                     if arrival is not None:
                         self._handle(arrival)
                     if self._claims_now(quiet=arrival is None):
-                        self._fill()
+                        self._dispatch()
                     if self._inbox.now() >= self._next_look:
                         self._look()
         finally:
@@ -157,7 +161,7 @@ class Runner:
         self._scheduler.follow()
         self._gates.refresh()
         if self._unfinished():
-            self._fill()
+            self._dispatch()
             return True
         return self._gates.may_open(self._inbox.now(), ran=self._lifecycle.ran)
 
@@ -216,7 +220,7 @@ class Runner:
         self._gates.refresh()
         self._scheduler.splitter.look()
         self._engine.expect(self._scheduler.needs())
-        self._fill()
+        self._dispatch()
         if not self._state.broken:
             self._state.end_for_budget(self._scheduler.affordability.problem())
         self._worker_time.rest()
@@ -232,7 +236,7 @@ class Runner:
         if progress.eta is None or now - progress.eta.at >= wait:
             progress.eta = eta(self._scheduler.backlog, self._slots, now)
 
-    def _fill(self) -> None:
+    def _dispatch(self) -> None:
         """Let idle slots claim, and open more slots."""
         self._claim_by = None
         if self._state.ends or self._state.short_of_disk:
@@ -240,7 +244,7 @@ class Runner:
         states, writing = self._state.progress.states, bool(self._publisher.under_way)
         if not self._gates.admits(states, writing=writing):
             return
-        for slot in self._scheduler.fill():
+        for slot in self._scheduler.dispatcher.take_turns(self._inbox.now()):
             self._state.notify("slot_opening", slot=slot.id, devices=slot.display.devices)
 
     def _handle(self, event: RunnerEvent) -> None:

@@ -73,7 +73,7 @@ def claim(batch_size: int, advice: Advice) -> Claim:
         cell=cell,
         path="p",
         tries=0,
-        after=Outcome(state="failed", failure=OOM, retry_in=0, advice=advice),
+        retry_of=Outcome(state="failed", failure=OOM, retry_in=0, advice=advice),
     )
 
 

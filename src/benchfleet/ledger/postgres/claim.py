@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchfleet.domain.attempt import Claim, Lease, Outcome, RunnerId
-from benchfleet.ledger.serialization import parse_cell
+from benchfleet.domain.attempt import Claim, Lease, RunnerId
+from benchfleet.ledger.serialization import parse_cell, retried
 
 
 def claim_of(row: Sequence[Any], lease_s: float) -> Claim:
     """The claim in a row of the statement `claim`."""
     fingerprint, path, attempt, tries, token, spec, terms, finished = row
     lease = Lease(fingerprint=fingerprint, attempt=attempt, token=token, expires_in=lease_s)
-    last = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
     return Claim(
         lease=lease,
         cell=parse_cell(spec, terms),
         path=path,
         tries=tries,
-        after=last if last and last.retry_in is not None else None,
+        retry_of=retried(finished),
     )
 
 

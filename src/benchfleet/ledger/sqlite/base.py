@@ -27,6 +27,7 @@ from benchfleet.ledger.serialization import (
     parse_cell,
     parse_event,
     parse_record,
+    retried,
 )
 from benchfleet.ledger.sqlite.enrolment import SqliteEnrolment
 
@@ -84,10 +85,13 @@ class SqliteBase(Ledger):
             expires=now + self._lease,
         )
         self._append(execute, "claimed", fingerprint, _facts(lease, runner), at=now)
-        after = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
-        if after and after.retry_in is None:
-            after = None
-        return Claim(lease=lease, cell=parse_cell(spec, terms), path=path, tries=tries, after=after)
+        return Claim(
+            lease=lease,
+            cell=parse_cell(spec, terms),
+            path=path,
+            tries=tries,
+            retry_of=retried(finished),
+        )
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         fingerprints = json.dumps([lease.fingerprint for lease in leases])

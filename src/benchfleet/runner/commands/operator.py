@@ -50,12 +50,12 @@ class OperatorCommands:
         slots: Slots,
         hosts: Hosts,
         devices: Devices,
-        cells: AttemptLifecycle,
+        lifecycle: AttemptLifecycle,
         termination: Termination,
     ) -> None:
         self._runner, self._ledger = context.runner, context.ledger
         self._inbox, self._local_host, layout = context.inbox, context.local_host, context.layout
-        self._state, self._slots, self._devices, self._lifecycle = state, slots, devices, cells
+        self._state, self._slots, self._devices, self._lifecycle = state, slots, devices, lifecycle
         self._termination = termination
         self._device_names = DeviceNames(devices, hosts, self._local_host.gpus)
         self._file = SignalFile(layout.orders, layout.slot_log(f"{self._runner[:8]}-orders"))

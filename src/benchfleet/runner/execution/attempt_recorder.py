@@ -44,7 +44,7 @@ from benchfleet.runner.attempt.timeouts import AttemptTimeouts
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.result_storage import ResultStorage
 
-Written = tuple[EndedAttempt, Outcome]  # sealed, or its failure kept
+Prepared = tuple[EndedAttempt, Outcome]  # sealed, or its failure kept
 
 
 class AttemptRecorder:
@@ -61,7 +61,7 @@ class AttemptRecorder:
         self._reusable = ReusableAnswers(context.layout)
         self._provenance, self._random = context.local_host.provenance, context.random
 
-    def begin(
+    def make_attempt(
         self,
         claim: Claim,
         *,
@@ -122,15 +122,13 @@ class AttemptRecorder:
         ended = [(one.attempt.claim.lease, outcome) for one, outcome in written]
         try:
             refused = self._ledger.finish_all(ended)
-        except Exception as error:  # noqa: BLE001 - it is the answer to each
-            return [error] * len(some)
         finally:
             for lease, _ in ended:
                 self._heartbeat.drop(lease)
         return self._publish(written, refused)
 
     def _publish(
-        self, some: Sequence[Written], refused: Sequence[ClaimLost | None]
+        self, some: Sequence[Prepared], refused: Sequence[ClaimLost | None]
     ) -> list[Outcome | Exception]:
         """Give what was finished its public path; of each its outcome, or what went wrong."""
         results: list[Outcome | Exception] = [
@@ -213,7 +211,7 @@ class AttemptRecorder:
     ) -> Outcome:
         """Keep the reason with the last log lines, and ask for another try, which does something
         differently where memory ran out. Samples kept make the final state ``partial``."""
-        after, advised = attempt.claim.after, attempt.claim.advice
+        after, advised = attempt.claim.retry_of, attempt.claim.advice
         failure = replace(failure, log_tail=log_tail(attempt.folder.log))
         with contextlib.suppress(OSError):  # a full disk; the ledger keeps the reason too
             attempt.folder.fail(failure, attempt.telemetry.summary())

@@ -85,7 +85,7 @@ class AttemptLifecycle:
         """An attempt with its folder; None if its lease was lost, or if the folder cannot be made,
         which ends the run unless the disk is full."""
         try:
-            attempt = self._recorder.begin(
+            attempt = self._recorder.make_attempt(
                 claim,
                 spec=slot.spec,
                 host=slot.spec.host or self._host_name,
@@ -112,7 +112,7 @@ class AttemptLifecycle:
         """Handle an event of a slot's attempt; whether it ended the attempt."""
         attempt.timeouts.record(event, self._inbox.now())
         if isinstance(event, (Recorded, FileSent)):
-            self._write(slot, attempt, event)
+            self._record(slot, attempt, event)
         elif isinstance(event, Measured):
             attempt.telemetry.add(event.reading, beside=self._gpu_sharing.beside(slot))
             attempt.folder.measure(event.reading)
@@ -154,7 +154,7 @@ class AttemptLifecycle:
         else:
             self.give_back(attempt, event.reason)
 
-    def _write(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
+    def _record(self, slot: Slot, attempt: Attempt, event: Recorded | FileSent) -> None:
         """Keep samples, or a piece of a file. An attempt that cannot be written ends."""
         try:
             if isinstance(event, FileSent):

@@ -35,9 +35,9 @@ class Publisher:
         """Have an attempt written while its slot goes on; `AttemptWritten` is posted then."""
         self.under_way += 1
         self._ended.append(EndedAttempt(attempt=attempt, how=how, seconds=seconds))
-        self._background(self._write)
+        self._background(self._write_group)
 
-    def _write(self) -> None:
+    def _write_group(self) -> None:
         """Write what waits; earlier calls may have taken all of it along."""
         group: list[EndedAttempt] = []
         with contextlib.suppress(IndexError):  # another thread took the rest

@@ -79,10 +79,7 @@ class RetryingLedger(ForwardingLedger):
             self._call(lambda: self.inside.release(leases, reason), write=bool(leases))
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
-        claims = self._caught_up(lambda: self.inside.claim(runner, candidates, limit))
-        if claims:
-            self._outage.succeeded(write=True)
-        return claims
+        return self._after_renewing(lambda: self.inside.claim(runner, candidates, limit))
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         try:
@@ -102,14 +99,16 @@ class RetryingLedger(ForwardingLedger):
     def progress(self) -> Sequence[WorkerProgress]:
         return self._call(self.inside.progress)
 
-    def _caught_up(self, ask: Callable[[], Sequence[T]]) -> Sequence[T]:
-        """What it answers, once what ran out for want of room or of a server alone is renewed;
-        nothing where it cannot be asked now."""
+    def _after_renewing(self, ask: Callable[[], Sequence[T]]) -> Sequence[T]:
+        """What it answers, after leases that could not be renewed before are renewed; nothing where
+        it cannot be asked now."""
         try:
             if behind := self._unrenewed:
                 self._call(lambda: self.inside.renew(behind), write=True)
                 self._unrenewed = ()
-            return self._call(ask)
+            if answer := self._call(ask):
+                self._outage.succeeded(write=True)
+            return answer
         except LedgerFull:
             self._post(LedgerDiskFull())
         except LedgerAway:
@@ -117,7 +116,7 @@ class RetryingLedger(ForwardingLedger):
         return []
 
     def reap(self) -> Sequence[Fingerprint]:
-        return self._caught_up(self.inside.reap)
+        return self._after_renewing(self.inside.reap)
 
     def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
         def ask() -> int:
@@ -172,8 +171,8 @@ class RetryingLedger(ForwardingLedger):
     def _call(self, ask: Callable[[], T], *, seconds: float = 0.0, write: bool = False) -> T:
         """What the ledger answers without being waited for. Raises LedgerAway."""
         waits = self._serving is not None and not self._serving.is_set()
-        if not waits:
-            self._raise_if_away()
+        if not waits and (error := self._away) is not None:
+            raise LedgerAway(str(error)) from error
         began = self._clock()
         try:
             if waits:
@@ -189,10 +188,6 @@ class RetryingLedger(ForwardingLedger):
             raise
         self._outage.succeeded(write=write)
         return answer
-
-    def _raise_if_away(self) -> None:
-        if (error := self._away) is not None:
-            raise LedgerAway(str(error)) from error
 
     def _mark_unavailable(self, error: LedgerAway) -> None:
         with self._lock:

@@ -25,13 +25,13 @@ class Termination:
         engine: Engine,
         state: RunState,
         slots: Slots,
-        cells: AttemptLifecycle,
+        lifecycle: AttemptLifecycle,
         scheduler: Scheduler,
         batch_job: bool,
     ) -> None:
         self._inbox, self._engine, self._state = inbox, engine, state
         self._grace = STOP_GRACE_S if batch_job else inf  # after a signal
-        self._slots, self._lifecycle, self._scheduler = slots, cells, scheduler
+        self._slots, self._lifecycle, self._scheduler = slots, lifecycle, scheduler
 
     def end_expired(self, *, excused: float) -> None:
         """End the attempts that take too long, or to stop; leave out the seconds that are not

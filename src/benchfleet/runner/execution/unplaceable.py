@@ -65,7 +65,7 @@ def _others_run(context: RunnerContext) -> bool:
 
 
 def _outcome(claim: Claim, failure: Failure) -> Outcome:
-    after = claim.after
+    after = claim.retry_of
     before = after.failures if after else {}
     had_samples = after is not None and after.state == "partial"
     return Outcome(

@@ -79,7 +79,7 @@ class Devices:
         self._no_time.update(cells)
         self.able = self.able.difference(cells)
 
-    def hold(self, cells: frozenset[str]) -> None:
+    def hold_back(self, cells: frozenset[str]) -> None:
         """Hold back exactly these cells."""
         if cells != self._held_back:
             self._held_back, self._possible = cells, None

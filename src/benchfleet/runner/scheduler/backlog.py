@@ -63,7 +63,7 @@ class Backlog:
         for fingerprint in cells:
             self._positions[fingerprint] = len(self._positions)
 
-    def hold(self, fingerprints: frozenset[str]) -> None:
+    def hold_back(self, fingerprints: frozenset[str]) -> None:
         """Hold back exactly these cells: they cannot be claimed, whatever happens to them. Cells
         that are no longer held back wait once their records are loaded."""
         for fingerprint in fingerprints - self._held_back:

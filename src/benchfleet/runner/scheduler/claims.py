@@ -21,7 +21,7 @@ from benchfleet.runner.scheduler.lanes import Lane
 from benchfleet.runner.scheduler.oom_advice import OomAdvice
 from benchfleet.runner.scheduler.policy_view import PolicyView
 from benchfleet.runner.scheduler.reservations import Reservations, serving_order
-from benchfleet.runner.scheduler.splitter import Answer
+from benchfleet.runner.scheduler.splitter import SplitDecision
 
 EXTRA_CANDIDATES = 32  # cells that are sent to the ledger beyond those that are wanted
 _NO_SLOTS: deque[Slot] = deque()
@@ -55,14 +55,14 @@ class SlotClaims:
         *,
         begin: Callable[[Slot, Claim], None],
         follow: Callable[[], None],
-        split: Callable[[Claim], Answer],
+        decide_split: Callable[[Claim], SplitDecision],
     ) -> None:
         self._runner, self._ledger = context.runner, context.ledger
         self._heartbeat, self._slots = context.heartbeat, slots
         self._cells, self._backlog, self._advice = inputs.cells, inputs.backlog, inputs.advice
         self._reservations, self._policy_view = inputs.reservations, inputs.policy_view
         self._affordability = inputs.affordability
-        self._begin_attempt, self._follow, self._split = begin, follow, split
+        self._begin_attempt, self._follow, self._decide_split = begin, follow, decide_split
         self.exhausted: set[Lane] = set()  # lanes that had fewer cells than slots asked for
 
     def claim_for(
@@ -91,26 +91,26 @@ class SlotClaims:
         ]
         if not lanes:
             return
-        slots, kept_for = [slot], self._reservations.lane_for(slot)
-        if kept_for in lanes:
-            preference = Preference(models={kept_for.work.load_key: 0.0}, others=None)
-        elif kept_for is not None and serving_order(kept_for) < min(map(serving_order, lanes)):
-            self._begin(slots, self._claim_short(slot, lanes, kept_for))
+        slots, reserved = [slot], self._reservations.reserved_lane(slot)
+        if reserved in lanes:
+            preference = Preference(models={reserved.work.load_key: 0.0}, others=None)
+        elif reserved is not None and serving_order(reserved) < min(map(serving_order, lanes)):
+            self._begin_claims(slots, self._claim_short(slot, lanes, reserved))
             return
         elif preference is None:
-            preference = self._policy_view.of(slot, shape, lanes, vram)
-            if kept_for is None and self._affordability.seconds(slot) == inf:
+            preference = self._policy_view.preference(slot, shape, lanes, vram)
+            if reserved is None and self._affordability.seconds(slot) == inf:
                 slots += self._take_equal_slots(slot, lanes, next_slots)
         if preference is None:
             return
         claims = self._claim_best(slot, lanes, preference, len(slots))
         if claims:
-            self._policy_view.again()
+            self._policy_view.forget()
         if len(claims) < len(slots):
             self.exhausted.update(lanes)
             # The others claim for themselves next; the slot that asked waits for the next turn.
             next_slots.extendleft(reversed(slots[max(1, len(claims)) :]))
-        self._begin(slots, claims)
+        self._begin_claims(slots, claims)
 
     def _take_equal_slots(
         self, slot: Slot, lanes: Sequence[Lane], next_slots: deque[Slot]
@@ -122,7 +122,7 @@ class SlotClaims:
         if any((lane.work.load_key, lane.need.vram) != loaded for lane in lanes):
             return
         while next_slots and cells > 1 and next_slots[0].is_like(slot):
-            if self._reservations.lane_for(next_slots[0]) is not None:
+            if self._reservations.reserved_lane(next_slots[0]) is not None:
                 return
             cells -= 1
             yield next_slots.popleft()
@@ -161,16 +161,18 @@ class SlotClaims:
 
     # What was claimed begins
 
-    def _begin(self, slots: Sequence[Slot], claims: Sequence[Claim]) -> None:
+    def _begin_claims(self, slots: Sequence[Slot], claims: Sequence[Claim]) -> None:
         """Begin each claim on one of the slots; then `LanesChanged` if one could not begin."""
         misfit = False
         for slot, claimed in zip(slots, claims, strict=False):
             fingerprint = claimed.lease.fingerprint
             claim = with_local_definition(claimed, self._cells[fingerprint])
-            if (answer := self._split(claim)) != "begin":
-                misfit |= answer == "split"
+            if (decision := self._decide_split(claim)) != "begin":
+                misfit |= decision == "split"
                 continue
-            if self._advice.take(fingerprint, claim.advice) and not self._suits(slot, fingerprint):
+            if self._advice.update(fingerprint, claim.advice) and not self._suits(
+                slot, fingerprint
+            ):
                 self._heartbeat.drop(claim.lease)
                 self._ledger.release([claim.lease], f"it is to be run {claim.advice}")
                 self._backlog.mark_waiting(fingerprint)

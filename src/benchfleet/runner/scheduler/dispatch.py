@@ -45,7 +45,7 @@ class Dispatcher:
         self._devices, self._reservations = devices, reservations
         self._policy_view, self._stealing = policy_view, stealing
 
-    def fill(self, now: float) -> list[Slot]:
+    def take_turns(self, now: float) -> list[Slot]:
         """Give every idle slot a cell, and open slots while there is room and work; the slots
         that were opened."""
         opened: list[Slot] = []
@@ -54,7 +54,7 @@ class Dispatcher:
         self._backlog.wake(now)
         while True:
             try:
-                self._serve_all(opened)
+                self._take_turn(opened)
             except LanesChanged:
                 continue  # a new turn, with the lanes of now
             return opened
@@ -63,7 +63,7 @@ class Dispatcher:
         """Whether anything could begin a cell now."""
         return self._slots.any_idle or not self._slots.allocator.full
 
-    def _serve_all(self, opened: list[Slot]) -> None:
+    def _take_turn(self, opened: list[Slot]) -> None:
         """One turn: serve all that waits, in its order. Slots that open are added to `opened`."""
         lanes = [
             lane
@@ -75,7 +75,7 @@ class Dispatcher:
         for lane in lanes:
             by_shape[lane.shape].append(lane)
         self._claims.exhausted.clear()
-        self._policy_view.again()
+        self._policy_view.forget()
         self._reservations.reserve(ordered)
         blocked = [shape for shape in by_shape if self._serve(shape, by_shape[shape], opened)]
         if self._has_room() and self._stealing.steal():

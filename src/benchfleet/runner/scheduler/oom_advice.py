@@ -32,7 +32,7 @@ class OomAdvice:
         """The cells for which there is advice."""
         return self._advice
 
-    def take(self, fingerprint: str, advice: Advice) -> bool:
+    def update(self, fingerprint: str, advice: Advice) -> bool:
         """Take the ledger's advice for a cell; whether it needs another slot than before."""
         current = self._advice.get(fingerprint, Advice())
         if (current.alone, current.vram) == (advice.alone, advice.vram):

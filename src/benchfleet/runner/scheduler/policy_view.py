@@ -21,22 +21,24 @@ class PolicyView:
         self, policy: Policy, slots: Slots, backlog: Backlog, now: Callable[[], float]
     ) -> None:
         self._policy, self._slots, self._backlog, self._now = policy, slots, backlog, now
-        self._none: set[tuple[object, ...]] = set()  # slots that it gives nothing now
+        self._declined: set[tuple[object, ...]] = set()  # slots that it gives nothing now
 
-    def again(self) -> None:
+    def forget(self) -> None:
         """Forget the answers: something was claimed."""
-        self._none.clear()
+        self._declined.clear()
 
-    def of(self, slot: Slot, shape: SlotShape, fit: Sequence[Lane], vram: int) -> Preference | None:
+    def preference(
+        self, slot: Slot, shape: SlotShape, fit: Sequence[Lane], vram: int
+    ) -> Preference | None:
         """The preference for a slot; the same for equal slots."""
         model = slot.load_key or slot.opened_for
         like = (shape, slot.load_key, model, slot.gpus, vram)
-        if like in self._none:
+        if like in self._declined:
             return None
-        works = self._works(shape, fit, but=model)
+        works = self._works(shape, fit, asking=model)
         preference = self._policy.preference(slot.load_key, works)
         if preference is None:
-            self._none.add(like)
+            self._declined.add(like)
         return preference
 
     def one_more(
@@ -65,17 +67,19 @@ class PolicyView:
         allowed = [(weight, lane) for weight, lane in weights if weight is not None]
         return min(allowed, key=lambda one: one[0])[1] if allowed else None
 
-    def _works(self, shape: SlotShape, lanes: Sequence[Lane], *, but: str = "") -> list[Work]:
-        """What the policy is to see of them; the slot that asks has the model `but` itself."""
+    def _works(self, shape: SlotShape, lanes: Sequence[Lane], *, asking: str = "") -> list[Work]:
+        """What the policy is to see of them; the slot that asks has the model `asking` itself."""
         now = self._now()
         for lane in lanes:
             serving = self._slots.index.serving(shape, lane.work.load_key, lane.need)
-            lane.work.serving = serving - (lane.work.load_key == but)
+            lane.work.serving = serving - (lane.work.load_key == asking)
             lane.work.has_times = self._backlog.estimates.typical is not None
             lane.work.load = self._slots.load_times.seconds(
                 lane.work.load_key, now, usual=self._backlog.load(lane)
             )
-            lane.work.occupied = lane.work.load_key != but and self._is_occupied(shape, lane, now)
+            lane.work.occupied = lane.work.load_key != asking and self._is_occupied(
+                shape, lane, now
+            )
         return [lane.work for lane in lanes]
 
     def _is_occupied(self, shape: SlotShape, lane: Lane, now: float) -> bool:

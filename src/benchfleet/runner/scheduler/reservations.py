@@ -71,7 +71,7 @@ class Reservations:
         else:
             self._failed[lane] = self._slots.allocator.version
 
-    def lane_for(self, slot: Slot) -> Lane | None:
+    def reserved_lane(self, slot: Slot) -> Lane | None:
         """The lane that the devices of a slot are reserved for; the first of several."""
         if not self._reserved:
             return None

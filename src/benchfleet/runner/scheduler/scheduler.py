@@ -117,7 +117,7 @@ class Scheduler:
             policy_view=policy_view,
             affordability=self.affordability,
         )
-        self._dispatcher = Dispatcher(
+        self.dispatcher = Dispatcher(
             slots,
             backlog=self.backlog,
             claims=SlotClaims(
@@ -126,7 +126,7 @@ class Scheduler:
                 inputs,
                 begin=begin,
                 follow=self.follow,
-                split=self.splitter.split,
+                decide_split=self.splitter.decide,
             ),
             devices=self.devices,
             reservations=reservations,
@@ -219,9 +219,9 @@ class Scheduler:
         states: Sequence[State] = ["pending", "running"]
         waiting = list(self._ledger.cells(states=states, fingerprints=freed)) if freed else []
         self._held_back = now_held
-        self.backlog.hold(after)
+        self.backlog.hold_back(after)
         # The run waits for cells in parts.
-        self.devices.hold(now_held["gate"] | now_held["plan"])
+        self.devices.hold_back(now_held["gate"] | now_held["plan"])
         self.backlog.load_records(waiting, self._now())
         return True
 
@@ -242,7 +242,7 @@ class Scheduler:
 
     def advise(self, fingerprint: str, advice: Advice) -> None:
         """Take the ledger's advice for a cell that may wait."""
-        if self.advice.take(fingerprint, advice):
+        if self.advice.update(fingerprint, advice):
             self.backlog.reshape([fingerprint])
 
     def needs(self) -> Mapping[Need, int]:
@@ -266,7 +266,3 @@ class Scheduler:
         if ended.part is not None:
             self.follow()
         return ended.part is not None
-
-    def fill(self) -> list[Slot]:
-        """Give each idle slot a cell, and open slots while there is room; the slots opened."""
-        return self._dispatcher.fill(self._now())

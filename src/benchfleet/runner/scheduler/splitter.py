@@ -27,7 +27,7 @@ from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.time_left import seconds_left
 
-Answer = Literal["begin", "split", "later"]
+SplitDecision = Literal["begin", "split", "later"]
 PARTS_EVERY_S = 10.0  # seconds between two looks for the results of parts
 PARTS_TIMEOUT_S = 600.0  # seconds, after which samples that are not here are asked again
 MIN_SAMPLES = 3  # of a running cell, before the time that it should still take is known
@@ -170,17 +170,17 @@ class Splitter:
 
     # Splitting
 
-    def split(self, claim: Claim) -> Answer:
-        """Split a cell that was just claimed, if that pays. Unless the answer is ``begin``, its
+    def decide(self, claim: Claim) -> SplitDecision:
+        """Split a cell that was just claimed, if that pays. Unless the decision is ``begin``, its
         lease is released. ``split``: its parts can be claimed instead. ``later``: its parts, or
         their results, are not there yet."""
         try:
-            return self._split(claim)
+            return self._decide(claim)
         except (LedgerAway, LedgerFull):
             self._give_back(claim.lease, "the ledger does not answer", retry_in=1.0)
             return "later"
 
-    def _split(self, claim: Claim) -> Answer:
+    def _decide(self, claim: Claim) -> SplitDecision:
         lease, whole = claim.lease, self._cells[claim.lease.fingerprint]
         samples = self._stopping.pop(lease.fingerprint, 0)
         if lease.attempt > 1 and lease.fingerprint not in self._parts:

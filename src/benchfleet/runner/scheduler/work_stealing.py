@@ -42,7 +42,7 @@ class WorkStealing:
             return False
         moved = False
         for slot in self._slots.idle:
-            if self._reservations.lane_for(slot) is None:
+            if self._reservations.reserved_lane(slot) is None:
                 fits, host = partial(self._fits, slot), slot.spec.host
                 moved |= self._steal(ends_in, host, slot.device_type, fits, slot.load_key)
         for host in self._slots.allocator.open_hosts:

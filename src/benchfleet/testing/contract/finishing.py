@@ -157,7 +157,7 @@ class Finishing(LedgerFixture):
 
     def test_a_claim_brings_the_outcome_that_asked_for_it(self) -> None:
         first = self.running_cell()
-        assert (first.after, first.advice) == (None, Advice())
+        assert (first.retry_of, first.advice) == (None, Advice())
         request = replace(
             RETRIED,
             retry_in=0.0,
@@ -167,16 +167,16 @@ class Finishing(LedgerFixture):
         )
         self.ledger.finish(first.lease, request)
         second = self.one_claim()
-        assert (second.after, second.advice) == (request, request.advice)
+        assert (second.retry_of, second.advice) == (request, request.advice)
         self.ledger.release([second.lease], "not here")
         third = self.one_claim(OTHER)
-        assert third.after == request
+        assert third.retry_of == request
         self.clock.advance(LEASE)
         self.ledger.reap()
-        assert self.one_claim().after == request
+        assert self.one_claim().retry_of == request
 
     def test_a_cell_that_is_to_be_tried_again_from_the_beginning_brings_none(self) -> None:
         claim = self.running_cell()
         self.ledger.finish(claim.lease, replace(FAILED, advice=Advice(batch_size=1)))
         self.ledger.record(Event(kind="retry_asked", fingerprint=claim.lease.fingerprint))
-        assert self.one_claim().after is None
+        assert self.one_claim().retry_of is None

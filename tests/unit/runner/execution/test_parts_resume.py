@@ -28,7 +28,7 @@ def indices_begun(layout: Layout, cell: Cell) -> list[int]:
         ledger=None, layout=layout, heartbeat=None, local_host=host, random=None
     )
     lease = Lease(fingerprint=cell.fingerprint, attempt=1, token=1, expires_in=60.0)
-    attempt = AttemptRecorder(cast(RunnerContext, context)).begin(
+    attempt = AttemptRecorder(cast(RunnerContext, context)).make_attempt(
         Claim(lease=lease, cell=cell, path=cell.id, tries=0),
         spec=SlotSpec(slot=SlotId("a"), devices=(), threads=1, log=""),
         host="here", device="cpu", now=0.0, provenance={},
