@@ -13,7 +13,7 @@ TEST_TOOLS := markdown-it-py polars pytest pytest-timeout pytest-xdist
 comma := ,
 empty :=
 
-.PHONY: demo test check check-fast lint soak coverage docs format constraints lowest system
+.PHONY: demo test check check-fast lint compile-tests soak coverage docs format constraints lowest system
 
 demo: $(VENV)/demo.stamp
 	$(BIN)/benchfleet run examples/recall/campaign.yaml
@@ -37,10 +37,14 @@ else
 system:
 endif
 
-# What CI runs. The system's packages come while pip installs; the last line is the test runner's.
+# What CI runs. The last line is the test runner's.
 check:
-	$(MAKE) --no-print-directory --jobs=2 lint system
+	$(MAKE) --no-print-directory --jobs=3 lint compile-tests system
 	$(PYTEST)
+
+# pytest compiles the tests once here, rather than in each of its processes at once.
+compile-tests: $(VENV)/dev.stamp
+	-$(BIN)/pytest --collect-only --quiet > /dev/null
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check src tests examples perf tools
@@ -55,7 +59,7 @@ check-fast: lint
 	$(PYTEST) -q tests/unit $(CONTRACTS)::TestMemoryLedger $(CONTRACTS)::TestSqliteLedger
 
 # Hours of what `make test` does for a minute: chaos over a real campaign, simulated fleets of ever new
-# seeds, ten times as many random orders of a ledger's calls, the tests of a server that fails over,
+# seeds, twenty times as many random orders of a ledger's calls, the tests of a server that fails over,
 # of a pooler, of git remotes that fail and of Ray, and those of kvpress, llama.cpp and vLLM in
 # environments of their own, until MINUTES are over.
 MINUTES ?= 60

@@ -60,8 +60,8 @@ def _freeze() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """For ``-n auto``: one process for each core and two more, since many tests wait."""
-    return (os.cpu_count() or 1) + 2
+    """For ``-n auto``: one process for each core and four more, since many tests wait."""
+    return (os.cpu_count() or 1) + 4
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -38,7 +38,7 @@ KILLED = ["tests/integration/slots/test_killed_cells.py"]
 RAY = ["tests/acceptance/test_ray.py"]
 OWN_ENVIRONMENTS = Path(sys.prefix) / "own"  # below benchfleet's: 4 GB, made in the first turn
 LEDGERS = ["--timeout", "3600", "tests/contract/test_ledger_machine.py"]
-LEDGER_TIMES = "10"  # as many random orders of calls as in `make test`
+LEDGER_TIMES = "20"  # as many random orders of calls as in `make test`
 LEVELS = "25"  # of the repository that is taken over: 300 names
 
 

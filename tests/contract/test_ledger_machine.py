@@ -126,12 +126,12 @@ def often(examples: int) -> settings:
 
 
 TestMemoryMachine = MemoryMachine.TestCase
-TestMemoryMachine.settings = often(100)
+TestMemoryMachine.settings = often(60)
 TestSqliteMachine = SqliteMachine.TestCase
-TestSqliteMachine.settings = often(30)
+TestSqliteMachine.settings = often(15)
 TestSqliteHandlesMachine = SqliteHandlesMachine.TestCase
-TestSqliteHandlesMachine.settings = often(15)
+TestSqliteHandlesMachine.settings = often(8)
 TestPostgresMachine = PostgresMachine.TestCase
-TestPostgresMachine.settings = often(10)
+TestPostgresMachine.settings = often(6)
 TestGitMachine = GitMachine.TestCase
-TestGitMachine.settings = often(6)
+TestGitMachine.settings = often(4)
