@@ -116,6 +116,7 @@ def command() -> NoReturn:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda *_: os._exit(code))  # threads that end too slowly
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # all memory goes now: Python would search it for cycles first
     sys.exit(code)
 
 
