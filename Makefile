@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Python compiles what is imported; pip would compile 30,000 files, most of which nobody imports.
 PIP := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt
-PYTEST := $(BIN)/pytest -n auto --dist worksteal --max-worker-restart 0
+# A file's tests run in one process, which shares what its fixtures make. The folders are in the order of the
+# alphabet: slow tests first, unit tests last, so that no process waits long for another in the end.
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 LOWEST_PYTHON ?= python3.10
 LOWEST_EXTRAS := benchmarks completion dashboard hub lm-eval lora metrics mlflow notify plan postgres quantization \

@@ -64,16 +64,6 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 4
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who asks for more time than others goes first, so that nobody waits for it in the end."""
-    items.sort(key=_time_asked_for, reverse=True)
-
-
-def _time_asked_for(item: pytest.Item) -> float:
-    mark = item.get_closest_marker("timeout")
-    return float(mark.args[0]) if mark else 0.0
-
-
 @pytest.fixture(scope="session")
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """A running sshd for the whole session; a test leaves it as it found it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "benchfleet"
@@ -26,6 +27,7 @@ class ErrorMessage:
     module: str  # file below the package, such as cli/verbs/dashboard.py
 
 
+@cache
 def error_messages(source: Path = SOURCE) -> list[ErrorMessage]:
     """Every message of the package, each text once for each module."""
     files = {file.relative_to(source).as_posix(): file for file in sorted(source.rglob("*.py"))}
