@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,24 +31,23 @@ class ErrorMessage:
 def error_messages(source: Path = SOURCE) -> list[ErrorMessage]:
     """Every message of the package, each text once for each module."""
     files = {file.relative_to(source).as_posix(): file for file in sorted(source.rglob("*.py"))}
-    trees = {name: ast.parse(file.read_text("utf-8")) for name, file in files.items()}
-    errors = _BUILTIN | _own_errors(trees.values())
+    modules = {name: _Module(ast.parse(file.read_text("utf-8"))) for name, file in files.items()}
+    errors = _BUILTIN | _own_errors(modules.values())
     messages = {
         ErrorMessage(text, error, name)
-        for name, tree in trees.items()
+        for name, module in modules.items()
         if not name.startswith(_INTERNAL)
-        for error, text in _Module(tree, errors).messages()
+        for error, text in module.messages(errors)
     }
     return sorted(messages)
 
 
-def _own_errors(trees: Iterable[ast.Module]) -> set[str]:
+def _own_errors(modules: Iterable[_Module]) -> set[str]:
     """The names of BenchfleetError and of all classes below it."""
     bases: dict[str, set[str]] = {}
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                bases.setdefault(node.name, set()).update(map(_last_name, node.bases))
+    for module in modules:
+        for node in module.classes:
+            bases.setdefault(node.name, set()).update(map(_last_name, node.bases))
     own = {"BenchfleetError"}
     while more := {name for name, parents in bases.items() if parents & own} - own:
         own |= more
@@ -58,25 +57,23 @@ def _own_errors(trees: Iterable[ast.Module]) -> set[str]:
 class _Module:
     """The messages of one module."""
 
-    def __init__(self, tree: ast.Module, errors: set[str]) -> None:
+    def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
-        self._errors = errors
-        self._functions = {
-            node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
-        }
+        nodes = list(ast.walk(tree))
+        self.classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+        self._functions = {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
 
-    def messages(self) -> Iterator[tuple[str, str]]:
-        """Each message with the name of its error."""
+    def messages(self, errors: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Each message with the name of its error, one of `errors` or a call that makes one."""
         for scope in (self._tree, *self._functions.values()):
-            values = _assigned(scope)
-            for node in _own_nodes(scope):
-                if isinstance(node, ast.Call) and (name := self._error_of(node)):
+            nodes = list(_own_nodes(scope))
+            values = _assigned(nodes)
+            for node in nodes:
+                if isinstance(node, ast.Call) and (
+                    (name := _last_name(node.func)) in errors or name in _BUILDERS
+                ):
                     for argument in _message_arguments(node):
                         yield from ((name, text) for text in self._texts(argument, values))
-
-    def _error_of(self, call: ast.Call) -> str:
-        name = _last_name(call.func)
-        return name if name in self._errors or name in _BUILDERS else ""
 
     def _texts(self, node: ast.expr, values: dict[str, list[ast.expr]]) -> Iterator[str]:
         """What an expression may say: its own text, a variable's, or that of a function here."""
@@ -112,10 +109,10 @@ def _own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
             waiting.extend(ast.iter_child_nodes(node))
 
 
-def _assigned(scope: ast.AST) -> dict[str, list[ast.expr]]:
+def _assigned(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     """What each variable of a scope may hold."""
     values: dict[str, list[ast.expr]] = {}
-    for node in _own_nodes(scope):
+    for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(target, ast.Name):
