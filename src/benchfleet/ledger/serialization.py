@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from benchfleet.domain.attempt import CellRecord, Outcome
+from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome
 from benchfleet.domain.cell import Cell, Config, Model, Workload, field_values
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Need
@@ -137,10 +137,18 @@ def parse_cell(spec: str, terms: str) -> Cell:
         raise _damaged(f"what a cell is: {spec[:80]}") from error
 
 
-def retried(finished: str | None) -> Outcome | None:
-    """The outcome in a cell's last event `finished`, if it asked for another try."""
-    outcome = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
-    return outcome if outcome and outcome.retry_in is not None else None
+def parse_claim(
+    lease: Lease, *, path: str, tries: int, spec: str, terms: str, finished: str | None
+) -> Claim:
+    """The claim of a cell; `finished` is the data of the cell's last event of this kind."""
+    last = Outcome.from_dict(json.loads(finished)["outcome"]) if finished else None
+    return Claim(
+        lease=lease,
+        cell=parse_cell(spec, terms),
+        path=path,
+        tries=tries,
+        retry_of=last if last and last.retry_in is not None else None,
+    )
 
 
 def _damaged(what: str) -> LedgerDamaged:

@@ -6,20 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchfleet.domain.attempt import Claim, Lease, RunnerId
-from benchfleet.ledger.serialization import parse_cell, retried
+from benchfleet.ledger.serialization import parse_claim
 
 
 def claim_of(row: Sequence[Any], lease_s: float) -> Claim:
     """The claim in a row of the statement `claim`."""
     fingerprint, path, attempt, tries, token, spec, terms, finished = row
     lease = Lease(fingerprint=fingerprint, attempt=attempt, token=token, expires_in=lease_s)
-    return Claim(
-        lease=lease,
-        cell=parse_cell(spec, terms),
-        path=path,
-        tries=tries,
-        retry_of=retried(finished),
-    )
+    return parse_claim(lease, path=path, tries=tries, spec=spec, terms=terms, finished=finished)
 
 
 class Claimants:

@@ -24,10 +24,9 @@ from benchfleet.ledger.base import PROGRESS_KEPT_S, Clock, Ledger, refuse_supers
 from benchfleet.ledger.named_queries import Execute
 from benchfleet.ledger.serialization import (
     CellSerializer,
-    parse_cell,
+    parse_claim,
     parse_event,
     parse_record,
-    retried,
 )
 from benchfleet.ledger.sqlite.enrolment import SqliteEnrolment
 
@@ -85,13 +84,7 @@ class SqliteBase(Ledger):
             expires=now + self._lease,
         )
         self._append(execute, "claimed", fingerprint, _facts(lease, runner), at=now)
-        return Claim(
-            lease=lease,
-            cell=parse_cell(spec, terms),
-            path=path,
-            tries=tries,
-            retry_of=retried(finished),
-        )
+        return parse_claim(lease, path=path, tries=tries, spec=spec, terms=terms, finished=finished)
 
     def renew(self, leases: Sequence[Lease]) -> Sequence[Lease]:
         fingerprints = json.dumps([lease.fingerprint for lease in leases])
