@@ -35,11 +35,8 @@ class EventHandlers:
 
     def __init__(self, parts: RunnerComponents) -> None:
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
-        self._lifecycle, self._gates, self._autoscaler = (
-            parts.lifecycle,
-            parts.gates,
-            parts.autoscaler,
-        )
+        self._lifecycle = parts.lifecycle
+        self._gates, self._autoscaler = parts.gates, parts.autoscaler
         self._host_lifecycle, self._termination = parts.host_lifecycle, parts.termination
 
     def handle(self, event: RunnerEvent) -> bool:

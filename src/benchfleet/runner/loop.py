@@ -40,11 +40,8 @@ class Runner:
         self._serving = parts.serving
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
         self._impossible_report = ImpossibleReport(parts.devices, parts.state.progress.is_open)
-        self._scheduler, self._gates, self._lifecycle = (
-            parts.scheduler,
-            parts.gates,
-            parts.lifecycle,
-        )
+        self._scheduler, self._gates = parts.scheduler, parts.gates
+        self._lifecycle = parts.lifecycle
         self._host_lifecycle, self._commands = parts.host_lifecycle, parts.commands
         self._autoscaler = parts.autoscaler
         self._handlers = EventHandlers(parts)

@@ -104,7 +104,7 @@ class AttemptRecorder:
         )
 
     def succeed(self, attempt: Attempt, done: Done) -> Outcome:
-        """End one that ended well. Raises what `end` says of it."""
+        """End one that ended well. Raises what `write` says of it."""
         (ended,) = self.write([EndedAttempt(attempt=attempt, how=done, seconds=done.seconds)])
         if isinstance(ended, Exception):
             raise ended
@@ -116,16 +116,16 @@ class AttemptRecorder:
 
         `ClaimLost`: nothing of it is published. A score that is none, or a disk that takes no more,
         makes it a failure of stage ``collect``; a public path that is occupied is a ResultsError,
-        after the finish.
+        after the finish. Raises what the ledger's finish does: then nothing is published.
         """
-        written = list(zip(some, self._seal(some), strict=True))
-        ended = [(one.attempt.claim.lease, outcome) for one, outcome in written]
+        prepared = list(zip(some, self._seal(some), strict=True))
+        ended = [(one.attempt.claim.lease, outcome) for one, outcome in prepared]
         try:
             refused = self._ledger.finish_all(ended)
         finally:
             for lease, _ in ended:
                 self._heartbeat.drop(lease)
-        return self._publish(written, refused)
+        return self._publish(prepared, refused)
 
     def _publish(
         self, some: Sequence[Prepared], refused: Sequence[ClaimLost | None]

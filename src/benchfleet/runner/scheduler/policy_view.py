@@ -35,7 +35,7 @@ class PolicyView:
         like = (shape, slot.load_key, model, slot.gpus, vram)
         if like in self._declined:
             return None
-        works = self._works(shape, fit, asking=model)
+        works = self._works(shape, fit, own_model=model)
         preference = self._policy.preference(slot.load_key, works)
         if preference is None:
             self._declined.add(like)
@@ -67,17 +67,17 @@ class PolicyView:
         allowed = [(weight, lane) for weight, lane in weights if weight is not None]
         return min(allowed, key=lambda one: one[0])[1] if allowed else None
 
-    def _works(self, shape: SlotShape, lanes: Sequence[Lane], *, asking: str = "") -> list[Work]:
-        """What the policy is to see of them; the slot that asks has the model `asking` itself."""
+    def _works(self, shape: SlotShape, lanes: Sequence[Lane], *, own_model: str = "") -> list[Work]:
+        """What the policy is to see of them; the slot that asks has `own_model` itself."""
         now = self._now()
         for lane in lanes:
             serving = self._slots.index.serving(shape, lane.work.load_key, lane.need)
-            lane.work.serving = serving - (lane.work.load_key == asking)
+            lane.work.serving = serving - (lane.work.load_key == own_model)
             lane.work.has_times = self._backlog.estimates.typical is not None
             lane.work.load = self._slots.load_times.seconds(
                 lane.work.load_key, now, usual=self._backlog.load(lane)
             )
-            lane.work.occupied = lane.work.load_key != asking and self._is_occupied(
+            lane.work.occupied = lane.work.load_key != own_model and self._is_occupied(
                 shape, lane, now
             )
         return [lane.work for lane in lanes]

@@ -171,9 +171,9 @@ class Splitter:
     # Splitting
 
     def decide(self, claim: Claim) -> SplitDecision:
-        """Split a cell that was just claimed, if that pays. Unless the decision is ``begin``, its
-        lease is released. ``split``: its parts can be claimed instead. ``later``: its parts, or
-        their results, are not there yet."""
+        """Whether a cell that was just claimed begins; it is split if that pays. Unless the
+        decision is ``begin``, its lease is released. ``split``: its parts can be claimed instead.
+        ``later``: its parts, or their results, are not there yet."""
         try:
             return self._decide(claim)
         except (LedgerAway, LedgerFull):
