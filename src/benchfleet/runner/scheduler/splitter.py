@@ -111,11 +111,7 @@ class Splitter:
         that nobody needs any more. Several runners may do so. If the ledger is away, it is done at
         a later look."""
         with contextlib.suppress(LedgerAway, LedgerFull):
-            while self._new:
-                split = self._new[0]
-                if (whole := self._cells.get(split.fingerprint)) is not None:
-                    self._add(split, whole)
-                self._new.pop(0)
+            self._add_new()
             if self._needless:
                 active = self._ledger.cells(
                     states=["pending", "running"], fingerprints=self._needless
@@ -126,6 +122,13 @@ class Splitter:
                         Event(kind="cancel_asked", fingerprint=record.fingerprint, data=data)
                     )
                 self._needless.clear()
+
+    def _add_new(self) -> None:
+        while self._new:
+            split = self._new[0]
+            if (whole := self._cells.get(split.fingerprint)) is not None:
+                self._add(split, whole)
+            self._new.pop(0)
 
     def _add(self, split: Split, whole: Cell) -> None:
         parts = {str(part.fingerprint): part for part in split.cells(whole)}
@@ -186,7 +189,7 @@ class Splitter:
         if lease.attempt > 1 and lease.fingerprint not in self._parts:
             # Another runner may have split it since the feed was read.
             self.follow(self._ledger.events(fingerprints={lease.fingerprint}, kinds=FOLLOWED))
-            self.update()
+            self._add_new()
         if lease.fingerprint in self.waiting:
             self._give_back(lease, "its parts have not ended")
             return "later"
@@ -215,7 +218,8 @@ class Splitter:
         self._give_back(lease, f"it was split into {count} parts")
         self._splits.current[lease.fingerprint] = split
         self._was_split(claim.path, count)
-        self._add(split, whole)
+        self._new.append(split)
+        self.update()  # at a later look if the ledger is away by now
         return "split"
 
     def _give_back(self, lease: Lease, reason: str, *, retry_in: float | None = None) -> None:

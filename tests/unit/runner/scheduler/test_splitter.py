@@ -1,16 +1,21 @@
-"""When a running cell is split."""
+"""When a running cell is split, and what remains of a split that an outage interrupts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from benchfleet.domain.cell import Cell
-from benchfleet.domain.part import AUTO_SPLIT
+from benchfleet.domain.attempt import RunnerId
+from benchfleet.domain.cell import Cell, Fingerprint
+from benchfleet.domain.event import Event
+from benchfleet.domain.part import AUTO_SPLIT, SPLIT
 from benchfleet.domain.resource import Device
+from benchfleet.errors import LedgerAway
+from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.progress import Running
 from benchfleet.runner.resources.shapes import Pool
@@ -18,6 +23,7 @@ from benchfleet.runner.resources.slots import Slots
 from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.splitter import Splitter
 from benchfleet.testing import sample_cell
+from benchfleet.testing.claims import claim_any
 
 EXPECTED_S = 100.0  # of each cell, which began ten seconds ago
 
@@ -63,3 +69,47 @@ def test_a_running_cell_is_no_work_beside_itself(cells: int, stopped: int) -> No
     )  # fmt: skip
     splitter.look()
     assert len(stops) == stopped
+
+
+class EndsAfterSplit(MemoryLedger):
+    """A ledger that goes away once a split is recorded."""
+
+    away = False
+
+    def record(self, event: Event, *, after: int | None = None) -> int:
+        number = super().record(event, after=after)
+        self.away = event.kind == SPLIT
+        return number
+
+    def enroll(self, cells: Iterable[Cell], *, paths: Mapping[Fingerprint, str] = {}) -> int:
+        if self.away:
+            raise LedgerAway("it does not answer")
+        return super().enroll(cells, paths=paths)
+
+
+def test_a_split_stays_though_the_ledger_goes_away_before_its_parts_are_there() -> None:
+    ledger = EndsAfterSplit()
+    whole = replace(sample_cell(benchmark="mock_benchmark", limit=10), split=2)
+    ledger.enroll([whole])
+    splitter = Splitter(
+        cast(RunnerContext, SimpleNamespace(
+            ledger=ledger, heartbeat=SimpleNamespace(drop=lambda lease: None), layout=None,
+            engine=None, inbox=SimpleNamespace(now=lambda: 10.0),
+        )),
+        {str(whole.fingerprint): whole},
+        cast(Slots, None),
+        cast(Backlog, SimpleNamespace(mark_waiting=lambda name, until: None)),
+        pools=list,
+        fetch=lambda records: None,
+        was_split=lambda path, parts: None,
+        add_cells=lambda cells: None,
+        changed=lambda: None,
+    )  # fmt: skip
+    (claim,) = claim_any(ledger, RunnerId("me"))
+    assert splitter.decide(claim) == "split"
+    ledger.away = False
+    (claim,) = claim_any(ledger, RunnerId("me"))
+    assert splitter.decide(claim) == "later"  # its parts come first
+    (split,) = ledger.events(kinds={SPLIT})
+    assert len(list(ledger.cells(fingerprints=split.data["parts"]))) == 2
+    assert splitter.waiting == {whole.fingerprint}
