@@ -20,6 +20,7 @@ BenchfleetError
 │   └── LedgerTooNew         a newer benchfleet wrote it
 ├── GitError             git cannot do what was asked
 │   ├── GitAway              the remote cannot be reached now, or has not answered
+│   │   └── GitKilled        something else ended the git command
 │   └── GitDenied            the remote does not let us
 ├── ClaimLost            the lease is no longer held; its writer publishes nothing
 ├── Superseded           another event came first; read again, then decide again
@@ -161,6 +162,13 @@ class GitAway(GitError):
     """The remote repository cannot be reached now."""
 
     retryable = True
+
+
+class GitKilled(GitAway):
+    """A signal ended the git command, so nobody knows how far it came.
+
+    A batch system signals all processes of a job at once.
+    """
 
 
 class GitDenied(GitError):

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import select
+import signal
 import subprocess
 import threading
 import time
@@ -15,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchfleet.errors import GitAway, GitError
+from benchfleet.errors import GitAway, GitError, GitKilled
 from benchfleet.git.process import Git
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -45,14 +46,20 @@ class _CatFile:
         """An object's type and content; None if the repository lacks it."""
         with self._lock:
             try:
-                return self._answer(self._running(), oid)
-            except BaseException:  # the rest of its answer is not to be taken for the next one
-                self._end()
-                raise
+                return self._ask(oid)
+            except GitKilled:
+                return self._ask(oid)
 
     def close(self) -> None:
         with self._lock:
             self._end()
+
+    def _ask(self, oid: str) -> tuple[str, bytes] | None:
+        try:
+            return self._answer(self._running(), oid)
+        except BaseException:  # the rest of its answer is not to be taken for the next one
+            self._end()
+            raise
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
@@ -69,29 +76,34 @@ class _CatFile:
         return self._process
 
     def _answer(self, process: subprocess.Popen[bytes], oid: str) -> tuple[str, bytes] | None:
-        requests, replies = process.stdin, process.stdout
-        if requests is None or replies is None:
+        requests = process.stdin
+        if requests is None:
             raise GitError("git cat-file has no pipes")
-        requests.write(f"{oid}\n".encode())
-        requests.flush()
+        with suppress(BrokenPipeError):  # the answer tells
+            requests.write(f"{oid}\n".encode())
         until, received = time.monotonic() + self._git.timeout, bytearray()
         while b"\n" not in received:
-            received += self._receive(replies.fileno(), until)
+            received += self._receive(process, until)
         head, _, rest = bytes(received).partition(b"\n")
         fields = head.split()
         if len(fields) != 3:
             return None
         content, size = bytearray(rest), int(fields[2])
         while len(content) <= size:  # a line feed follows
-            content += self._receive(replies.fileno(), until)
+            content += self._receive(process, until)
         return fields[1].decode(), bytes(content[:size])
 
-    def _receive(self, replies: int, until: float) -> bytes:
-        """The next bytes. Raises GitAway if none come in time, GitError at the end."""
+    def _receive(self, process: subprocess.Popen[bytes], until: float) -> bytes:
+        """The next bytes. Raises GitAway if none come in time, GitKilled or GitError at the end."""
+        if process.stdout is None:
+            raise GitError("git cat-file has no pipes")
+        replies = process.stdout.fileno()
         if not select.select([replies], [], [], max(0.0, until - time.monotonic()))[0]:
             raise GitAway(f"git cat-file has not answered in {self._git.timeout:g} s")
         if data := os.read(replies, 2**20):
             return data
+        if process.wait() == -signal.SIGTERM:
+            raise GitKilled("SIGTERM ended git cat-file")
         raise GitError("git cat-file ended without an answer")
 
     def _end(self) -> None:

@@ -7,13 +7,13 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchfleet.environment import child_environment
-from benchfleet.errors import GitAway, GitError
+from benchfleet.errors import GitAway, GitError, GitKilled
 
 TIMEOUT_S = 300.0  # seconds for one command
 INTERRUPTED_TIMEOUT_S = 10.0  # for one command once the process was asked to end
@@ -118,10 +118,20 @@ class Git:
     def run(
         self, *arguments: str, stdin: bytes = b"", timeout: float | None = None
     ) -> CommandResult:
-        """Run a command to its end. Raises GitError if git is not installed, GitAway on timeout.
+        """Run a command to its end. Raises GitError if git is not installed, GitAway on timeout,
+        GitKilled.
 
-        A command that does not end well is killed, with all that it started.
+        A command that takes too long is killed, with all that it started. One that SIGTERM ended
+        runs again, unless it is a push.
         """
+        try:
+            return self._run(arguments, stdin, timeout)
+        except GitKilled:
+            if arguments[0] == "push":
+                raise
+            return self._run(arguments, stdin, timeout)
+
+    def _run(self, arguments: Sequence[str], stdin: bytes, timeout: float | None) -> CommandResult:
         try:
             process = subprocess.Popen(
                 self.command(*arguments),
@@ -143,6 +153,8 @@ class Git:
                 seconds = time.monotonic() - started
                 raise GitAway(f"git {arguments[0]} has not ended in {seconds:.0f} s") from error
             raise
+        if process.returncode == -signal.SIGTERM:
+            raise GitKilled(f"SIGTERM ended git {arguments[0]}")
         return CommandResult(code=process.returncode, out=out, err=err.decode("utf-8", "replace"))
 
     def _communicate(

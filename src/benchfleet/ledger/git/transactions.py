@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from benchfleet.domain.attempt import Claim, Lease
-from benchfleet.errors import GitAway, GitDenied, GitError
+from benchfleet.errors import GitAway, GitDenied, GitError, GitKilled
 from benchfleet.git.objects import write_pin
 from benchfleet.git.process import is_interrupted
 from benchfleet.ledger.git.address import ref_part
@@ -119,6 +119,9 @@ class Transactions:
                     limit = _BACKOFF_S * refusals
                     self._store.closing.wait(random.uniform(0, limit))  # noqa: S311
             except GitError as error:
+                if isinstance(error, GitKilled) and not attempt.killed:
+                    attempt.killed = stale = True
+                    continue
                 pause = retry_pause(error) if retry_pause else next(pauses)
                 if not self._may_pass(error, until, pause):
                     if attempt.push.commit and (leases := _claimed(attempt.answers)):
@@ -185,6 +188,7 @@ class _Attempt:
 
     push: Push = field(default_factory=Push)
     answers: list[Any] = field(default_factory=list)
+    killed: bool = False  # a push was, so it ran again
 
 
 def _pauses() -> Iterator[float]:
