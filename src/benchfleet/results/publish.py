@@ -28,8 +28,8 @@ def publish(folder: Path, public: Path) -> None:
 
 
 def publish_all(moves: Moves) -> Sequence[ResultsError | None]:
-    """Publish these: what `publish` raises of each. A folder that several have in common is synced
-    once."""
+    """Publish these, and remove their cells' earlier attempts that did not fail. Returns what
+    `publish` raises of each. A folder that several have in common is synced once."""
     wrong: dict[Path, ResultsError] = {}  # by public path
     moved: list[tuple[Path, Path]] = []
     changed: dict[Path, list[Path]] = {}  # public paths by the folders to be synced for them

@@ -118,7 +118,7 @@ class AttemptRecorder:
         makes it a failure of stage ``collect``; a public path that is occupied is a ResultsError,
         after the finish. Raises what the ledger's finish does: then nothing is published.
         """
-        prepared = list(zip(some, self._seal(some), strict=True))
+        prepared = list(zip(some, self._prepare(some), strict=True))
         ended = [(one.attempt.claim.lease, outcome) for one, outcome in prepared]
         try:
             refused = self._ledger.finish_all(ended)
@@ -130,7 +130,8 @@ class AttemptRecorder:
     def _publish(
         self, some: Sequence[Prepared], refused: Sequence[ClaimLost | None]
     ) -> list[Outcome | Exception]:
-        """Give what was finished its public path; of each its outcome, or what went wrong."""
+        """Give what was finished its public path, and remove the results of parts that were joined.
+        Of each its outcome, or what went wrong."""
         results: list[Outcome | Exception] = [
             error or outcome for error, (_, outcome) in zip(refused, some, strict=True)
         ]
@@ -146,7 +147,7 @@ class AttemptRecorder:
                     shutil.rmtree(self._layout.published(path), ignore_errors=True)
         return results
 
-    def _seal(self, some: Sequence[EndedAttempt]) -> list[Outcome]:
+    def _prepare(self, some: Sequence[EndedAttempt]) -> list[Outcome]:
         """Seal what ended well, and keep the reason of what did not."""
         well = [(one.attempt, one.how) for one in some if isinstance(one.how, Done)]
         sealed = iter(self._seal_all([self._sealing(attempt, done) for attempt, done in well]))

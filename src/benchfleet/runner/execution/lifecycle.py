@@ -230,7 +230,7 @@ class AttemptLifecycle:
             self._state.wrote()
             self._state.progress.used.add(outcome.usage)
             self._state.notify("cell_done", cell=path, took=attempt.took, metrics=outcome.metrics)
-            return self._scheduler.frees_whole(attempt.claim.cell)
+            return self._scheduler.unblock_whole(attempt.claim.cell)
         else:
             self._failed(attempt, outcome, outcome.failure)
             return True

@@ -260,9 +260,9 @@ class Scheduler:
             with contextlib.suppress(LedgerAway):  # then the next time
                 self._apply_placement()
 
-    def frees_whole(self, ended: Cell) -> bool:
-        """Whether another cell may be claimed now that this one has ended well: the whole cell of a
-        part."""
+    def unblock_whole(self, ended: Cell) -> bool:
+        """If this cell, which ended well, is a part, read what that changes. Whether another cell
+        may be claimed now: the whole."""
         if ended.part is not None:
             self.follow()
         return ended.part is not None
