@@ -28,7 +28,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A machine that does other things too is slow; `timeout` in pyproject.toml bounds every test.
-hypothesis.settings.register_profile("patient", deadline=None)
+EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "50"))  # of a property; `make soak` draws more
+hypothesis.settings.register_profile("patient", deadline=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("patient")
 
 

@@ -1,6 +1,6 @@
-"""``make soak``: chaos, simulated fleets, random orders of a ledger's calls, failing servers
-and git remotes, cells killed at random moments, and packages that need environments of their own
-(`own_environments.py`), for N minutes.
+"""``make soak``: chaos, simulated fleets, random orders of a ledger's calls, properties, failing
+servers and git remotes, cells killed at random moments, and packages that need environments of
+their own (`own_environments.py`), for N minutes.
 
 Each has at least one turn, and a turn that has begun is ended. ``python tests/soak.py --minutes N``
 ends with 1 as soon as one of them finds something wrong, after
@@ -39,6 +39,8 @@ RAY = ["tests/acceptance/test_ray.py"]
 OWN_ENVIRONMENTS = Path(sys.prefix) / "own"  # below benchfleet's: 4 GB, made in the first turn
 LEDGERS = ["--timeout", "3600", "tests/contract/test_ledger_machine.py"]
 LEDGER_TIMES = "20"  # as many random orders of calls as in `make test`
+PROPERTIES = ["-m", "hypothesis", "tests/unit", "tests/integration"]
+EXAMPLES = "1000"  # of each property, instead of 50
 LEVELS = "25"  # of the repository that is taken over: 300 names
 
 
@@ -56,11 +58,13 @@ def main() -> int:
         faults["KILL_SEED"] = f"{seed}"
         faults["TAKEOVER_LEVELS"] = LEVELS
         faults["LEDGER_TIMES"] = LEDGER_TIMES
+        faults["PROPERTY_EXAMPLES"] = EXAMPLES
         faults |= LOST_CALLS
         for words in (
             ["-m", "chaos.torment", "--minutes", f"{turn:g}", "--seed", f"{seed}"],
             ["-m", "simulation.simulate", "--seed", f"{seed}", "--runs", f"{FLEETS}"],
             ["-m", "pytest", "-q", *LEDGERS],
+            ["-m", "pytest", "-q", *PROPERTIES],
             ["-m", "pytest", "-q", *SERVERS],
             ["-m", "pytest", "-q", *REMOTES],
             ["-m", "pytest", "-q", *KILLED],

@@ -24,7 +24,7 @@ from simulation.simulate import in_memory, main
 from simulation.simulated import Account, SimulatedFleet
 
 PLENTY = 100  # seeds within which a defect is to be found
-SEEDS = 20  # of fleets without a defect; `make soak` takes ever new ones
+SEEDS = 12  # of fleets without a defect; `make soak` takes ever new ones
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_what_must_hold_does_in_every_fleet(place: Path) -> None:
 
 
 def test_what_must_hold_does_in_every_fleet_on_sqlite(place: Path) -> None:
-    for seed in range(SEEDS // 20):
+    for seed in range(SEEDS // 12):
         account = simulated(seed, place / f"{seed}", cells=6, hosts=2, ledger="sqlite")
         assert not account.wrong, f"seed {seed}: {account.wrong}"
 

@@ -16,7 +16,7 @@ from repositories import make_bare
 
 ME = RunnerId("me")
 SUCCESS = Outcome(state="success", digest="abc")
-CELLS = [sample_cell(number, model=f"model-{number % 7}") for number in range(160)]
+CELLS = [sample_cell(number, model=f"model-{number % 7}") for number in range(120)]
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ done
 
 @pytest.mark.timeout(300 + 30 * FAULT_S)
 def test_eight_workers_run_each_cell_once_on_a_failing_remote(bare: Path, tmp_path: Path) -> None:
-    _run_workers(bare, tmp_path, CELLS[:100], slow=0.02)
+    _run_workers(bare, tmp_path, CELLS[:70], slow=0.02)
 
 
 @pytest.mark.timeout(300 + 30 * FAULT_S)

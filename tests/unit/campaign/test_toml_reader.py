@@ -106,7 +106,7 @@ def _toml(value: Any, style: int) -> str:
     return json.dumps(value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(_KEYS, _VALUES, max_size=4), st.integers(0, 80), st.booleans())
 def test_whatever_toml_takes_is_read_with_a_line_for_each_value(
     tables: dict[str, Any], style: int, as_tables: bool

@@ -106,14 +106,14 @@ def many_models(draw: st.DrawFn) -> Problem:
     return Problem(slots=slots, groups=tuple(groups), loads=loads, transfers=transfers)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(problems())
 def test_every_plan_is_whole_and_never_below_its_bound(problem: Problem) -> None:
     with patch.object(solver, "available", lambda: False):
         check(problem, solver.solve(problem, effort=0.1, seconds=EVER))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems() | many_models(), st.sampled_from([1.004, 1.5]), st.sampled_from([0, 600]))
 def test_no_plan_is_shorter_than_the_bound_of_the_relaxation(
     problem: Problem, known: float, exact: int

@@ -16,7 +16,7 @@ from simulation.rental_world import WINDOW, World
 
 from . import mutants
 
-STORIES = int(os.environ.get("BENCHFLEET_RENTAL_STORIES", "50"))
+STORIES = int(os.environ.get("BENCHFLEET_RENTAL_STORIES", "30"))
 FAULTS = {
     "create": ["lost", "lost", "away", "refused", "broken"],
     "list": ["away"],
