@@ -75,12 +75,18 @@ def test_a_file_that_exists_is_kept_by_default(user: User, cache: Path) -> None:
     ("name", "part"),
     [
         ("study.toml", "ends in .yaml"),
-        ("nowhere/study.yaml", "cannot be written"),
+        ("file/study.yaml", "cannot be written"),
         (".yaml", "ends in .yaml"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused(user: User, cache: Path, name: str, part: str) -> None:
+    user.write("", "file")
     assert part in user.run("init", name, code=2).stderr
+
+
+def test_its_folder_is_made(user: User, cache: Path) -> None:
+    user.run("init", "new/folder/study.yaml")
+    assert user.json("plan", "new/folder/study.yaml")["campaign"] == "study"
 
 
 def test_a_name_that_no_folder_can_bear_does_not_become_the_campaign_s(

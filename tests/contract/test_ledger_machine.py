@@ -126,12 +126,12 @@ def often(examples: int) -> settings:
 
 
 TestMemoryMachine = MemoryMachine.TestCase
-TestMemoryMachine.settings = often(60)
+TestMemoryMachine.settings = often(30)
 TestSqliteMachine = SqliteMachine.TestCase
-TestSqliteMachine.settings = often(15)
+TestSqliteMachine.settings = often(8)
 TestSqliteHandlesMachine = SqliteHandlesMachine.TestCase
-TestSqliteHandlesMachine.settings = often(8)
+TestSqliteHandlesMachine.settings = often(5)
 TestPostgresMachine = PostgresMachine.TestCase
-TestPostgresMachine.settings = often(6)
+TestPostgresMachine.settings = often(4)
 TestGitMachine = GitMachine.TestCase
-TestGitMachine.settings = often(4)
+TestGitMachine.settings = often(3)

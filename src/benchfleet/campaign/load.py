@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -176,7 +177,9 @@ def _how_to_make(file: Path, kind: str) -> str:
         return ""
     if file.name == DRAFT_NAME:
         return f"; it is the default: name your {kind}, or write one with: benchfleet init"
-    return f"; write one with: benchfleet init {shlex.quote(file.name)}"
+    with contextlib.suppress(ValueError):
+        file = file.relative_to(Path.cwd())
+    return f"; write one with: benchfleet init {shlex.quote(str(file))}"
 
 
 def _campaign(root: Entry, file: Path) -> Campaign | None:

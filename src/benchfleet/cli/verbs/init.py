@@ -42,11 +42,12 @@ def main(arguments: argparse.Namespace) -> int:
     name = shlex.quote(str(file))
     text = draft(file=name, name=_name(file), machine=machine, models=cached, no_models=no_models)
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("w" if arguments.yes else "x", encoding="utf-8") as stream:
             stream.write(text)
-    except FileExistsError:
-        raise _refused(file, "exists already; --yes overwrites it") from None
     except OSError as error:
+        if isinstance(error, FileExistsError) and file.exists():
+            raise _refused(file, "exists already; --yes overwrites it") from None
         raise _refused(file, f"cannot be written: {error.strerror}") from None
     sources = [model.source for model in chosen_models(machine, cached)] or ["mock"]
     if arguments.json:
