@@ -37,7 +37,7 @@ from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.write import AttemptFolder, Verdict
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recall"
-KILLS = 3
+KILLS = 2
 SEED = int(os.environ.get("KILL_SEED", "0"))  # of the moments; `make soak` draws others
 _LONG = 120.0  # seconds: a bound on the wait for an event that must come, never a measure
 
