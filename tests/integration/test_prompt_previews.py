@@ -52,7 +52,7 @@ matrix:
     - python: {name: mine, call: "mine:evaluate"}
     - gsm8k: {data: gsm8k, limit: 2}
     - longbench: {subsets: [qasper], data: longbench, limit: 2}
-    - ruler: {subsets: [niah_single_1], lengths: [1024], data: ruler, limit: 2}
+    - ruler: {subsets: [fwe], lengths: [1024], data: ruler, limit: 2}
     - serving: {requests: 2}
     - command: {name: script, argv: [python, mine.py, "{result}"]}
   exclude:
@@ -158,7 +158,7 @@ def loaded(cells: Callable[[str], Cell]) -> Iterator[TransformersAdapter]:
         "tiny/dense/lm_eval_recall_choice",
         "tiny/dense/gsm8k",
         "tiny/dense/longbench_qasper",
-        "tiny/dense/ruler_niah_single_1",
+        "tiny/dense/ruler_fwe",
         "tiny/chat/sums",
         "tiny/chat/mine",
     ],
