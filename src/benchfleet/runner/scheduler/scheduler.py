@@ -16,7 +16,7 @@ from benchfleet.domain.phase import GATE_EVENTS
 from benchfleet.domain.plan import ASSIGNED
 from benchfleet.domain.resource import Need
 from benchfleet.domain.state import State
-from benchfleet.errors import LedgerAway, LedgerFull
+from benchfleet.errors import LedgerAway
 from benchfleet.policies.base import DEFAULT
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.event_feed import EventFeed
@@ -58,7 +58,7 @@ class Scheduler:
         fetch: Callable[[Sequence[CellRecord]], None],
         was_split: Callable[[str, int], None],
     ) -> None:
-        self._runner, self._ledger, self._now = context.runner, context.ledger, context.inbox.now
+        self._ledger, self._now = context.ledger, context.inbox.now
         self._feed, self._slots, self._load_placement = feed, slots, request.placement
         self._cells = cells = {str(cell.fingerprint): cell for cell in request.cells}
         policy = request.policy or registry.load("policies", DEFAULT)()
@@ -140,9 +140,8 @@ class Scheduler:
 
     def load_state(self) -> None:
         """Load what waits, and learn from what ended; later events come by the feed."""
-        with contextlib.suppress(LedgerFull, LedgerAway):  # then all of its history is followed
-            event = Event(kind="run_began", data={"runner": self._runner})
-            self._feed.start_after(self._ledger.record(event))
+        with contextlib.suppress(LedgerAway):  # then all of its history is followed
+            self._feed.start_after(self._ledger.last_event())
         self._feed.subscribe(self._follow)
         self._apply_placement()
         self.splitter.load()
