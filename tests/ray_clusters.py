@@ -22,9 +22,6 @@ SETTINGS = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    # Processes that start when they are needed: each of those that wait takes half a second of CPU.
-    "RAY_num_prestart_python_workers": "0",
-    "RAY_enable_worker_prestart": "0",
 }
 
 

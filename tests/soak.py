@@ -36,7 +36,6 @@ REMOTES = [
 LONGEST_FAULT = 5.0  # seconds of a git remote's fault, for each minute of the soak: hours in a day
 KILLED = ["tests/integration/slots/test_killed_cells.py"]
 RAY = ["tests/acceptance/test_ray.py"]
-RAY_CELLS = "500"
 OWN_ENVIRONMENTS = Path(sys.prefix) / "own"  # below benchfleet's: 4 GB, made in the first turn
 LEDGERS = ["--timeout", "3600", "tests/contract/test_ledger_machine.py"]
 LEDGER_TIMES = "40"  # as many random orders of calls as in `make test`
@@ -59,7 +58,6 @@ def main() -> int:
         faults["KILL_SEED"] = f"{seed}"
         faults["TAKEOVER_LEVELS"] = LEVELS
         faults["LEDGER_TIMES"] = LEDGER_TIMES
-        faults["RAY_CELLS"] = RAY_CELLS
         faults["PROPERTY_EXAMPLES"] = EXAMPLES
         faults |= LOST_CALLS
         for words in (
