@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
 import shlex
 from contextlib import closing
@@ -156,7 +158,18 @@ class LedgerLocation:
                     f"`benchfleet ledger copy {self.campaign.cli_name} --to {where}` brings"
                     f" {self.layout.ledger} there with its history",
                 )
+            if last := self._last_used():
+                ways[:0] = [f"the last run here used another: add --ledger {shlex.quote(last)}"]
             raise LedgerError(
                 f"{absent}, but results exist. Creating a new ledger would re-run every cell.\n"
                 f"{'; '.join(ways)}; or name another --results folder."
             ) from absent
+
+    def _last_used(self) -> str:
+        """The address of the ledger that the last run in this folder used; "" if it is this one, or
+        if no run wrote it down."""
+        for file in sorted(self.layout.runners.glob("*.json"), reverse=True):
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                address = str(json.loads(file.read_bytes())["ledger"])
+                return "" if address == self.address else address
+        return ""

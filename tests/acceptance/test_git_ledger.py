@@ -181,3 +181,11 @@ def test_a_ledger_that_cannot_be_used_is_named_with_what_to_do(
     refused = user.run("run", "study.yaml", "--ledger", url, code=code)
     assert output in refused.stderr
     assert not user.published()
+
+
+def test_the_ledger_of_the_last_run_is_named_to_who_forgets_it(user: User, bare: Path) -> None:
+    """A new ledger from the results here would run what the others did."""
+    user.write(MOCK)
+    user.run("run", "study.yaml", "--ledger", "git+file:lab.git")
+    asked = user.run("run", "study.yaml", code=3).stderr
+    assert "the last run here used another: add --ledger git+file:lab.git;" in asked

@@ -105,7 +105,10 @@ def test_what_is_written_passes_its_test_and_is_used_by_a_campaign(
 
 def test_the_recipe_of_stores_has_the_steps_that_are_followed_above() -> None:
     steps = Recipe(benchfleet.results.stores).text  # it counts them
-    written = "`benchfleet new store my-lab` writes", "pip install -e my-lab && pytest my-lab"
+    written = (
+        "`benchfleet new store my-lab` writes",
+        "pip install pytest -e my-lab && python -m pytest my-lab",
+    )
     assert all(words in steps for words in (*written, "`results: my-lab:///srv/results`"))
 
 

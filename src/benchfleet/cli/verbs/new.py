@@ -78,7 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
         print_json({"written": [str(file) for file in written], "use": use})
         return 0
     say(*(f"wrote {file}" for file in written))
-    say(f"next: pip install -e {path} && pytest {path}")
+    say(f"next: pip install pytest -e {path} && python -m pytest {path}")
     say(f"then{_USED_IN.get(kind, ', in a campaign file')}: {use}")
     return 0
 
