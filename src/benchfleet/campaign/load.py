@@ -177,7 +177,7 @@ def _how_to_make(file: Path, kind: str) -> str:
         return ""
     if file.name == DRAFT_NAME:
         return f"; it is the default: name your {kind}, or write one with: benchfleet init"
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):  # it is not below the current folder
         file = file.relative_to(Path.cwd())
     return f"; write one with: benchfleet init {shlex.quote(str(file))}"
 

@@ -91,7 +91,7 @@ def test_a_read_that_is_interrupted_does_not_spoil_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("benchfleet.git.objects.select.select", interrupted)
+        patched.setattr("benchfleet.git.object_reader.select.select", interrupted)
         with pytest.raises(KeyboardInterrupt):
             objects.read(first)
     assert objects.read(second) == ("blob", b"second")

@@ -188,7 +188,7 @@ class _Attempt:
 
     push: Push = field(default_factory=Push)
     answers: list[Any] = field(default_factory=list)
-    killed: bool = False  # a push was, so it ran again
+    killed: bool = False  # SIGTERM ended a push already
 
 
 def _pauses() -> Iterator[float]:
