@@ -54,6 +54,7 @@ class Child:
         self.deaf = False  # its frames are ignored from now on
         self.reason = ""  # why the engine or its supervisor ended it
         self.kind: Kind | None = None  # what its supervisor ended it for
+        self.host_lost = False  # the engine ended it because its host was lost
         self.unfit: tuple[int, ...] = ()  # GPUs that it found unfit before it said hello
         self.busy = False  # because somebody else computes there
 

@@ -52,6 +52,7 @@ class RemoteEngine(ProcessEngine):
         """End all slots on a host that is lost, and wait until their last events are posted."""
         with self._lock:
             for child in self._slots_on(host):
+                child.host_lost = child.wait_status is None and child.kind is None
                 self._terminate(child, f"its host was lost: {why}")
                 child.kill()
         while host in list(self._host_of.values()):
@@ -84,6 +85,8 @@ class RemoteEngine(ProcessEngine):
         if child.orphaned:
             why = f"its connection broke ({child.reason})"
             return slot_lost(child, why, None, host_lost=True)
+        if child.host_lost:  # its supervisor may still report how it ended
+            return slot_lost(child, child.reason, None, host_lost=True)
         if child.wait_status is not None:
             code = os.waitstatus_to_exitcode(child.wait_status)
             return slot_lost(child, child.reason or exit_reason(code), code)
