@@ -127,11 +127,27 @@ def refuse_unfit(path: Path) -> None:
     if path.stat().st_size == 0:
         raise LedgerDamaged(f"{path} is empty, so it lost data; {rebuild_advice(path)}")
     for location in (path, path.parent):
-        if not os.access(location, os.R_OK | os.W_OK):
+        if not os.access(location, os.R_OK):
             raise LedgerUnreachable(
-                f"{location} cannot be read and written; change its permissions, or "
-                f"{rebuild_advice(path)}"
+                f"{location} cannot be read; change its permissions, or {rebuild_advice(path)}"
             )
+
+
+def is_writable(path: Path) -> bool:
+    """Whether a ledger's file, and its folder, can be written."""
+    return all(os.access(location, os.W_OK) for location in (path, path.parent))
+
+
+def refuse_unmerged(path: Path) -> None:
+    """Raise LedgerUnreachable where the newest events of a ledger that cannot be written are in its
+    write-ahead log still: SQLite needs to write in order to read them."""
+    log = Path(f"{path}-wal")
+    if log.exists() and log.stat().st_size:
+        raise LedgerUnreachable(
+            f"{path} cannot be written, and its newest events are in {log.name} still, which a run "
+            "that goes on or was killed leaves; use it where it can be written, or copy "
+            f"{path.parent} to such a place and name it with --results"
+        )
 
 
 def rebuild_advice(path: Path) -> str:

@@ -29,11 +29,13 @@ from benchfleet.ledger.sqlite.file import (
     create,
     create_schema,
     has_newest_view,
+    is_writable,
     mount_table,
     rebuild_advice,
     refuse_network,
     refuse_schema,
     refuse_unfit,
+    refuse_unmerged,
     remove_old_drafts,
 )
 from benchfleet.ledger.sqlite.group_commit import GroupCommit, Sync, sync_data
@@ -57,7 +59,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
     Writers go through one connection under a lock, in transactions that are short but for
     `enroll`; each reading call has a connection of its own, so that renewals never wait for one.
     A file that several machines share has a rollback journal instead of the write-ahead log, and
-    each commit is synced by SQLite.
+    each commit is synced by SQLite. A file that cannot be written, as on a read-only mount, is read
+    as it is.
     """
 
     def __init__(
@@ -77,21 +80,25 @@ class SqliteLedger(SqliteBase, CopyableLedger):
         self._statements = load_queries(QUERIES)
         self._lock = threading.Lock()
         self._journal = "delete" if is_shared(self.path) else "wal"
-        if self._journal == "wal":
-            refuse_network(self.path, mounts())
         with self._plain_errors():
             try:
+                self._can_write = not self.path.exists() or is_writable(self.path)
+                if self._journal == "wal" and self._can_write:
+                    refuse_network(self.path, mounts())
                 if not self.path.exists():
                     create(self.path, campaign, journal=self._journal)
                 refuse_unfit(self.path)
-                remove_old_drafts(self.path)
+                if self._can_write:
+                    remove_old_drafts(self.path)
+                else:
+                    refuse_unmerged(self.path)
             except OSError as error:
                 raise LedgerUnreachable(f"the ledger cannot be used: {error}") from error
             self._connection = self._connect()
             try:
                 self._prepare(campaign)
                 self._group_commit = None
-                if self._journal == "wal":
+                if self._journal == "wal" and self._can_write:
                     self._group_commit = GroupCommit(self.path, sync)
             except BaseException:
                 self._connection.close()
@@ -157,6 +164,11 @@ class SqliteLedger(SqliteBase, CopyableLedger):
 
     @contextmanager
     def _writing(self, *, synced: bool = True) -> Iterator[Execute]:
+        if not self._can_write:
+            raise LedgerUnreachable(
+                f"{self.path} cannot be written; change the permissions of it and its folder, or "
+                "copy the results to where they can be written and name that with --results"
+            )
         execute = self._connection.execute
         with self._lock:
             try:
@@ -190,8 +202,11 @@ class SqliteLedger(SqliteBase, CopyableLedger):
 
     def _connect(self) -> sqlite3.Connection:
         """A connection to the file as it is: unlike a plain one it never makes an empty file."""
+        mode = "rw" if self._can_write else "ro"
+        if mode == "ro" and self._journal == "wal":
+            mode = "ro&immutable=1"  # else SQLite would make the files of a write-ahead log
         connection = sqlite3.connect(
-            f"file:{quote(str(self.path))}?mode=rw",
+            f"file:{quote(str(self.path))}?mode={mode}",
             uri=True,
             timeout=self._busy,
             isolation_level=None,
@@ -223,6 +238,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                 f"{self.path} is the ledger of campaign {meta['campaign']!r}, not of {campaign!r}; "
                 f"name another ledger or results folder"
             )
+        if not self._can_write:
+            return
         if not has_newest_view(connection):
             create_schema(connection, campaign)
         mode = connection.execute(f"pragma journal_mode = {self._journal}").fetchone()[0]
