@@ -173,6 +173,8 @@ def test_a_runner_killed_leaves_no_slot_and_the_next_run_completes(user: User) -
     finished = attempts_that_finished(user)
     assert len(finished) == len(set(finished)) == 6
     assert finished_and_content(user) == undisturbed()
+    used = user.json("status", "study.yaml")["used"]
+    assert (used["attempts"], used["attempts_unrecorded"]) == (6 + len(released), len(released))
 
 
 def test_a_cell_killed_many_times_in_the_middle_ends_as_if_undisturbed(user: User) -> None:

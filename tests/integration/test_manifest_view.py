@@ -86,6 +86,10 @@ def ledger(tmp_path: Path) -> Iterator[SqliteLedger]:
             event = Event(kind="used", fingerprint=claim.lease.fingerprint, data=data)
             ledger.record(event)
             ledger.release([claim.lease], "no room")
+        (claim,) = claim_any(ledger, RunnerId("me"))
+        data = {"attempt": 1, "token": claim.lease.token}
+        ledger.record(Event(kind="used", fingerprint=claim.lease.fingerprint, data=data))
+        ledger.release([claim.lease], "its runner was killed")
         claim_any(ledger, RunnerId("me"), limit=1)
         clock.advance(1000.0)
         ledger.reap()

@@ -162,7 +162,7 @@ def _used(events: Iterable[Event]) -> Iterator[tuple[str, Mapping[str, Any] | No
             else:
                 by_key[key] = event.data["outcome"].get("usage")
         elif event.kind == "used":
-            by_key[key] = event.data["usage"]
+            by_key[key] = event.data.get("usage")
         else:
             by_key.setdefault(key, None)
     for (fingerprint, _), used in by_key.items():

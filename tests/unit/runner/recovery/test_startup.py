@@ -11,6 +11,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.part import Split
 from benchfleet.domain.slots import BEGAN
 from benchfleet.engines.processes import owner
+from benchfleet.ledger.history import BILLED, bill
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.runner.recovery.startup import release_killed
 from benchfleet.runner.resources.local_host import LocalHost
@@ -42,6 +43,14 @@ def test_what_a_runner_held_that_was_killed_here_is_released_at_once() -> None:
     (event,) = ledger.events(kinds={"released"})
     assert event.data["reason"] == "its runner was killed"
     assert {record.tries for record in ledger.cells()} == {0}
+
+
+def test_the_attempt_of_a_killed_runner_is_billed_and_nobody_knows_what_it_used() -> None:
+    ledger = held(DEAD)
+    release_killed(ledger, HERE)
+    cells = {record.fingerprint for record in ledger.cells()}
+    total = bill(ledger.events(kinds=BILLED), cells)
+    assert (total.attempts, total.unrecorded) == (1, 1)
 
 
 @pytest.mark.parametrize(
