@@ -157,7 +157,7 @@ def append(ledger: SqliteLedger, event: Event) -> None:
 
 def expected(ledger: SqliteLedger) -> list[dict[str, Any]]:
     rows = read_manifest(ledger)
-    assert len(rows) == 21
+    assert len(rows) == 22
     assert len({row["cost_per_million_tokens"] for row in rows}) > 3
     assert {row["status"] for row in rows} >= {"released", "reaped", "running", "void", "ended"}
     cancelled = [row["notes"] for row in rows if row["status"] == "cancelled"]
