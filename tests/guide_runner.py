@@ -196,7 +196,7 @@ def _normalized(text: str) -> list[str]:
 
 def _check_extras(command: str) -> None:
     known = metadata("benchfleet").get_all("Provides-Extra") or []
-    for extras in re.findall(r"benchfleet\[([\w,-]+)\]", command):
+    for extras in re.findall(r"(?:benchfleet|\.)\[([\w,-]+)\]", command):
         assert set(extras.split(",")) <= set(known), command
 
 
