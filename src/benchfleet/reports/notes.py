@@ -17,7 +17,10 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     if bare := dict.fromkeys(row.benchmark for row in incomplete if row.has_none):
         yield f"Without samples, each repeat counts as one value: {examples(bare)}."
     if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
-        yield f"Some samples are not here, so each repeat counts as one value: {examples(absent)}."
+        yield (
+            f"Some samples are not here, so each repeat counts as one value: {examples(absent)}. "
+            "`benchfleet merge` brings what another host or a store has."
+        )
     whole = (row for row in rows if not row.by_sample and not row.lacks_samples)
     if headlines := dict.fromkeys(row.benchmark for row in whole):
         yield (

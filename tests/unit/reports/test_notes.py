@@ -17,7 +17,8 @@ def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study: S
     study.done("window", [1, 1])
     study.samples.update({key: {} for key in study.samples})
     assert [note for note in study.compared().notes if "samples" in note] == [
-        "Some samples are not here, so each repeat counts as one value: recall_512."
+        "Some samples are not here, so each repeat counts as one value: recall_512. "
+        "`benchfleet merge` brings what another host or a store has."
     ]
 
 
