@@ -190,7 +190,7 @@ def time_spent(comparison: Comparison, escape: Escape) -> str:
     parts = [f"{escape(name)} {duration(value)}" for name, value in total.items()]
     longest = max(comparison.time, key=_computing)
     name = f"{escape(longest.model)} × " if len(comparison.models) > 1 else ""
-    text = f"{', '.join(parts)} (summed over slots)"
+    text = f"{', '.join(parts)} (last attempts, summed over slots)"
     if len(comparison.time) > 1:
         text += (
             f"; {name}{escape(longest.config)} computed longest, {duration(_computing(longest))}"

@@ -189,7 +189,8 @@ def test_the_time_names_stages_and_the_longest(study: Study) -> None:
     study.done("window", [1, 0], subset="128")
     study.done("window", [1, 0], subset="512")
     assert wording.time_spent(study.compared(), plain) == (
-        "loading 3.0 s, computing 12 s (summed over slots); window computed longest, 8.0 s."
+        "loading 3.0 s, computing 12 s (last attempts, summed over slots); "
+        "window computed longest, 8.0 s."
     )
 
 
