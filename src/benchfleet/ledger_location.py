@@ -110,6 +110,17 @@ class LedgerLocation:
             raise BenchfleetError(str(error)) from error
         return {"folder": folder, "files": result_writer, "open_store": store, "host": host}
 
+    def refuse_second(self) -> None:
+        """Raise LedgerError where no ledger was named, none is in the results folder, and the last
+        run here used another: who makes a second one runs cells twice."""
+        if self.url or self.layout.ledger.exists() or not (last := self._last_used()):
+            return
+        where = shlex.quote(last)
+        raise LedgerError(
+            f"the last run here used the ledger {last}: add --ledger {where}. If that is lost, name"
+            f" the new one: --ledger {shlex.quote(f'sqlite:{self.layout.ledger}')}"
+        )
+
     def set_aside_damaged(self) -> Path | None:
         """Move an embedded ledger that is damaged out of the way; where it is kept.
 

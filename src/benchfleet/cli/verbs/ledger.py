@@ -48,6 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
     """Make the ledger again from the published results; a damaged one is kept beside it."""
+    study.home.refuse_second()
     moved = study.home.set_aside_damaged()
     ledger = study.open_ledger(known_results=True)
     try:
