@@ -61,8 +61,8 @@ def _freeze() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """For ``-n auto``: one process for each core and four more, since many tests wait."""
-    return (os.cpu_count() or 1) + 4
+    """For ``-n auto``: one process for each core and three more, since many tests wait."""
+    return (os.cpu_count() or 1) + 3
 
 
 @pytest.fixture(scope="session")

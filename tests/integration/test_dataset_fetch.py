@@ -189,33 +189,21 @@ def _run(folder: Path, environ: dict[str, str], *words: str, code: int = 0) -> s
     return printed
 
 
-@pytest.mark.usefixtures("tasks")
-def test_two_slots_fetch_once_and_tell_the_token_nowhere(
-    hub: DatasetHub, environ: dict[str, str], tmp_path: Path
-) -> None:
-    _run(tmp_path, environ, "run", "study.yaml", "--cpu-slots", "2")
-    assert hub.fetches() == 1
-    results = tmp_path / "benchmark_results" / "study" / "tiny"
-    assert sorted(place.parent.name for place in results.rglob("lm_eval_rows")) == [
-        "dense",
-        "streaming",
-    ]
-
-
-def test_a_cell_whose_failure_speaks_of_the_token_tells_it_nowhere(
-    environ: dict[str, str], tasks: Path, tmp_path: Path
+def test_two_slots_fetch_once_and_a_failure_that_speaks_of_the_token_tells_it_nowhere(
+    hub: DatasetHub, environ: dict[str, str], tasks: Path, tmp_path: Path
 ) -> None:
     (tasks / "leaks.py").write_text(
         "import os\n\ndef text(doc):\n    raise RuntimeError('sent ' + os.environ['HF_TOKEN'])\n"
     )
     with (tasks / "rows.yaml").open("a") as file:
         file.write("doc_to_text: !function leaks.text\n")
-    words = ("run", "study.yaml", "--cpu-slots", "1", "--only", "configs=dense")
-    _run(tmp_path, environ, *words, code=1)
+    _run(tmp_path, environ, "run", "study.yaml", "--cpu-slots", "2", code=1)
+    assert hub.fetches() == 1
     attempts = tmp_path / "benchmark_results" / "study" / ".attempts"
     failures = [json.loads(file.read_text()) for file in attempts.rglob("failure.json")]
-    assert [failure["message"] for failure in failures] == ["RuntimeError: sent [token]"]
-    assert "sent [token]" in failures[0]["trace"]
+    assert {failure["message"] for failure in failures} == {"RuntimeError: sent [token]"}
+    assert len(failures) >= 2
+    assert all("sent [token]" in failure["trace"] for failure in failures)
 
 
 @pytest.mark.usefixtures("tasks")

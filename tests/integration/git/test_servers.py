@@ -53,7 +53,7 @@ def works_through_mishaps(
     url: str, bare: Path, tmp_path: Path, away: Callable[[bool], None]
 ) -> None:
     """Workers share cells over it: one is killed, and the server is away for a while."""
-    cells = [sample_cell(number, model=f"model-{number % 3}") for number in range(20)]
+    cells = [sample_cell(number, model=f"model-{number % 3}") for number in range(12)]
     with closing(GitLedger(url, campaign="study", folder=tmp_path / "first")) as ledger:
         assert ledger.enroll(cells) == len(cells)
     with workers(url, tmp_path) as start:
