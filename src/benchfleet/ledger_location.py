@@ -181,6 +181,9 @@ class LedgerLocation:
         if no run wrote it down."""
         for file in sorted(self.layout.runners.glob("*.json"), reverse=True):
             with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                address = str(json.loads(file.read_bytes())["ledger"])
-                return "" if address == self.address else address
+                record = json.loads(file.read_bytes())
+                # Results may have been moved with the ledger that was among them.
+                inside = f"sqlite:{os.path.realpath(Layout(Path(record['results'])).ledger)}"
+                address = str(record["ledger"])
+                return "" if address in (self.address, inside) else address
         return ""

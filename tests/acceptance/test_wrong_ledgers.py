@@ -112,7 +112,9 @@ def test_a_ledger_that_is_gone_does_not_run_everything_again(finished: User) -> 
     for file in finished.results.glob("ledger.db*"):
         file.unlink()
     for verb in ("run", "status", "plan", "report", "retry"):
-        assert "ledger rebuild" in finished.run(verb, "study.yaml", code=3).stderr
+        refused = finished.run(verb, "study.yaml", code=3).stderr
+        assert "ledger rebuild" in refused
+        assert "used another" not in refused  # the results were copied here with their ledger
     finished.run("ledger", "rebuild", "study.yaml")
     assert "nothing was run" in finished.run("run", "study.yaml").stdout
     assert finished.published() == before
