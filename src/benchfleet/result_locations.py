@@ -42,8 +42,8 @@ def deleted_notice(deleted: Sequence[CellRecord]) -> str:
 
 def _sizes(folder: Path, large: int) -> Iterator[bool]:
     """Of each file of a result, whether it is larger than that."""
-    with suppress(OSError):
-        for file in os.scandir(folder):
+    with suppress(OSError), os.scandir(folder) as files:
+        for file in files:
             yield file.stat(follow_symlinks=False).st_size > large
 
 

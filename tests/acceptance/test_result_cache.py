@@ -84,7 +84,8 @@ def test_large_files_of_taken_results_stay_on_the_host_that_took_them(
     bare = make_bare(user.folder / "lab.git")
     monkeypatch.setenv("BENCHFLEET_HOST", "lab2")
     at = (write(user, "second", cache), "--ledger", "git+file:lab.git?large=300B")
-    user.run("run", *at)
+    done = user.run_here("run", *at)  # where pytest reports a folder that is left open
+    assert done.returncode == 0, done.stderr
     path = "results/second/m/dense/mock_benchmark/left_out.json"
     branch = git(bare, "for-each-ref", "--format=%(refname)", "refs/heads/machine").strip()
     left_out = json.loads(git(bare, "show", f"{branch}:{path}"))
