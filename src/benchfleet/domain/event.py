@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STORED = "stored"  # the kind of the event that a result was put into a store
+# Why a cell was released whose runner was killed: its attempt counts, though nobody knows its use.
+RUNNER_KILLED = "its runner was killed"
 
 
 @dataclass(frozen=True, kw_only=True)

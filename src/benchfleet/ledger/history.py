@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.event import STORED, Event
+from benchfleet.domain.event import RUNNER_KILLED, STORED, Event
 from benchfleet.domain.part import SPLIT
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import Usage, UsageTotal
@@ -120,7 +120,7 @@ def find_results_elsewhere(
     return by_key
 
 
-BILLED = ("finished", "used", "reaped", SPLIT)  # events that a bill is made of
+BILLED = ("finished", "used", "reaped", "released", SPLIT)  # events that a bill is made of
 
 
 def host_of(event: Event) -> str:
@@ -162,8 +162,8 @@ def _used(events: Iterable[Event]) -> Iterator[tuple[str, Mapping[str, Any] | No
             else:
                 by_key[key] = event.data["outcome"].get("usage")
         elif event.kind == "used":
-            by_key[key] = event.data.get("usage")
-        else:
+            by_key[key] = event.data["usage"]
+        elif event.kind == "reaped" or event.data.get("reason") == RUNNER_KILLED:
             by_key.setdefault(key, None)
     for (fingerprint, _), used in by_key.items():
         yield whole_of.get(fingerprint, fingerprint), used

@@ -142,12 +142,13 @@ def refuse_unmerged(path: Path) -> None:
     """Raise LedgerUnreachable where the newest events of a ledger that cannot be written are in its
     write-ahead log still: SQLite needs to write in order to read them."""
     log = Path(f"{path}-wal")
-    if log.exists() and log.stat().st_size:
-        raise LedgerUnreachable(
-            f"{path} cannot be written, and its newest events are in {log.name} still, which a run "
-            "that goes on or was killed leaves; use it where it can be written, or copy "
-            f"{path.parent} to such a place and name it with --results"
-        )
+    with suppress(FileNotFoundError):
+        if log.stat().st_size:
+            raise LedgerUnreachable(
+                f"{path} cannot be written, and its newest events are in {log.name} still, which a "
+                "run that goes on or was killed leaves; use it where it can be written, or copy "
+                f"{path.parent} to such a place and name it with --results"
+            )
 
 
 def rebuild_advice(path: Path) -> str:

@@ -90,8 +90,6 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                 refuse_unfit(self.path)
                 if self._can_write:
                     remove_old_drafts(self.path)
-                else:
-                    refuse_unmerged(self.path)
             except OSError as error:
                 raise LedgerUnreachable(f"the ledger cannot be used: {error}") from error
             self._connection = self._connect()
@@ -203,7 +201,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
     def _connect(self) -> sqlite3.Connection:
         """A connection to the file as it is: unlike a plain one it never makes an empty file."""
         mode = "rw" if self._can_write else "ro"
-        if mode == "ro" and self._journal == "wal":
+        if not self._can_write and self._journal == "wal":
+            refuse_unmerged(self.path)  # each time: a run elsewhere may have begun
             mode = "ro&immutable=1"  # else SQLite would make the files of a write-ahead log
         connection = sqlite3.connect(
             f"file:{quote(str(self.path))}?mode={mode}",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchfleet.domain.event import Event
+from benchfleet.domain.event import RUNNER_KILLED
 from benchfleet.domain.part import SPLIT
 from benchfleet.domain.slots import BEGAN
 from benchfleet.engines.processes import owner
@@ -67,13 +67,8 @@ def release_killed(ledger: Ledger, local_host: LocalHost) -> int:
         return 0
     runners = {event.data["runner"]: event.data for event in ledger.events(kinds={BEGAN})}
     killed = {name for name, began in runners.items() if _was_killed(began, local_host)}
-    leases = [record.lease for record in running if record.runner in killed]
-    for lease in leases:
-        # Bills count the attempt, though nobody knows what it used up.
-        data = {"attempt": lease.attempt, "token": lease.token}
-        ledger.record(Event(kind="used", fingerprint=lease.fingerprint, data=data))
-    if leases:
-        ledger.release(leases, "its runner was killed")
+    if leases := [record.lease for record in running if record.runner in killed]:
+        ledger.release(leases, RUNNER_KILLED)
     return len(leases)
 
 
