@@ -38,7 +38,7 @@ matrix:
 # Verbs of which a process of their own shows nothing more, and which cost less than its imports.
 _LOOKING = ("compare", "failures", "logs", "plan", "report", "schema", "status", "verify")
 _CARING = ("archive", "assign", "cancel", "gate", "gc", "ledger", "merge", "phase", "reap")
-_OTHERS = ("init", "reassign", "release", "retry", "service", "slots", "slurm")
+_OTHERS = ("init", "reassign", "release", "retry", "run", "service", "slots", "slurm")
 IN_PROCESS = frozenset((*_LOOKING, *_CARING, *_OTHERS))
 
 
@@ -73,8 +73,9 @@ class User:
 
     def run(self, *words: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
         """Run benchfleet to its end; `code` is the exit code it must end with."""
-        # Who sets PYTHONPATH wants another interpreter than the test's own.
-        if words[0] in IN_PROCESS and "PYTHONPATH" not in self.environment:
+        # Who sets PYTHONPATH wants another interpreter than the test's own, and --detach forks.
+        own = "--detach" in words or "PYTHONPATH" in self.environment
+        if words[0] in IN_PROCESS and not own:
             done = self.run_here(*words)
         else:
             done = subprocess.run(
