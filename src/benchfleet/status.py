@@ -28,7 +28,7 @@ from benchfleet.domain.worker_progress import (
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill, counts
-from benchfleet.ledger.lease_holders import Holder, holders
+from benchfleet.ledger.lease_holders import Holder, clocks_ahead, holders, silent_hosts
 from benchfleet.ledger.parts import SplitCell, parts_of
 from benchfleet.ledger.spending import read_rental_costs, read_rentals, read_spending
 from benchfleet.placement_loader import load_placement
@@ -77,6 +77,7 @@ class Status:
     budget: Budget | None = None  # with what was spent of it
     split: Sequence[SplitCell] = ()  # cells that run as parts
     clocks: Mapping[str, float] = field(default_factory=dict)  # host → seconds ahead, if it matters
+    silent: Mapping[str, float] = field(default_factory=dict)  # host → for how many seconds
     race: Sequence[RaceSaving] = ()  # what a race stopped; these cells count as skipped
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,6 +92,7 @@ class Status:
             "share": round(self.share, 4),
             "eta_seconds": self.eta,
             "clocks": dict(self.clocks),
+            "silent": dict(self.silent),
             "race": [one.to_dict() for one in self.race],
             "kept_samples": dict(self.kept_samples),
             "used": self.used.to_dict(),
@@ -176,6 +178,7 @@ def status_of(study: Study, cells: Sequence[Cell] | None = None) -> Status:
         budget=read_budget(study),
         split=ledger_facts.split,
         clocks=ledger_facts.clocks,
+        silent=silent_hosts(running, study.lease),
         race=ledger_facts.race,
     )
 
@@ -230,7 +233,7 @@ def _read_ledger(ledger: Ledger, study: Study, cells: Sequence[Cell]) -> _Ledger
         decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
         holders=running,
         eta=eta_of(reports, {one.record.runner for one in running}),
-        clocks=_clocks(reports, running),
+        clocks=clocks_ahead(running, reports),
         used=bill(ledger.events(kinds=BILLED), among),
         placement=load_placement(campaign, ledger),
         rented=_rented(ledger),
@@ -255,14 +258,6 @@ def _reports(ledger: Ledger, study: Study) -> Sequence[WorkerProgress]:
     began = {event.data["runner"]: event for event in ledger.events(kinds={BEGAN})}
     local = local_progress(study)
     return with_local_reports(ledger.progress(), local, began, socket.gethostname())
-
-
-def _clocks(reports: Sequence[WorkerProgress], running: Sequence[Holder]) -> dict[str, float]:
-    """The hosts of running cells whose clocks differ from ours, and by how many seconds."""
-    now = time.time()
-    hosts = {one.record.runner: one.host for one in running}
-    ahead = {hosts[one.runner]: one.clock_ahead(now) for one in reports if one.runner in hosts}
-    return {host: round(seconds, 1) for host, seconds in sorted(ahead.items()) if seconds}
 
 
 def _parts(ledger: Ledger, among: Collection[str]) -> dict[str, list[CellRecord]]:

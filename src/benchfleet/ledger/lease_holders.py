@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -69,3 +70,23 @@ def holders(
         holder = Holder(record=record, host=host, since=since.get(fingerprint, 0.0))
         holders_found.append(holder.with_progress(reports))
     return holders_found
+
+
+def clocks_ahead(running: Iterable[Holder], reports: Iterable[WorkerProgress]) -> dict[str, float]:
+    """The hosts of running cells whose clocks differ from ours, and by how many seconds."""
+    now = time.time()
+    hosts = {one.record.runner: one.host for one in running}
+    ahead = {hosts[one.runner]: one.clock_ahead(now) for one in reports if one.runner in hosts}
+    return {host: round(seconds, 1) for host, seconds in sorted(ahead.items()) if seconds}
+
+
+def silent_hosts(running: Iterable[Holder], lease: float) -> dict[str, float]:
+    """The hosts of running cells whose runners have not reported for half a lease, and for how many
+    seconds; a runner reports every fifth. Not those whose leases are over: any runner takes them.
+    """
+    limit = lease / 2
+    return {
+        one.host: round(one.progress_age, 1)
+        for one in running
+        if one.host and one.progress_age > limit and 0 < (one.record.expires_in or 0) < limit
+    }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -123,6 +125,23 @@ def test_a_host_whose_clock_differs_says_so(tmp_path: Path, ahead: float, text: 
     else:
         assert (machine["clock_ahead_seconds"], status.clocks) == (0.0, {})
         assert "Its clock" not in page
+
+
+@pytest.mark.parametrize(("age", "seen"), [(20, {}), (40, {"lab1": 40}), (70, {})])
+def test_status_names_a_host_that_missed_its_reports_while_its_lease_lasts(
+    tmp_path: Path, age: float, seen: dict[str, float]
+) -> None:
+    campaign = DashboardCampaign(tmp_path)
+    campaign.begin(host="lab1")
+    claim = campaign.claim(sample_cell(1))
+    slot = SlotProgress(cell=claim.path, stage="benchmark", done=1, total=2)
+    campaign.ledger.report_progress(WorkerProgress(runner=RUNNER, slots=(slot,)))
+    with closing(sqlite3.connect(campaign.layout.ledger)) as file, file:
+        file.execute("update progress set at = at - ?", (age,))
+        file.execute("update cell set expires = expires - ?", (age,))
+    status = status_of(open_study(campaign_of(campaign.url, results=None), ledger=campaign.url))
+    assert status.silent == pytest.approx(seen, abs=9)
+    assert status.to_dict()["silent"] == status.silent
 
 
 def test_times_of_a_clock_that_is_ahead_have_no_age() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -69,6 +70,9 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     for host, ahead in status.clocks.items():
         difference = clock_text(ahead, "this machine's")
         yield f"  clock    {host or 'a host'}: its clock is {difference}; use NTP on both"
+    for host, age in status.silent.items():
+        yield f"no report from {host} for {duration(age)}; if it is off, free its cells:"
+        yield f"  {command('release')} --host {shlex.quote(host)}"
     yield from _kept_cells(status, command)
     yield from _failed(status, command)
     yield from _cancelled(status, command)

@@ -106,6 +106,13 @@ def test_everything_out_of_order_is_named_with_its_way_out() -> None:
     ]
 
 
+def test_a_host_that_is_silent_is_named_with_the_command_that_frees_its_cells() -> None:
+    assert text(silent={"lab 2": 1110.0})[1:] == [
+        "no report from lab 2 for 18 min 30 s; if it is off, free its cells:",
+        "  benchfleet release --host 'lab 2'",
+    ]
+
+
 def test_a_running_cell_shows_its_samples_and_how_old_that_is() -> None:
     slot = SlotProgress(
         devices="gpu:0",
