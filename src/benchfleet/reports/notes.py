@@ -18,8 +18,9 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
         yield f"Without samples, each repeat counts as one value: {examples(bare)}."
     if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
         yield (
-            f"Some samples are not here, so each repeat counts as one value: {examples(absent)}. "
-            "`benchfleet merge` brings what another host or a store has."
+            "Some samples are not here or were changed, so each repeat counts as one value: "
+            f"{examples(absent)}. `benchfleet merge` brings what another host or a store has, "
+            "and `benchfleet verify` names what was changed."
         )
     whole = (row for row in rows if not row.by_sample and not row.lacks_samples)
     if headlines := dict.fromkeys(row.benchmark for row in whole):

@@ -13,14 +13,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from hashlib import sha256
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from benchfleet.environment import child_environment
 from benchfleet.errors import ResultsError
-from benchfleet.results.disk import digest_of
-from benchfleet.results.layout import CELL, check_path
+from benchfleet.results.disk import digest_of, read_plain
+from benchfleet.results.layout import CELL, SAMPLES, check_path
 from benchfleet.results.read import SampleScores, sample_scores
 
 _PROGRAM = [sys.executable, "-m", "benchfleet.results.score_reader"]
@@ -53,14 +54,27 @@ class ScoreReader:
 
 
 def _read(root: str, path: str, digest: str | None = None) -> _Read:
-    """A result's digest and scores; no scores where `digest` is given and is not the result's."""
+    """A result's digest and scores; no scores where `digest` is given and is not the result's, or
+    where the samples are not as they were sealed."""
     check_path(path)
     folder = f"{root}/{path}"  # as text: a Path for each takes longer
     try:
-        actual = digest_of(f"{folder}/{CELL}")
+        content = read_plain(f"{folder}/{CELL}")
+        actual = sha256(content).hexdigest()
+        if digest not in (None, actual) or not _has_its_samples(folder, content):
+            return actual, SampleScores()
     except OSError:
         return "", SampleScores()
-    return actual, sample_scores(folder) if digest in (None, actual) else SampleScores()
+    return actual, sample_scores(folder)
+
+
+def _has_its_samples(folder: str, seal: bytes) -> bool:
+    """Whether a cell.json names the digest of its folder's samples; to parse it takes longer than
+    all else here."""
+    try:
+        return digest_of(f"{folder}/{SAMPLES}").encode() in seal
+    except FileNotFoundError:
+        return False
 
 
 def _read_ahead(root: str, paths: Sequence[str]) -> Iterator[_Batch]:

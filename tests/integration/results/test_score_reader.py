@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
 import sys
@@ -11,6 +12,7 @@ import psutil
 import pytest
 
 from benchfleet.results import score_reader
+from benchfleet.results.disk import digest_of
 from benchfleet.results.read import SampleScores, sample_scores
 from benchfleet.results.score_reader import ScoreReader
 from benchfleet.testing import sample_cell
@@ -59,11 +61,29 @@ def test_a_result_that_is_not_the_ledgers_has_no_scores(
     assert [bool(one.scores) for one in read] == [False, True, True, False, True, True, True]
 
 
+def change_samples(study: Study, path: str) -> str:
+    """Write a sample whose score is no number; the digest of the file."""
+    samples = study.folder(path) / "samples.jsonl"
+    samples.write_text('{"index": 0, "id": "s0", "score": "high"}\n')
+    return digest_of(samples)
+
+
+def test_samples_that_were_changed_have_no_scores(study: Study, results: list[Result]) -> None:
+    change_samples(study, results[1][0])
+    for reader in reader_of(study, results), ScoreReader(study.layout.root, []):
+        read = [reader(*one) for one in results]
+        assert [bool(one.scores) for one in read] == [True, False, *[True] * 5]
+
+
 def test_the_error_of_a_result_is_raised_where_it_is_asked_for(
     study: Study, results: list[Result]
 ) -> None:
-    samples = study.folder(results[1][0]) / "samples.jsonl"
-    samples.write_text('{"index": 0, "id": "s0", "score": "high"}\n')
+    path = results[1][0]
+    file = study.folder(path) / "cell.json"
+    seal = json.loads(file.read_text())
+    seal["files"]["samples.jsonl"] = change_samples(study, path)
+    file.write_text(json.dumps(seal))
+    results[1] = path, digest_of(file)
     reader = reader_of(study, results)
     assert reader(*results[0]).scores
     with pytest.raises(ValueError, match="high"):

@@ -17,8 +17,9 @@ def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study: S
     study.done("window", [1, 1])
     study.samples.update({key: {} for key in study.samples})
     assert [note for note in study.compared().notes if "samples" in note] == [
-        "Some samples are not here, so each repeat counts as one value: recall_512. "
-        "`benchfleet merge` brings what another host or a store has."
+        "Some samples are not here or were changed, so each repeat counts as one value: "
+        "recall_512. `benchfleet merge` brings what another host or a store has, "
+        "and `benchfleet verify` names what was changed."
     ]
 
 
@@ -37,7 +38,7 @@ def test_the_speed_of_a_server_has_no_answers_to_warn_of(study: Study) -> None:
     assert only(found).mean == 500.0
     assert found.warnings == ()
     assert ended(found) is None
-    assert not any("are not here" in note for note in found.notes)
+    assert not any("not here" in note for note in found.notes)
 
 
 def test_a_script_that_reports_no_samples_lacks_none(study: Study) -> None:
