@@ -80,9 +80,12 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
 
 
 def _results_of(name: str, file: Path | None, base: Path | None) -> Path:
-    """Where results go without a campaign's file: beside a ledger that lies among them."""
-    if base is None and file is not None:
+    """Where results go without a campaign's file: beside a ledger that lies among them. A
+    `BenchmarkExecutor` puts them into the folder that its caller names."""
+    if file is not None:
         folder = Path(os.path.abspath(file)).parent
-        if Layout(folder).ledger.name == file.name and folder.name == path_part(name):
+        among_results = folder.name == path_part(name) or Layout(folder).has_own_id
+        beside = Layout(folder).ledger.name == file.name and among_results
+        if beside and (base is None or Path(os.path.abspath(base)) == folder):
             return folder
     return results_folder(Path.cwd(), base or RESULTS, name)

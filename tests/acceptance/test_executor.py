@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+from benchfleet.frames import load
 from benchfleet.machines.probe import report
 from capabilities import fleet
 
@@ -180,6 +181,28 @@ def test_the_ledger_may_lie_elsewhere(user: User) -> None:
     assert len(output["done"]) == 12
     assert (user.folder / "own.db").is_file()
     assert not (user.folder / "benchmark_results" / "ledger.db").exists()
+
+
+def test_the_verbs_and_data_frames_find_what_a_call_left_in_its_folder(user: User) -> None:
+    run(user, "executor = BenchmarkExecutor([], 1, 'res', quiet=True)" + MATRIX)
+    ledger = ("--ledger", f"sqlite:///{user.folder}/res/ledger.db")
+    assert "12 results verified" in user.run("verify", *ledger).stdout
+    assert "12 results verified" in user.run("verify", *ledger, "--results", "res").stdout
+    assert set(load(user.folder / "res").samples["label"]) >= {"mock_benchmark", "recall_256"}
+    folder = user.run("status", "res", code=2).stderr
+    assert "name its campaign file, or --ledger sqlite:///res/ledger.db" in folder
+
+
+def test_a_script_is_called_by_its_own_name(user: User) -> None:
+    script = {"command": {"name": "own", "argv": ["sh", "-c", "echo 1 > {result}"]}}
+    printed = run(
+        user,
+        f"""
+done = executor.run_benchmark_matrix(MODELS[1:], [("dense", None)], [{script!r}], ADAPTER)
+print([one.stub.benchmark_name for one in done.individual_results])
+""",
+    )
+    assert "['own']" in printed.stdout
 
 
 def test_a_variant_that_was_planned_is_run_in_place_of_its_model(user: User) -> None:

@@ -142,6 +142,10 @@ def read_source(file: Path, readers: Mapping[str, Reader], kind: str) -> Source:
     try:
         if file.is_dir():
             problem = f"is a folder; name the {kind} in it"
+            if (file / "ledger.db").is_file():
+                problem = (
+                    f"is a results folder; name its {kind}, or --ledger sqlite:///{file}/ledger.db"
+                )
         elif not file.exists():
             problem = f"file not found{_near(file, readers) or _how_to_make(file, kind)}"
         elif reader is None:

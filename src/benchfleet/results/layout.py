@@ -93,10 +93,19 @@ class Layout:
         """Where a person may write what a run is to do with its slots."""
         return self.root / "slots.txt"
 
+    @property
+    def _own_id(self) -> Path:
+        return self.root / ".folder"
+
+    @property
+    def has_own_id(self) -> bool:
+        """Whether a run has used it as a results folder."""
+        return self._own_id.exists()
+
     def own_id(self) -> str:
         """What names this folder among the hosts of a campaign: made once, and shared by all who
         see it. ``""`` where it cannot be written."""
-        file = self.root / ".folder"
+        file = self._own_id
         for _ in range(2):
             try:
                 return file.read_text("utf-8").strip()

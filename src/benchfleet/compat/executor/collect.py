@@ -58,7 +58,7 @@ def stub(
         model_name=call.models.get(cell.model.name, cell.model.name),  # a variant: by its own
         sparse_config_name=cell.config.name,
         sparse_attention_config=call.configs[cell.config.name],
-        benchmark_name=cell.workload.benchmark,
+        benchmark_name=cell.workload.name,
         subset=cell.workload.subset,
         adapter_config=adapter_config,
         generation_kwargs=dict(cell.workload.generation),
