@@ -110,7 +110,8 @@ class ResultLocator:
     def _in_repository(
         self, paths: Mapping[str, Fingerprint], digests: Mapping[str, str]
     ) -> dict[str, str]:
-        """The results at these paths that the branches of a git ledger have, by fingerprint."""
+        """The results at these paths that the branches of a git ledger have, by fingerprint. Not
+        those of which large files stayed on their host."""
         if not paths or not self.study.url.startswith("git+"):
             return {}
         if (ledger := self.study.open_existing_ledger()) is None:
@@ -122,7 +123,7 @@ class ResultLocator:
             return {
                 str(name): store.display_url
                 for path, name in paths.items()
-                if found_digests.get(path) == digests.get(name, "")
+                if found_digests.get(path) == digests.get(name, "") and store.is_complete(path)
             }
         return {}
 

@@ -43,6 +43,24 @@ def test_large_files_go_to_the_place_that_the_campaign_names_and_come_from_there
     assert {*left, *names} - {"left_out.json"} <= {file.name for file in there.iterdir()}
 
 
+def test_results_whose_large_files_are_lost_with_their_host_run_again(
+    user: User, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.write(MOCK)
+    at = ("study.yaml", "--ledger", "git+file:lab.git?large=300B")
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab2")
+    user.run("run", *at, "--cpu-slots", "1", "--only", "models=m1")
+    shutil.rmtree(user.results)
+    monkeypatch.setenv("BENCHFLEET_HOST", "desk")
+    missing = user.run("merge", *at, code=1).stdout
+    assert "last seen at lab2" in missing
+    lost = ("--gone", "--lost-host", "lab2", "--yes")
+    (pending,) = user.json("retry", *at, *lost)["pending_again"]
+    assert pending == "m1/dense/mock_benchmark"
+    user.run("run", *at, "--cpu-slots", "1")
+    assert "2 results verified, nothing wrong" in user.run("verify", *at).stdout
+
+
 def test_a_merge_brings_results_onto_one_branch_whose_lists_runs_keep(
     user: User, bare: Path
 ) -> None:

@@ -64,6 +64,13 @@ class GitStore(ResultStore):
     def digests(self, paths: Collection[str]) -> Mapping[str, str]:
         return {path: result[1] for path in paths if (result := self._find(path))}
 
+    def is_complete(self, path: str) -> bool:
+        """Whether all files of a result are in the repository."""
+        if (result := self._find(path)) is None:
+            return False
+        left_out = f"{result_path(self._campaign, path)}/{LEFT_OUT}"
+        return self._objects.lookup(result[0], left_out) is None
+
     def fetch(self, paths: Collection[str], into: Path) -> None:
         for path in paths:
             if result := self._find(path):
