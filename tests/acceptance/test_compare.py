@@ -104,6 +104,23 @@ def test_a_campaign_that_never_ran_has_nothing_to_compare(user: User) -> None:
     assert "run it first: benchfleet run study.yaml" in refused
 
 
+def test_a_comparison_without_its_samples_is_no_success(finished: User) -> None:
+    user = finished
+    (user.folder / "study.yaml").write_text(
+        (user.folder / "study.yaml").read_text().replace("mock_benchmark", "mock_benchmark, recall")
+    )
+    user.run("run", "study.yaml")
+    checked = (*BOTH, "--fail-on-regression")
+    before = finished.run(*checked, code=None)
+    samples = user.results / "m1" / "dense" / "mock_benchmark" / "samples.jsonl"
+    samples.write_text(samples.read_text().replace('"score": 1.0', '"score": 0.0', 1))
+    done = finished.run(*checked, code=1)
+    assert "samples are missing" in done.stdout
+    assert "`benchfleet verify` names what was changed" in done.stdout
+    assert "1 comparison lacks samples, so --fail-on-regression fails" in done.stderr
+    assert "lacks samples" not in before.stderr
+
+
 def test_nothing_compared_is_no_success(finished: User) -> None:
     days = ("until=2001-01-01", "until=2001-01-02", "--json", "--fail-on-regression")
     done = finished.run("compare", "--in", "study.yaml", *days, code=1)

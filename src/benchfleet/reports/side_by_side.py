@@ -55,6 +55,7 @@ class Change:
     regression: bool = field(default=False)
     is_suite: bool = False
     samples: tuple[int, int] = (0, 0)  # values of each side, shared or not; of suites not counted
+    lacks_samples: bool = False  # so nothing is tested
     unseen: float = 0.0  # how far samples that were not drawn may move it, where all drawn agree
 
     @property
@@ -158,9 +159,14 @@ def _change(
     difference = Difference(n=0, difference=None)
     gained: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    lacks_samples = False
     if not remark and first and second:
         difference = pool_difference(second, first)
-        remark = "" if difference.n else "no samples are shared"
+        lacks_samples = difference.p_value is None and any(
+            pool.lacks_samples and not pool.has_none for pool in (first, second)
+        )
+        if not difference.n:
+            remark = "samples are missing" if lacks_samples else "no samples are shared"
         both = [key for key in values[0] if key in values[1] and isinstance(key, str)]
         gained = tuple(key for key in both if (values[0][key], values[1][key]) == (0, 1))
         lost = tuple(key for key in both if (values[0][key], values[1][key]) == (1, 0))
@@ -177,6 +183,7 @@ def _change(
         lost=lost,
         remark=remark,
         samples=(len(values[0]), len(values[1])),
+        lacks_samples=lacks_samples,
         unseen=_unseen(difference, [pool for pool in (first, second) if pool]),
     )
 

@@ -63,7 +63,8 @@ def verdict_lines(
     """Flipped samples, what regressed, and the verdict with its reasons where there is a policy."""
     names = dict(zip(map(id, changes), short_names(changes), strict=True))
     benchmarks = [change.benchmark for change in changes]
-    lines = [*_flip_lines(changes, names), *_shared_lines(changes, names), _regressions(changes)]
+    remarks = (*_shared_lines(changes, names), *_missing_sample_lines(changes, names))
+    lines = [*_flip_lines(changes, names), *remarks, _regressions(changes)]
     if rules:
         lines.append(f"verdict: {overall(judgements, rules)}")
         lines += [f"  {line}" for line in _reasons(judgements, rules, benchmarks)]
@@ -89,7 +90,11 @@ def markdown_table(
         markdown_text(_regressions(changes)),
         "\n".join(
             f"- {markdown_text(line)}"
-            for line in (*_flip_lines(changes, short), *_shared_lines(changes, short))
+            for line in (
+                *_flip_lines(changes, short),
+                *_shared_lines(changes, short),
+                *_missing_sample_lines(changes, short),
+            )
         ),
         "\n".join(
             f"- {markdown_text(line)}"
@@ -161,6 +166,15 @@ def _shared_lines(changes: Sequence[Change], names: Mapping[int, str]) -> Iterat
             equal = before == after
             counts = f"{before} on each side" if equal else f"{before} of A and {after} of B"
             yield f"{names[id(change)]}: only {shared} samples are shared, of {counts}"
+
+
+def _missing_sample_lines(changes: Sequence[Change], names: Mapping[int, str]) -> Iterator[str]:
+    """Changes that could not be tested for want of samples."""
+    if untested := [names[id(change)] for change in changes if change.lacks_samples]:
+        yield (
+            f"samples are not here or were changed, so nothing is tested: {examples(untested)}; "
+            "`benchfleet merge` brings them, `benchfleet verify` names what was changed"
+        )
 
 
 def _flips(change: Change) -> str:

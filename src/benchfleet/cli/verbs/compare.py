@@ -16,6 +16,7 @@ from benchfleet.campaign_results import side_of
 from benchfleet.cli.text.change_table import change_table, markdown_table, verdict_lines
 from benchfleet.cli.text.output import output_format, print_whole, say, write_output
 from benchfleet.cli.text.terminal import display_path
+from benchfleet.domain.humanize import counted
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
 from benchfleet.reports.release_policy import Judgement, Rule, judge, overall, read_policy
 from benchfleet.reports.side_by_side import DEFAULT_MIN_EFFECT, Change, Side, changes
@@ -89,6 +90,10 @@ def main(arguments: argparse.Namespace) -> int:
             failed = True  # nothing could show a regression
             message = "nothing was compared, so --fail-on-regression fails; see the remarks"
             say(message, to=sys.stderr)
+        elif untested := sum(change.lacks_samples for change in compared):
+            failed = True
+            what = counted(untested, "comparison", "lack")
+            say(f"{what} samples, so --fail-on-regression fails; see the remarks", to=sys.stderr)
     return 1 if refused or failed else 0
 
 
