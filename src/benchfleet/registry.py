@@ -230,6 +230,11 @@ def _plugin(family: Family, name: str) -> Any:
             f"{_SINGULAR[family]} {name!r} ({location}) does not derive from the base class of its "
             f"family; make it a subclass of {_BASES[family].replace(':', '.')}"
         )
+    if base and (missing := sorted(getattr(plugin, "__abstractmethods__", ()))):
+        raise PluginError(
+            f"{_SINGULAR[family]} {name!r} ({location}) lacks {', '.join(missing)}; write what the "
+            f"base class {_BASES[family].replace(':', '.')} asks for"
+        )
     return plugin
 
 

@@ -23,7 +23,8 @@ GRACE_S = 5.0  # seconds between being asked to end and being killed
 _POLL_S = 0.1  # seconds between looks at the time and at what asks it to stop
 _READ_BYTES = 2**16  # bytes read at once
 _MAX_LINE_CHARS = 300  # of stderr, in a message
-_MAX_OUTPUT_BYTES = 2**20  # bytes of its output, the last ones
+MAX_STDOUT_BYTES = 64_000_000  # the last of what it prints, where a report may be
+_MAX_STDERR_BYTES = 2**20  # the last ones, for a message
 
 
 def run_process(
@@ -94,7 +95,7 @@ def _follow(
             if piece := os.read(handle, _READ_BYTES):
                 _write(piece, number + 1)
                 tails[number].extend(piece)
-                del tails[number][:-_MAX_OUTPUT_BYTES]
+                del tails[number][: -(MAX_STDOUT_BYTES, _MAX_STDERR_BYTES)[number]]
             else:
                 del outputs[handle]  # closed, mostly because it is about to end
         if ended and not ready:

@@ -20,6 +20,7 @@ from typing import Any
 
 from benchfleet.benchmarks import bootstrap
 from benchfleet.benchmarks.base import Record, Score, Session, withdraw
+from benchfleet.benchmarks.process import MAX_STDOUT_BYTES
 from benchfleet.benchmarks.scoring import mean
 from benchfleet.errors import CellFailure
 
@@ -28,7 +29,7 @@ HEADLINES = ("overall_score", "success_rate", "accuracy", "score")
 _MAX_TEXT_CHARS = 200  # characters; longer text is no summary
 _MEASURED_KEYS = {"prompt_tokens", "completion_tokens", "seconds"}
 Aggregate = Callable[[list[Mapping[str, Any]]], float]
-_SAMPLE_KEYS = {"id", "score", "predicted_answer", *_MEASURED_KEYS}
+_SAMPLE_KEYS = {"id", "score", "predicted_answer", "finish", *_MEASURED_KEYS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ def find_report(result: Path, scratch: Path, stdout: bytes) -> Any:
                 continue  # a line that only looks like JSON, such as a printed mapping
     raise bad_result(
         f"it reported nothing: write JSON to {{result}}, or {METRICS} to the folder {{scratch}}, "
-        "or print a line of JSON"
+        f"or print a line of JSON among the last {MAX_STDOUT_BYTES // 1_000_000} MB"
     )
 
 
@@ -81,10 +82,17 @@ def plain(value: Any) -> Any:
     """The value as JSON knows it; numbers of numpy and the like become plain ones. Raises
     CellFailure where it is none, with the key of what JSON does not know."""
     try:
-        return json.loads(json.dumps(value, default=lambda other: other.item()))
-    except (TypeError, ValueError, AttributeError) as error:
+        return json.loads(json.dumps(value, default=_plain_number))
+    except (TypeError, ValueError) as error:
         problem = next(_not_plain(value, ""), None) or f"what was returned is not JSON: {error}"
         raise bad_result(problem) from None
+
+
+def _plain_number(value: Any) -> Any:
+    """A number of numpy or torch. Raises TypeError."""
+    if not hasattr(value, "item"):
+        raise TypeError(f"it holds {_text_of(value)} of type {type(value).__name__}")
+    return value.item()
 
 
 def _not_plain(value: Any, key: str) -> Iterator[str]:
@@ -112,10 +120,12 @@ def read_report(value: Any, *, metric: str | None, aggregate: Aggregate | None =
     if isinstance(value, Mapping):
         samples = _samples(value.get("samples"))
         scores = [score for _, score in samples if score is not None]
-        whole = scores if len(scores) == len(samples) else []
-        overall = _headline(value, metric, whole)
         score = Score(
-            overall=overall, per_sample=whole, tasks=_tasks(value), summary=_summary(value)
+            overall=_headline(value, metric, scores),
+            per_sample=[0.0 if one is None else one for _, one in samples] if scores else (),
+            tasks=_tasks(value),
+            summary=_summary(value),
+            unscored=[n for n, (_, one) in enumerate(samples) if one is None] if scores else (),
         )
         return Report(score=score, records=[record for record, _ in samples])
     if metric is not None or value is None:
@@ -199,6 +209,7 @@ def _sample(index: int, item: Mapping[str, Any]) -> tuple[Record, float | None]:
         prompt_tokens=int(measured("prompt_tokens")),
         completion_tokens=int(measured("completion_tokens")),
         seconds=measured("seconds"),
+        finish=str(item.get("finish") or ""),
     )
     if item.get("score") is None:
         return record, None

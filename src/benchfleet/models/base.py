@@ -8,7 +8,7 @@ override one if its default is wrong for your adapter. `README.md` has a complet
         def digest(cls, source): return f"echo:{source}"
         def load(self): pass
         def configure(self, config): pass
-        def answer(self, prompts, generation): return [Answer(text=p.question) for p in prompts]
+        def answer(self, prompts, generation): return [Answer(text=p.text) for p in prompts]
         def unload(self): pass
         def provenance(self): return {"adapter": "echo"}
 

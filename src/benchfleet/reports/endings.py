@@ -71,7 +71,8 @@ def warnings(named: Iterable[tuple[str, Endings]]) -> Iterator[str]:
     """A sentence for each share that makes a score doubtful; `named` are ``model / config /
     benchmark`` with their endings."""
     for name, endings in named:
-        length, unparsed = (endings.shares.get(end, 0.0) for end in ("length", "unparsed"))
+        shares = (endings.shares.get(end, 0.0) for end in ("length", "unparsed", "empty"))
+        length, unparsed, empty = shares
         if length > MAX_LENGTH:
             yield (
                 f"{name}: {length:.0%} of the answers were cut off by length; "
@@ -82,6 +83,8 @@ def warnings(named: Iterable[tuple[str, Endings]]) -> Iterator[str]:
                 f"{name}: no answer was found in {unparsed:.0%} of the texts; "
                 "look at some in its samples.jsonl"
             )
+        if empty > MAX_UNPARSED:
+            yield f"{name}: {empty:.0%} of the answers are empty; look at its prompts and adapter"
         if endings.same_answer > MAX_SAME:
             yield (
                 f"{name}: one answer was given to {endings.same_answer:.0%} of the questions; "

@@ -28,6 +28,8 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
             "The score is not the mean of its samples' scores, so each repeat counts as one value: "
             f"{examples(headlines)}."
         )
+    if unscored := dict.fromkeys(row.benchmark for row in rows if _has_unscored_samples(row)):
+        yield f"Samples without a score count in no mean: {examples(unscored)}."
     if any(map(_has_uneven_samples, rows)):
         yield (
             "Some configs have fewer samples than others: means use all of a config's samples, "
@@ -69,6 +71,11 @@ def _dense_after_all(rows: Sequence[Row]) -> list[str]:
 def _has_uneven_samples(row: Row) -> bool:
     """Whether some of its configs have other samples than the rest."""
     return len({frozenset(pool.values) for pool in row.measured().values()}) > 1
+
+
+def _has_unscored_samples(row: Row) -> bool:
+    outcomes = (outcome for pool in row.pools.values() for outcome in pool.outcomes)
+    return any(outcome.metrics.get("unscored") for outcome in outcomes)
 
 
 def _hosts(records: Iterable[CellRecord]) -> list[str]:

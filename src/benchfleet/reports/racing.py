@@ -87,6 +87,10 @@ def _group(
     reads = {config: _reads(lane, scores) for config, lane in lanes.items()}
     over = {one for one in lanes if history.is_over((model, one, benchmark))}
     note = _unfit(lanes, reads)
+    if note and any(
+        history.is_stopped(one) for lane in lanes.values() for one in lane.records.values()
+    ):
+        note += "; `benchfleet retry --raced` brings back what it stopped before"
     leader = "" if note else _leader(reads, over, kept_configs)
     standings = []
     for config, lane in lanes.items():

@@ -27,11 +27,11 @@ def summarise(
 
     Raises ValueError where one of them is not a finite number, or is made of what is none.
     """
-    overall = _finite("the score", score["overall"])
     values_of_samples = [
-        None if value is None else _finite("a sample's score", value)
-        for value in score["per_sample"]
+        None if value is None else _finite(f"the score of sample {number}", value)
+        for number, value in enumerate(score["per_sample"])
     ]
+    overall = _finite("the score", score["overall"])
     metrics: dict[str, float] = {"overall_score": overall, "samples": len(records)}
     error = _standard_error(overall, values_of_samples, records, score.get("summary", {}))
     if error is not None:
@@ -95,5 +95,5 @@ def _finite(what: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{what} of {value!r:.60} is not a finite number")
+        raise ValueError(f"{what} is {value!r:.60}, not a finite number")
     return number

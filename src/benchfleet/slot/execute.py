@@ -253,13 +253,16 @@ def _asked_once(adapter: Adapter | None, cell: Cell) -> Score:
 
 def _run(benchmark: Benchmark, session: SlotSession) -> Score:
     try:
-        score = benchmark.run(session)
+        score: Any = benchmark.run(session)  # a plugin may give anything
     except BaseException:
         try:
             session.send_files()
         except Exception:  # noqa: BLE001 - what ended the benchmark is the reason to tell
             traceback.print_exc()
         raise
+    if not isinstance(score, Score):
+        message = f"{type(benchmark).__name__} gave {score!r:.60} as its score; return a Score"
+        raise CellFailure(stage="collect", kind="bad_result", message=message)
     session.send_files()
     session.check_errors(session.answered)
     return with_failed_samples(score, session.failed_positions())

@@ -25,6 +25,7 @@ class Picky(Adapter):
     @classmethod
     def check(cls, model, config):
         return "this adapter knows no sparse attention" if config.attention else None
+    load = configure = answer = unload = provenance = print
 
 class Lacking(Picky):
     requires = ("no_such_module_anywhere",)
@@ -33,6 +34,9 @@ class Lacking(Picky):
 class Plain:
     """Has what an adapter must have, and is none."""
     digest, check = Picky.digest, Picky.check
+
+class Half(Picky):
+    answer = Adapter.answer
 
 class _Benchmark(Benchmark):
     def params(self):
@@ -53,6 +57,7 @@ ENTRY_POINTS = """\
 [benchfleet.models]
 picky = picky_plugins:Picky
 plain = picky_plugins:Plain
+half = picky_plugins:Half
 lacking = picky_plugins:Lacking
 broken = picky_plugins:Nowhere
 [benchfleet.benchmarks]
@@ -126,6 +131,7 @@ def test_what_plugins_refuse_is_reported_at_its_key(tmp_path: Path, plugins: Pat
             - {name: v, adapter: picki}
             - {name: u, adapter: plain}
             - {name: t, adapter: mock}
+            - {name: s, adapter: half}
           configs:
             dense: null
             sparse: {attention: {local: 4}}
@@ -145,12 +151,14 @@ def test_what_plugins_refuse_is_reported_at_its_key(tmp_path: Path, plugins: Pat
         "10 matrix.models[5].adapter: no adapter 'picki'; did you mean 'picky'?",
         "11 matrix.models[6].adapter: adapter 'plain' (picky_plugins:Plain) does not derive from "
         "the base class of its family; make it a subclass of benchfleet.models.base.Adapter",
-        "15 matrix.configs.sparse: this adapter knows no sparse attention (model 'x'); "
+        "13 matrix.models[8].adapter: adapter 'half' (picky_plugins:Half) lacks answer; write what "
+        "the base class benchfleet.models.base.Adapter asks for",
+        "16 matrix.configs.sparse: this adapter knows no sparse attention (model 'x'); "
         "change it, or exclude the pair",
-        "17 matrix.benchmarks[0].a[1]: its data are missing; download them",
-        "18 matrix.benchmarks[1].a_b[0]: benchmark 'a' with subset 'b_c' and benchmark 'a_b' "
+        "18 matrix.benchmarks[0].a[1]: its data are missing; download them",
+        "19 matrix.benchmarks[1].a_b[0]: benchmark 'a' with subset 'b_c' and benchmark 'a_b' "
         "with subset 'c' would share the folder 'a_b_c'; rename one",
-        "19 matrix.benchmarks[2].a: takes no parameter; remove 'wrong'",
+        "20 matrix.benchmarks[2].a: takes no parameter; remove 'wrong'",
     ]
 
 

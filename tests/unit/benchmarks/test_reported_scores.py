@@ -38,6 +38,21 @@ def test_the_headline_is_the_best_known_name_then_the_first_number(
     assert _overall(value) == overall
 
 
+def test_a_sample_without_a_score_takes_no_other_s() -> None:
+    samples = [{"score": 1, "finish": "length"}, {"id": "q2"}, {"score": 0}]
+    report = read_report({"samples": samples}, metric=None)
+    assert (report.score.overall, report.score.per_sample) == (0.5, [1, 0, 0])
+    assert report.score.unscored == [1]
+    assert [record.finish for record in report.records] == ["length", "", ""]
+    report = read_report({"accuracy": 1, "samples": [{"id": "q"}]}, metric=None)
+    assert (report.score.per_sample, report.score.unscored) == ((), ())
+
+
+def test_a_value_that_is_no_json_is_named_with_its_type() -> None:
+    with pytest.raises(CellFailure, match="of type object"):
+        plain({"accuracy": object()})
+
+
 def test_a_metric_names_the_headline_by_key_or_by_dots() -> None:
     value = {"accuracy": 0.1, "a.b": 0.2, "a": {"b": 0.3, "c": {"d": 0.4}}}
     assert _overall(value, "a.b") == 0.2
@@ -91,7 +106,7 @@ def test_a_sample_without_a_score_leaves_the_headline_alone() -> None:
     report = read_report(
         {"f1": 0.5, "samples": [{"id": "a"}, {"id": "b", "score": 1}]}, metric=None
     )
-    assert report.score.per_sample == []
+    assert (report.score.overall, report.score.unscored) == (0.5, [0])
     assert [record.id for record in report.records] == ["a", "b"]
 
 

@@ -22,13 +22,14 @@ def test_without_odd_ends_there_is_no_second_score() -> None:
 
 
 def test_a_report_warns_above_the_limits_only() -> None:
-    fine = Endings(shares={"length": 0.05, "unparsed": 0.20}, same_answer=0.90)
-    bad = Endings(shares={"length": 0.06, "unparsed": 0.21}, same_answer=0.91)
+    fine = Endings(shares={"length": 0.05, "unparsed": 0.20, "empty": 0.20}, same_answer=0.90)
+    bad = Endings(shares={"length": 0.06, "unparsed": 0.21, "empty": 0.22}, same_answer=0.91)
     assert first_warnings([("m / c / b", fine)]) == ()
     texts = first_warnings([("m / c / b", bad)])
     assert [text.split(": ", 1)[1].split(";")[0] for text in texts] == [
         "6% of the answers were cut off by length",
         "no answer was found in 21% of the texts",
+        "22% of the answers are empty",
         "one answer was given to 91% of the questions",
     ]
 

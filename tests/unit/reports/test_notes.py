@@ -23,6 +23,11 @@ def test_missing_samples_are_distinguished_from_a_score_that_is_no_mean(study: S
     ]
 
 
+def test_samples_without_a_score_are_noted(study: Study) -> None:
+    study.done("dense", [1, 0], metrics={"unscored": 1})
+    assert "Samples without a score count in no mean: recall_512." in study.compared().notes
+
+
 def test_the_speed_of_a_server_has_no_answers_to_warn_of(study: Study) -> None:
     """Its requests are samples without scores, and are cut off by design."""
     ends = {"samples": 9, "ended_length": 1.0, "same_answer": 1.0}

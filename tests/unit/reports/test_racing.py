@@ -186,6 +186,12 @@ def test_a_config_that_was_stopped_or_brought_back_is_not_stopped_again(halfway:
     assert (window["compared_with"], window["samples"]) == ("dense", stop.samples)
     assert window["interval"] == list(stop.interval)  # by which it was stopped
     assert not list(raced(halfway, history=history).stops(by=""))
+    dense = next(one for one in halfway.samples.values() if one)
+    kept = dict(dense)
+    dense[next(iter(dense))] = 3.0
+    (group,) = raced(halfway, history=history).groups
+    assert group.note.endswith("; `benchfleet retry --raced` brings back what it stopped before")
+    dense.update(kept)
     halfway.records = active
     retried = [stopped, Event(kind="retry_asked", fingerprint=stop.cells[0])]
     assert verdicts(halfway, history=RaceHistory.of(retried))["window"] == "brought back"

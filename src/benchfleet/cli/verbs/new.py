@@ -84,10 +84,12 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _check(kind: str, name: str) -> None:
-    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+    if keyword.iskeyword(name):
+        raise wrong_option("NAME", f"{name!r} is a word of Python; choose another name")
+    if not _NAME.fullmatch(name):
         raise wrong_option("NAME", f"{name!r} is no name; use lower case letters and digits")
     if kind == "store" and "_" in name:
         raise wrong_option("NAME", f"{name!r} is no scheme of a URL; write - in place of _")
     family = cast(registry.Family, _FAMILIES[kind])
     if name in registry.names(family):
-        raise wrong_option("NAME", f"there is a {kind} {name!r} already; choose another name")
+        raise wrong_option("NAME", f"{kind} {name!r} exists already; choose another name")

@@ -90,10 +90,14 @@ def kept_keys(
             weighted = answer.weight is not None
             answer = answer.spread(heads, keys)
             answer = answer if weighted else answer > 0
-        if answer.dtype == torch.bool:
-            added = answer & view.open
-        else:
-            added = (answer > 0) & view.open
+        try:
+            added = (answer if answer.dtype == torch.bool else answer > 0) & view.open
+        except RuntimeError:
+            raise ValueError(
+                f"{type(step).__name__}.keep gave the shape {list(answer.shape)}; give [batch, 1 or"
+                f" heads, queries, keys], here {list(view.open.shape)}"
+            ) from None
+        if answer.dtype != torch.bool:
             answer = torch.where(added, answer.float(), 0.0)
         if weight is not None or answer.dtype != torch.bool:
             earlier = view.selected.float() if weight is None else weight
