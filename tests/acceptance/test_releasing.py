@@ -10,6 +10,9 @@ from contextlib import closing
 
 import pytest
 
+from benchfleet.machines.probe import report
+from capabilities import fleet
+
 from .conftest import COMMAND, User, until
 
 HELD = """\
@@ -107,6 +110,37 @@ def test_what_a_failed_machine_held_goes_to_the_others(
     assert "its machine lab2 failed" in history(user)[0]
 
 
+def test_a_failed_machine_that_lives_does_not_take_its_cell_again(user: User) -> None:
+    hold = user.folder / "hold"
+    hold.touch()
+    user.write(HELD.replace("HOLD", str(hold)))
+    for one in fleet()[:3]:
+        report.write(user.folder / "reports", one)
+    plan = ("assign", "study.yaml", "--reports", "reports", "--effort", "0.1")
+    (host,) = {one["machine"] for one in user.json(*plan)["cells"]}
+    process = subprocess.Popen(
+        [*COMMAND, "work", "study.yaml", "--assigned", "--cpu-slots", "1"],
+        cwd=user.folder,
+        env={**user.environment, "BENCHFLEET_HOST": host},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        until(lambda: user.json("status", "study.yaml")["running"])
+        user.run("reassign", "study.yaml", "--failed-machine", host, "--yes")
+        output, _ = process.communicate(timeout=SOON)
+    finally:
+        hold.unlink()
+        process.kill()
+    assert "held elsewhere now" in output
+    status = user.json("status", "study.yaml")
+    assert (status["pending"], status["running"]) == (1, 0)
+    with closing(sqlite3.connect(user.results / "ledger.db")) as ledger:
+        claims = ledger.execute("select count(*) from event where kind = 'claimed'").fetchone()
+    assert claims == (1,)
+
+
 def test_a_dead_host_s_cells_are_taken_before_their_lease_runs_out(
     user: User, worker: subprocess.Popen[str]
 ) -> None:
@@ -115,4 +149,5 @@ def test_a_dead_host_s_cells_are_taken_before_their_lease_runs_out(
     worker.kill()
     [taken] = user.json("reap", "study.yaml", "--now", "--host", "lab2", "--yes")["reaped"]
     assert taken["cell"] == CELL
+    assert user.json("status", "study.yaml")["used"]["attempts"] == 1
     assert "no cell is held" in user.run("reap", "study.yaml").stdout

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STORED = "stored"  # the kind of the event that a result was put into a store
-# Why a cell was released whose runner was killed: its attempt counts, though nobody knows its use.
+# Reasons of releases after which the attempt counts, though nobody may know what it used up.
 RUNNER_KILLED = "its runner was killed"
+BY_HAND = "by hand: "  # before the reason that a user gives
 
 
 @dataclass(frozen=True, kw_only=True)

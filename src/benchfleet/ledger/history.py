@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from benchfleet.domain.attempt import CellRecord, Outcome
-from benchfleet.domain.event import RUNNER_KILLED, STORED, Event
+from benchfleet.domain.event import BY_HAND, RUNNER_KILLED, STORED, Event
 from benchfleet.domain.part import SPLIT
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import Usage, UsageTotal
@@ -148,6 +148,11 @@ def bill(events: Iterable[Event], fingerprints: Collection[str]) -> UsageTotal:
     return total
 
 
+def _was_lost(release: Event) -> bool:
+    """Whether the attempt began and its runner may never say what it used."""
+    return str(release.data.get("reason", "")).startswith((RUNNER_KILLED, BY_HAND))
+
+
 def _used(events: Iterable[Event]) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
     """The cell of each attempt, and what the attempt used up; None where it is not known."""
     by_key: dict[tuple[str, int], Mapping[str, Any] | None] = {}
@@ -163,7 +168,7 @@ def _used(events: Iterable[Event]) -> Iterator[tuple[str, Mapping[str, Any] | No
                 by_key[key] = event.data["outcome"].get("usage")
         elif event.kind == "used":
             by_key[key] = event.data["usage"]
-        elif event.kind == "reaped" or event.data.get("reason") == RUNNER_KILLED:
+        elif event.kind == "reaped" or _was_lost(event):
             by_key.setdefault(key, None)
     for (fingerprint, _), used in by_key.items():
         yield whole_of.get(fingerprint, fingerprint), used

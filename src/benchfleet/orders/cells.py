@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchfleet.domain.attempt import CellRecord
-from benchfleet.domain.event import Event
+from benchfleet.domain.event import BY_HAND, Event
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.lease_holders import Holder
 from benchfleet.orders.base import Origin
@@ -30,7 +30,7 @@ def release(ledger: Ledger, holders: Sequence[Holder], reason: str) -> list[Hold
     tokens grow, so a former holder can finish nothing."""
     if not holders:
         return []
-    ledger.release([one.record.lease for one in holders], reason)
+    ledger.release([one.record.lease for one in holders], f"{BY_HAND}{reason}")
     among = {str(one.record.fingerprint) for one in holders}
     now = {record.fingerprint: record for record in ledger.cells(fingerprints=among)}
     return [one for one in holders if now[one.record.fingerprint].token != one.record.token]

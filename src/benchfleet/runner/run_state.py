@@ -35,7 +35,7 @@ class RunState:
     ) -> None:
         self._ledger = ledger
         self._fingerprints = frozenset(str(cell.fingerprint) for cell in cells)
-        self._yielded: frozenset[str] = frozenset()
+        self.yielded: frozenset[str] = frozenset()  # cells that are left to other runners
         self._inbox, self._observe = inbox, observer
         floor = max((cell.limits.disk or 0 for cell in cells), default=0) or None
         self._disk_guard = DiskGuard(disk_space, floor=floor)
@@ -62,12 +62,12 @@ class RunState:
 
     def yield_cells(self, fingerprints: Iterable[str]) -> None:
         """Leave these cells, and no others, to other runners."""
-        self._yielded = frozenset(fingerprints)
+        self.yielded = frozenset(fingerprints)
         self.count()
 
     def count(self) -> bool:
         """Read the counts from the ledger, with other runners' work; False where it is away."""
-        about = self._fingerprints - self._yielded
+        about = self._fingerprints - self.yielded
         self.progress.total = len(about)
         try:
             records = self._ledger.cells(fingerprints=about)

@@ -114,7 +114,8 @@ class WorkerTime:
         running = {
             str(slot.attempt.claim.lease.fingerprint) for slot in self._slots if slot.attempt
         }
-        yielded = frozenset(self._options.yielded()) - running
+        others = frozenset(self._options.yielded())
+        yielded = others - running
         self._gates.learn(cells)
         if new := self._scheduler.add_cells(cells):
             self._scheduler.gates_decided = True
@@ -122,7 +123,8 @@ class WorkerTime:
             self._state.notify(
                 "warning", message=f"{counted(len(new), 'cell', 'were')} enrolled since; taken in"
             )
-        if self._scheduler.hold_back("plan", yielded):
+        # One that runs here goes on; if it is released, it is for the others.
+        if self._scheduler.hold_back("plan", others) or yielded != self._state.yielded:
             self._state.yield_cells(yielded)
             theirs = counted(len(yielded), "cell", "are")
             message = f"by a newer plan {theirs} for others, and left to them"
