@@ -94,7 +94,7 @@ class Fleet:
             begin = event.at - sum(outcome.seconds.values())
             loaded = begin + outcome.seconds.get("load", 0.0)
             used, device = outcome.usage, host_in(outcome.device)[1]
-            hourly = used.cost / used.seconds * 3600 if used and used.cost and used.seconds else 0.0
+            hourly = (used.price_per_hour if used else None) or 0.0
             currency = used.currency if used else ""
             self.work.append(Work(outcome.host, device, begin, loaded, event.at, hourly, currency))
 

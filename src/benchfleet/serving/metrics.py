@@ -131,10 +131,12 @@ def point_metrics(
     if load.is_open:
         _open_loop(result, requests, main, load)
     if slo is not None and inside:
-        good_count = count_good(inside, slo)
-        span = math.fsum(w.seconds for w in chosen)
-        result["slo_share"] = round(good_count / len(inside), 6)
-        result["goodput"] = round(good_count / span, 4) if span > 0 else 0.0
+        result["slo_share"] = round(count_good(inside, slo) / len(inside), 6)
+        span = math.fsum(window.seconds for window in chosen)
+        done = math.fsum(
+            shared(window, requests, lambda one: float(slo.keeps(one))) for window in chosen
+        )
+        result["goodput"] = round(done / span, 4) if span > 0 else 0.0
         result["slo"] = slo.to_dict()
     in_window = [
         one
@@ -147,12 +149,15 @@ def point_metrics(
     return result
 
 
-def checkpoint_summary(requests: Sequence[Request]) -> dict[str, Any]:
-    """The checkpoint of source S4, over all requests of the run, steady or not."""
+def checkpoint_summary(*runs: Sequence[Request]) -> dict[str, Any]:
+    """The checkpoint of source S4, over all requests of the runs, steady or not."""
+    requests = [one for run in runs for one in run]
     good = [one for one in requests if one.ok]
-    spans: dict[int, int] = {}
-    for one in requests:
-        spans[one.segment] = max(spans.get(one.segment, 0), one.end)
+    spans: dict[tuple[int, int], int] = {}
+    for number, run in enumerate(runs):
+        for one in run:
+            segment = number, one.segment  # each has a clock of its own
+            spans[segment] = max(spans.get(segment, 0), one.end)
     duration = sum(spans.values()) / _NS
     tokens = sum(one.tokens or 0 for one in good)
     return {

@@ -12,7 +12,14 @@ from benchfleet.serving.client_bound import client_bound
 from benchfleet.serving.cost import billed_cost_per_million, cost_per_million
 from benchfleet.serving.energy import energy
 from benchfleet.serving.load_run import Second
-from benchfleet.serving.metrics import Load, has_collapsed, is_unstable, point_metrics, windows_of
+from benchfleet.serving.metrics import (
+    Load,
+    checkpoint_summary,
+    has_collapsed,
+    is_unstable,
+    point_metrics,
+    windows_of,
+)
 from benchfleet.serving.request import Request
 from benchfleet.serving.slo import Slo
 from benchfleet.serving.steady_mean import SteadyMean, half_width
@@ -113,13 +120,26 @@ def test_metrics_agree_with_the_oracle(seed: int, concurrency: int | None) -> No
     assert metrics["output_tokens_per_second"] == pytest.approx(
         output_rate(requests, begin, end), rel=1e-3
     )
+
+    def keeps(r: Request) -> bool:
+        spacing = ((r.last or 0) - (r.first or 0)) / max(1, (r.tokens or 0) - 1)
+        return r.ok and (r.first or 0) - r.scheduled <= 0.2 * S and spacing <= 0.015 * S
+
+    assert metrics["slo_share"] == pytest.approx(sum(map(keeps, good)) / len(inside), abs=1e-6)
     kept = sum(
-        (r.first or 0) - r.scheduled <= 0.2 * S
-        and (r.tokens == 1 or ((r.last or 0) - (r.first or 0)) / ((r.tokens or 0) - 1) <= 0.015 * S)
-        for r in good
+        max(0, min(r.end, end) - max(r.sent, begin)) / (r.end - r.sent)
+        for r in requests
+        if keeps(r)
     )
-    assert metrics["slo_share"] == pytest.approx(kept / len(inside), abs=1e-6)
     assert metrics["goodput"] == pytest.approx(kept / ((end - begin) / S), abs=1e-3)
+    assert metrics["goodput"] <= metrics["requests_per_second"]
+
+
+def test_the_checkpoint_of_several_points_adds_their_times() -> None:
+    runs = [[request(0, 5 * S)], [request(0, 3 * S)]]
+    one, other, both = (checkpoint_summary(*some) for some in (runs[:1], runs[1:], runs))
+    assert both["duration_seconds"] == one["duration_seconds"] + other["duration_seconds"]
+    assert both["total_requests"] == 2
 
 
 def test_the_formulas_of_one_request() -> None:

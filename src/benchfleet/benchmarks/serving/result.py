@@ -86,9 +86,9 @@ def search_score(
         }
     _write_files(session, {str(level): one for level, one in search.measured.items()})
     best: dict[str, Any] = next((p["metrics"] for p in points if p["level"] == search.capacity), {})
-    requests = [r for one in search.measured.values() for r in one.requests]
+    runs = [one.requests for one in search.measured.values()]
     summary = {
-        **_flat({**best, **checkpoint_summary(requests)}),
+        **_flat({**best, **checkpoint_summary(*runs)}),
         "capacity": search.capacity,
         "conclusion": search.conclusion,
         **_server(session),
