@@ -100,6 +100,9 @@ def test_a_critical_script_that_fails_stops_its_phase_until_it_is_fixed(user: Us
     end = user.run("run", "study.yaml", code=1).stdout
     assert "tiny/dense/P1 is critical and failed" in end
     assert user.json("status", "study.yaml")["pending"] == 3
+    retried = user.run("retry", "study.yaml").stdout
+    check = "benchfleet gate check study.yaml --again"
+    assert f"the gate of phase prerequisites is closed; before you run, open it: {check}" in retried
     (user.folder / "prerequisites/p1_config.json").write_text('{"passed": true}')
     assert "gate closed" in user.run("run", "study.yaml", code=1).stdout
     output = user.run("gate", "check", "study.yaml", "--again").stdout

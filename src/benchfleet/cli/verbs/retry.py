@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 
 from benchfleet.cli.shared import (
@@ -16,9 +16,12 @@ from benchfleet.cli.shared import (
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.terminal import printable
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.phase import GATE_EVENTS, newest_decisions
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import wrong_option
+from benchfleet.ledger.base import Ledger
 from benchfleet.orders import cells as orders
 from benchfleet.orders.base import Origin, who
 from benchfleet.result_locations import ResultLocator
@@ -64,6 +67,7 @@ def main(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
     again: list[str] = []
     raced: list[CellRecord] = []  # stay stopped
+    closed: list[str] = []  # phases in which none of them may begin
     records = missing_ledger.records_of(arguments, study, cells)
     selection.check(arguments, study, records)
     ledger = study.open_existing_ledger(writes=True)
@@ -80,6 +84,7 @@ def main(arguments: argparse.Namespace) -> int:
                 for record in chosen:
                     sample_retries.unpublish(study.layout, record)
             again = orders.retry(ledger, chosen, Origin(by=who(study)))
+            closed = _closed_phases(ledger, cells, {record.fingerprint for record in chosen})
     if arguments.json:
         print_json({"campaign": study.campaign.name, "pending_again": again})
         return 0
@@ -88,11 +93,24 @@ def main(arguments: argparse.Namespace) -> int:
     command = next_command.same_choice(arguments, "run")
     go = f"{counted(len(again), 'cell', 'go')} again with: {command}"
     waiting = len(cells) - sum(record.state in FINAL_STATES for record in records)
+    for phase in closed:
+        check = next_command.same_choice(arguments, "gate check")
+        say(f"the gate of phase {phase} is closed; before you run, open it: {check} --again")
     print(printable(go) if again else _nothing(arguments, waiting))
     if raced:
         stay = counted(len(raced), "cell", "stay")
         say(f"{stay} stopped by the race; add --raced to run them")
     return 0
+
+
+def _closed_phases(
+    ledger: Ledger, cells: Sequence[Cell], fingerprints: Collection[str]
+) -> list[str]:
+    """The phases of these cells that a critical failure closed."""
+    decided = newest_decisions(ledger.events(kinds=GATE_EVENTS))
+    phases = dict.fromkeys(cell.phase for cell in cells if cell.fingerprint in fingerprints)
+    gates = ((phase, decided.get(phase)) for phase in phases)
+    return [phase for phase, gate in gates if gate and gate.critical and gate.state == "closed"]
 
 
 def _candidates(
