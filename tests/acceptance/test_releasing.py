@@ -93,6 +93,8 @@ def test_a_cell_is_given_back_and_its_old_holder_is_fenced_off(
     assert "this would release 1 cell; add --yes" in asks
     assert CELL in asks
     assert user.json("release", "study.yaml", "--cell", "other/*", "--yes")["released"] == []
+    misspelt = user.run("release", "study.yaml", "--host", "lab1", "--yes").stdout
+    assert "no runner holds such a cell; some run on lab2" in misspelt
     [given] = user.json("release", "study.yaml", "--host", "lab2", "--yes")["released"]
     assert given["cell"] == CELL
     [output] = history(user)

@@ -50,6 +50,7 @@ class Row:
     folded_path: str  # as searches compare it
     server: str  # of its served model; "" for a model that its slot loads
     own_code: bool  # it runs the user's own files
+    is_speed: bool  # its score is a speed
     state: str = "pending"  # one of SHOWN_STATES
     attempt: int = 0
     runner: str = ""
@@ -116,6 +117,7 @@ def row_of(index: int, cell: Cell, record: CellRecord | None) -> Row:
         folded_path=path.casefold(),
         server=_server_of(cell),
         own_code=runs_own_code(cell),
+        is_speed=cell.workload.measures_speed,
     )
     if record is not None:
         row.attempt, row.runner = record.attempt, record.runner

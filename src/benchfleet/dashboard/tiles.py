@@ -9,11 +9,29 @@ from benchfleet.dashboard.rows import Row
 
 
 @dataclass(slots=True)
+class Mean:
+    """A mean of which values come and go."""
+
+    count: int = 0
+    total: float = 0.0
+
+    @property
+    def value(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+    def add(self, value: float, by: int) -> None:
+        """Add a value (1), or take it away (-1)."""
+        self.count += by
+        self.total += by * value
+
+
+@dataclass(slots=True)
 class Tile:
     """The cells of one model × config × benchmark and subset, added up.
 
     One of a whole model × config adds up the means of its benchmarks, not the scores of its cells:
-    a benchmark with more repeats counts no more than another.
+    a benchmark with more repeats counts no more than another. Speeds are added up apart, and shown
+    where nothing else is measured.
     """
 
     model: str
@@ -22,13 +40,18 @@ class Tile:
     benchmark: str
     subset: str
     states: dict[str, int] = field(default_factory=dict)
-    scored: int = 0
-    score_sum: float = 0.0
+    scores: Mean = field(default_factory=Mean)
+    speeds: Mean = field(default_factory=Mean)
     rows: list[Row] = field(default_factory=list)
 
     @property
     def mean(self) -> float | None:
-        return self.score_sum / self.scored if self.scored else None
+        return self.scores.value if self.scores.count else self.speeds.value
+
+    @property
+    def is_speed(self) -> bool:
+        """Whether its mean is one of speeds."""
+        return not self.scores.count and self.speeds.count > 0
 
 
 def count(row: Row, by: int, tile: Tile, whole: Tile) -> None:
@@ -37,14 +60,12 @@ def count(row: Row, by: int, tile: Tile, whole: Tile) -> None:
         one.states[row.state] = one.states.get(row.state, 0) + by
     if row.state != "success" or row.score is None:
         return
-    if (mean := tile.mean) is not None:
-        whole.scored -= 1
-        whole.score_sum -= mean
-    tile.scored += by
-    tile.score_sum += by * row.score
-    if (mean := tile.mean) is not None:
-        whole.scored += 1
-        whole.score_sum += mean
+    own, all_own = (tile.speeds, whole.speeds) if row.is_speed else (tile.scores, whole.scores)
+    if (mean := own.value) is not None:
+        all_own.add(mean, -1)
+    own.add(row.score, by)
+    if (mean := own.value) is not None:
+        all_own.add(mean, 1)
 
 
 def tile_id(model: str, config: str, label: str) -> str:

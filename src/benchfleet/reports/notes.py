@@ -52,9 +52,11 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
         results = counted(count, "result", "come")
         yield f"{results} from the result cache {cache}; other runs computed them."
     if len(hosts := _hosts(records)) > 1:
+        what = "machines" if len({host for host, _ in hosts}) > 1 else "kinds of device"
+        texts = [f"{host} ({device})" if device else host for host, device in hosts]
         yield (
-            f"Results come from {len(hosts)} machines, which can change scores slightly and speed "
-            f"a lot: {examples(hosts)}."
+            f"Results come from {len(hosts)} {what}, which can change scores slightly and speed "
+            f"a lot: {examples(texts)}."
         )
 
 
@@ -78,8 +80,14 @@ def _has_unscored_samples(row: Row) -> bool:
     return any(outcome.metrics.get("unscored") for outcome in outcomes)
 
 
-def _hosts(records: Iterable[CellRecord]) -> list[str]:
-    """The hosts of the results, each with its kind of device if known."""
-    outcomes = [record.outcome for record in records]
-    hosts = {(one.host, one.device.partition(":")[0]) for one in outcomes if one and one.host}
-    return [f"{host} ({device})" if device else host for host, device in sorted(hosts)]
+def _hosts(records: Iterable[CellRecord]) -> list[tuple[str, str]]:
+    """The hosts of the results, each with its kind of device if known. A server that a host asks is
+    no device of it."""
+    kinds: dict[str, set[str]] = {}
+    for outcome in (record.outcome for record in records):
+        if outcome and outcome.host:
+            kind = outcome.device.partition(":")[0]
+            kinds.setdefault(outcome.host, set()).add("" if kind == "endpoint" else kind)
+    return [
+        (host, kind) for host, some in sorted(kinds.items()) for kind in sorted(some - {""} or {""})
+    ]

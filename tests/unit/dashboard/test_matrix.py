@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,13 @@ def test_a_tile_of_several_benchmarks_is_the_mean_of_their_means(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unfolded_tiles: int
 ) -> None:
     monkeypatch.setattr(matrix, "MAX_UNFOLDED_TILES", unfolded_tiles)
-    with client_of(campaign_of_two_benchmarks(tmp_path).campaigns()) as client:
+    campaign = campaign_of_two_benchmarks(tmp_path)
+    speed = sample_cell(3)
+    workload = replace(speed.workload, benchmark="serving", measures_speed=True)
+    campaign.finish(replace(speed, workload=workload), scores=(80.0, 80.0))
+    with client_of(campaign.campaigns()) as client:
         text = text_of(client, "matrix")
-    assert "5 of 5 done, mean 0.500" in text
+    assert "6 of 6 done, mean 0.500" in text  # no speed among them
     assert "A tile of several benchmarks is the mean of their means." in text
 
 

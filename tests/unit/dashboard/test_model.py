@@ -45,16 +45,16 @@ def totals(model: ReadModel) -> dict[object, object]:
     tiles: dict[object, object] = {
         key: (
             {state: count for state, count in tile.states.items() if count},
-            tile.scored,
-            round(tile.score_sum, 9),
+            tile.scores.count,
+            round(tile.scores.total, 9),
         )
         for key, tile in model.tiles.items()
     }
-    pairs = {key: (dict(pair.states), pair.scored) for key, pair in model.pairs.items()}
+    pairs = {key: (dict(pair.states), pair.scores.count) for key, pair in model.pairs.items()}
     sums = {
         key: (
             {s: n for s in pair.states if (n := _sum(model, key, s))},
-            sum(t.scored > 0 for k, t in model.tiles.items() if k[:2] == key),
+            sum(t.scores.count > 0 for k, t in model.tiles.items() if k[:2] == key),
         )
         for key, pair in model.pairs.items()
     }

@@ -71,6 +71,14 @@ def test_results_of_different_machines_are_noted(study: Study) -> None:
     assert "lab1 (gpu), lab2 (cpu)" in study.compared().notes[0]
 
 
+def test_a_machine_that_also_asks_a_server_is_one(study: Study) -> None:
+    study.done("dense", [1, 0], host="lab1", device="cpu:0")
+    study.done("window", [1, 0], host="lab1", device="endpoint:lab2:8000")
+    assert study.compared().notes == ()
+    study.done("sink", [1, 0], host="lab1", device="gpu:0")
+    assert "2 kinds of device" in study.compared().notes[0]
+
+
 def test_configs_that_have_fewer_samples_are_noted(study: Study) -> None:
     study.done("dense", [1, 0], repeat=0)
     study.done("dense", [1, 0], repeat=1)

@@ -6,6 +6,7 @@ import argparse
 from contextlib import closing
 
 from benchfleet.cli.shared import leases, options
+from benchfleet.domain.humanize import examples
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.lease_holders import holders
 from benchfleet.ledger.parts import parts_of
@@ -48,11 +49,14 @@ def main(arguments: argparse.Namespace) -> int:
         among = {str(cell.fingerprint) for cell in cells}
         among.update(*parts_of(ledger, among).values())
         records = ledger.cells(states=["running"], fingerprints=among)
-        chosen = leases.choose(arguments, holders(ledger, records))
+        holding = holders(ledger, records)
+        chosen = leases.choose(arguments, holding)
         if not leases.confirmed(arguments, chosen, "release"):
             print("nothing was released")
             return 1
         released = release(ledger, chosen, Origin(by=who(study)).reason)
     none = "nothing to release: no runner holds such a cell"
+    if hosts := sorted({one.host for one in holding if one.host}):
+        none += f"; some run on {examples(hosts)}"
     leases.print_pending(arguments, study, "released", released, none)
     return 0

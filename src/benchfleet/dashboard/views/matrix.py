@@ -143,7 +143,7 @@ def _tile(tiles: Sequence[Tile], spread: tuple[float, float], label: str = "") -
     for tile in tiles:
         for state, count in tile.states.items():
             states[state] = states.get(state, 0) + count
-    means = [tile.mean for tile in tiles if tile.mean is not None]
+    means = _means(tiles)
     mean = sum(means) / len(means) if means else None
     low, high = spread
     only = tiles[0].rows if len(tiles) == 1 else ()
@@ -159,9 +159,16 @@ def _tile(tiles: Sequence[Tile], spread: tuple[float, float], label: str = "") -
     )
 
 
+def _means(tiles: Sequence[Tile]) -> list[float]:
+    """The means of these tiles; those of speeds only where there are no others."""
+    scored = [tile for tile in tiles if tile.mean is not None]
+    chosen = [tile for tile in scored if not tile.is_speed] or scored
+    return [tile.mean for tile in chosen if tile.mean is not None]
+
+
 def _spread(tiles: Sequence[Tile]) -> tuple[float, float]:
     """The range of the colours: 0 to 1 for scores within it, else that of the scores."""
-    means = [tile.mean for tile in tiles if tile.mean is not None]
+    means = _means(tiles)
     low, high = min(means, default=0.0), max(means, default=1.0)
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
