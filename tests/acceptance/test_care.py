@@ -291,6 +291,9 @@ def test_a_failed_script_shows_its_own_error_first_and_a_changed_one_is_run(user
     assert (user.folder / group["folder"]).is_dir()
     assert group["command"] == RETRY_ERRORS
     assert f"all of it is in {group['folder']}" in output
+    ledger = f"sqlite:///{user.results}/ledger.db"
+    away = failures(user, "--ledger", ledger, "--results", "away")
+    assert f"all of it is on {group['attempts'][-1]['host']}" in away
     user.write("print('{\"score\": 1}')", "own.py")
     retried = user.run("retry", "study.yaml").stdout
     assert retried == "nothing to retry; 1 cell waits to run: benchfleet run study.yaml\n"

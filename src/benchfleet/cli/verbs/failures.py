@@ -85,6 +85,7 @@ def _group_json(
         "why": record.outcome.why if record.outcome else group.message,
         "attempts": [_attempt(one) for one in attempts],
         "log_tail": reason.log_tail if reason else "",
+        "here": (study.layout.root / group.folder).is_dir(),
         "folder": str(display_path(study.layout.root / group.folder)),
         "way_out": group.way_out,
         "command": " && ".join(commands),
@@ -121,7 +122,9 @@ def _lines(group: dict[str, Any]) -> Iterator[str]:
         device_text = " ".join(part for part in (one["host"], one["device"]) if part)
         yield f"    {one['attempt']}  {what}{f', on {device_text}' if device_text else ''}{then}"
     if group["log_tail"]:
-        yield f"  the end of its log; all of it is in {group['folder']}"
+        host = next((one["host"] for one in reversed(group["attempts"]) if one["host"]), "")
+        where = f"in {group['folder']}" if group["here"] or not host else f"on {host}"
+        yield f"  the end of its log; all of it is {where}"
         for line in group["log_tail"].splitlines()[-_MAX_LOG_LINES:]:
             yield f"    | {line}"
     yield f"  {group['way_out']}"
