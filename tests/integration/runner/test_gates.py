@@ -164,6 +164,17 @@ def test_a_phase_that_others_work_at_is_waited_for(stage: Stage, person: Person)
     assert gates(stage)["e0"].state == "opened"
 
 
+def test_a_worker_waits_for_others_that_begin_a_moment_later(stage: Stage, person: Person) -> None:
+    cells = phase_cells(1, 1)
+    stage.gate_config = GateConfig(phases=PHASES)
+    stage.ledger.enroll(cells)
+    opened = GateDecision(phase="e0", state="opened", by="elsewhere").event()
+    person.does(20, lambda: other_ends(stage, cells[0]))
+    person.does(30, lambda: stage.ledger.record(opened))
+    end = stage.run(cells[1:])
+    assert end.progress.states == {"success": 1}
+
+
 def test_who_was_given_cells_waits_for_others_that_begin_later(
     stage: Stage, person: Person
 ) -> None:

@@ -63,7 +63,11 @@ class Gates:
         """Hold cells back at the start; whether a gate may still open for some."""
         self._hold_back()  # also if the ledger cannot be read
         self.refresh()
-        return self.any and self._hopeful(now)
+        if not self.any:
+            return False
+        if not self._judge and self._waits_for_any(self._keepers()):
+            self._last_sign = now  # others may be about to claim these cells
+        return self._hopeful(now)
 
     def refresh(self) -> None:
         """Hold back exactly the cells that no gate admits, and decide the gates of phases that are
