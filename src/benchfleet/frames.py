@@ -18,6 +18,7 @@ from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.errors import BenchfleetError, MissingExtra, UnknownName
 from benchfleet.garbage import no_collection
 from benchfleet.hints import hint
+from benchfleet.judgements import with_judgements
 from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.reports.charts.base import DATA
@@ -76,7 +77,7 @@ def load(
     else:
         study = open_study(load_campaign(source), ledger=ledger)
     texts = [only] if isinstance(only, str) else only
-    cells = choose_cells(study.cells(), only=texts, option="only")
+    cells = with_judgements(study, choose_cells(study.cells(), only=texts, option="only"))
     return Results(study, study.marked(cells), frames)
 
 

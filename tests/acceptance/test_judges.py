@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from benchfleet.frames import load
 from benchfleet.testing.simulated_server import Behaviour, SimulatedServer
 
 from .conftest import User, until
@@ -127,6 +128,9 @@ def test_a_judge_loads_once_and_no_verdict_is_asked_twice(user: User) -> None:
         judged = report(user)["judged"]
         assert len(judged) == 12
         assert {(one["mean"], one["unscored"], one["scored"]) for one in judged} == {(4.0, 0, 5)}
+        results = load(user.folder / "study.yaml")
+        assert Counter(results.cells["model"]) == {"m": 12, "judge": 12}
+        assert set(results.comparisons["first_model"]) == {"m"}
 
         # A new rubric asks the judge, and no model.
         write(user, models.url, {"judge": judges.url}, subsets=subsets, rubric="Be strict.")
