@@ -204,6 +204,8 @@ def test_a_worker_with_the_file_runs_the_judges_too_and_plan_shows_what_they_are
     user.write("Grade {response}", "r.md")
     matrix = f"{{models: {models}, benchmarks: {judged}, exclude: [{{models: judge}}]}}"
     user.write(f"campaign: study\nmatrix: {matrix}\n")
+    follows = "judges grade 1 cell of these, in cells of their own that follow"
+    assert follows in user.run("plan", "study.yaml").stdout
     done = user.run("work", "study.yaml", "--cpu-slots", "1").stdout
     assert sorted(user.published()) == [
         "judge/dense/judge_mock_benchmark_m_dense",

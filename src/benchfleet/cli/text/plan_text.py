@@ -51,10 +51,19 @@ def overview(
         *phases,
         "",
         *(_cells(plan.rows) if whole else _groups(plan.rows)),
+        *_judges(plan.rows),
         *_impossible(plan.rows),
         *_servers(plan.rows),
         *_forecast(study, plan),
     ]
+
+
+def _judges(rows: Sequence[Row]) -> Iterator[str]:
+    """The answers to be judged, whose judges have no cells yet."""
+    judged = sum(bool(row.cell.workload.judge) for row in rows if row.to_run)
+    if judged:
+        cells = counted(judged, "cell")
+        yield f"judges grade {cells} of these, in cells of their own that follow"
 
 
 def _machine(plan: Plan, pool: Pool) -> str:
