@@ -77,6 +77,9 @@ def check_contents(models: Sequence[DeclaredModel], configs: Sequence[DeclaredCo
             for m in models
             if m.model
         ],
+        "; two servers of one model need two campaigns"
+        if any(m.model and "url" in m.model.model.outside for m in models)
+        else "",
     )
     _differ(
         "configs",
@@ -88,12 +91,12 @@ def check_contents(models: Sequence[DeclaredModel], configs: Sequence[DeclaredCo
     )
 
 
-def _differ(axis: str, declared: Iterable[tuple[str, Entry, object]]) -> None:
+def _differ(axis: str, declared: Iterable[tuple[str, Entry, object]], advice: str = "") -> None:
     seen: dict[str, str] = {}
     for name, entry, content in declared:
         other = seen.setdefault(content_digest(content), name)
         if other != name:
             entry.wrong(
                 f"{other!r} and {name!r} are the same {axis[:-1]} under two names, so their cells "
-                "would be one; remove one"
+                f"would be one; remove one{advice}"
             )

@@ -90,6 +90,14 @@ def test_equal_models_under_two_names_are_refused_naming_both() -> None:
     assert "'m' and 'n' are the same model" in found["models[1]"]
 
 
+def test_two_servers_of_one_model_need_two_campaigns() -> None:
+    here = "adapter: openai, model: m, url: 'http://127.0.0.1:{}/v1'"
+    models = f"[{{name: a, {here.format(1)}}}, {{name: b, {here.format(2)}}}]"
+    assert _found(models=models)["models[1]"].endswith(
+        "two servers of one model need two campaigns"
+    )
+
+
 def test_one_model_under_two_generation_settings_is_two() -> None:
     assert _found(models="[m, {name: n, generation: {temperature: 1}}]") == {}
 
