@@ -124,7 +124,7 @@ class Objects:
         """An object's type and content. Raises GitError where it is not here."""
         content = self._reader.read(oid)
         if content is None:
-            raise GitError(f"the object {oid} is not in {self.git.folder}")
+            raise GitError(f"the object {oid} is not in {self.git.folder}; run the command again")
         return content
 
     def has(self, oid: str) -> bool:

@@ -102,6 +102,7 @@ def _texts(comparison: Comparison) -> dict[str, Any]:
         "remarks": [*spending.rented(comparison.rentals), *spending.remarks(bill)],
         "serving": by_series(comparison.serving),
         "serving_heads": HEADS,
+        "scores_legend": wording.scores_legend(comparison),
         "serving_legend": legend(comparison.serving),
         "ended_legend": ENDED,
         "judge_sentences": list(judging.sentences(comparison.judged)),

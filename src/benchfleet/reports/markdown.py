@@ -54,10 +54,7 @@ def _blocks(comparison: Comparison, title: str) -> Iterator[str]:
     if comparison.entries:
         yield "## Scores"
         yield _table(comparison, _score)
-        yield (
-            "Mean ± standard error over all samples of all repeats; 1 of 2: only so many repeats "
-            "have a result."
-        )
+        yield wording.scores_legend(comparison)
     if comparison.serving:
         yield "## Serving"
         yield _serving(comparison.serving)

@@ -121,6 +121,14 @@ def with_error(value: float, stderr: float | None, digits: int) -> str:
     return f"{number(value, digits)} ± {error}"
 
 
+def scores_legend(comparison: Comparison) -> str:
+    """What a table of scores alone shows, as far as it occurs."""
+    text = "Mean ± standard error over all samples of all repeats"
+    if any(shortfall(entry) for entry in comparison.entries):
+        text += "; 1 of 2: only so many repeats have a result"
+    return f"{text}."
+
+
 def legend(comparison: Comparison, escape: Escape) -> str:
     """What the lines of a cell and the marks mean, as far as they occur."""
     text = "Mean ± standard error of all repeats."

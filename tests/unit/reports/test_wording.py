@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchfleet.domain.plain_text import one_line
-from benchfleet.reports import verdicts, wording
+from benchfleet.reports import html, markdown, verdicts, wording
 
 from .conftest import Study
 
@@ -206,6 +206,11 @@ def test_the_legend_explains_only_what_is_shown(study: Study, demo: Study) -> No
     assert "density" in whole
     assert "speed" in whole
     assert "1 of 2" not in whole
+    for page in (
+        markdown.render(demo.compared(), title="t"),
+        html.render(demo.compared(), title="t"),
+    ):
+        assert "1 of 2" not in page
 
 
 def test_the_legend_explains_a_lack_of_repeats(study: Study) -> None:
@@ -214,6 +219,12 @@ def test_the_legend_explains_a_lack_of_repeats(study: Study) -> None:
     assert wording.legend(study.compared(), plain) == (
         "Mean ± standard error of all repeats. 1 of 2: that many repeats have a result so far."
     )
+    lacks = "all repeats; 1 of 2: only so many repeats have a result."
+    for page in (
+        markdown.render(study.compared(), title="t"),
+        html.render(study.compared(), title="t"),
+    ):
+        assert lacks in page
 
 
 def test_an_interval_is_written_from_its_lower_to_its_higher_end(demo: Study) -> None:
