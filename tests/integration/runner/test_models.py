@@ -72,6 +72,19 @@ def test_a_slot_that_is_at_a_long_cell_does_not_keep_its_model_from_an_idle_one(
     assert end.seconds == pytest.approx(5070, abs=5)
 
 
+def test_a_slot_that_was_opened_for_a_model_with_late_cells_takes_one(stage: Stage) -> None:
+    """Another model's times are far too short for it, so it is opened once a cell is late."""
+    stage.renew_every = 20.0  # cells last longer than a lease
+    short = {f"benchmark-{n}": 0.2 for n in range(5)}
+    ended_before(stage, [sample_cell(n, model="quick") for n in range(4)], short)
+    ended_before(stage, [sample_cell(4, model="a")], short, load=5.0)
+    wanted = [sample_cell(n, model="a") for n in range(4)]
+    stage.engine.script = lasting({"a": 100.0}, load={"a": 5.0})
+    end = stage.run(wanted, gpus(2))
+    assert sorted(models_by_slot(stage).values()) == [["a"], ["a"]]
+    assert end.seconds == pytest.approx(215, abs=15)
+
+
 @pytest.mark.parametrize(("load", "ends"), [(250.0, 1110), (550.0, 1710), (650.0, 1850)])
 def test_a_model_is_loaded_again_at_once_or_not_at_all_where_times_are_known(
     stage: Stage, load: float, ends: float

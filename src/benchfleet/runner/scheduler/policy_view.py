@@ -77,9 +77,7 @@ class PolicyView:
             lane.work.load = self._slots.load_times.seconds(
                 lane.work.load_key, now, usual=self._backlog.load(lane)
             )
-            lane.work.occupied = lane.work.load_key != own_model and self._is_occupied(
-                shape, lane, now
-            )
+            lane.work.occupied = self._is_occupied(shape, lane, now)
         return [lane.work for lane in lanes]
 
     def _is_occupied(self, shape: SlotShape, lane: Lane, now: float) -> bool:
