@@ -128,8 +128,9 @@ class DurationModel:
 
     def slowdown(self, device_type: str, than: str) -> float | None:
         """How many times as long cells take on one type of device as on another (``""``: on any),
-        by those that ran on both, the most alike first; None where none did."""
-        for like in LIKENESSES:
+        by those of one model that ran on both, the most alike first; None where none did. Two
+        models say nothing of devices: one may be large and the other small."""
+        for like in LIKENESSES[:2]:
             own, same_device = self._times[device_type, like], self._times[than, like]
             ratios = [
                 times.median / same_device[key].median

@@ -113,6 +113,13 @@ def test_devices_are_compared_by_the_cells_that_are_most_alike() -> None:
     assert model.slowdown("H100", "L4") == 0.25  # the same cell
 
 
+def test_two_models_do_not_compare_the_devices_that_they_ran_on() -> None:
+    """A served model that takes 20 s and a small one here that takes 0.2 s."""
+    served = ended(sample_cell(model="large"), 20.0, device="endpoint")
+    model = DurationModel([served, ended(sample_cell(model="small"), 0.2, device="cpu")])
+    assert model.slowdown("endpoint", "cpu") is None
+
+
 def test_what_ran_on_one_type_of_device_alone_does_not_tell_how_fast_others_are() -> None:
     model = DurationModel(
         ended(sample_cell(subset=f"{number}"), 200.0 if number == 4 else 10.0, device=device)
