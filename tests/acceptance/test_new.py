@@ -115,7 +115,7 @@ def test_the_recipe_of_stores_has_the_steps_that_are_followed_above() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["benchmark", "recall"], "there is a benchmark 'recall' already"),
+        (["benchmark", "recall"], "benchmark 'recall' exists already"),
         (["benchmark", "../x"], "is no name"),
         (["store", "my_store"], "is no scheme of a URL"),
     ],
