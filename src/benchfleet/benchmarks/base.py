@@ -42,7 +42,7 @@ from benchfleet.models.base import Answer, Prompt, adapter_class
 
 from . import bootstrap
 from .asking import answer_fields, ask, context_digest, generation_of_draw
-from .records import Record, Sample, Score
+from .records import Record, Sample, Score, checked_score
 from .session import Session
 
 __all__ = ["Benchmark", "Record", "Sample", "SampleBenchmark", "Score", "Session"]
@@ -234,7 +234,7 @@ class SampleBenchmark(Benchmark):
         if session.part:  # the whole cell is scored once its parts are joined
             return Score(overall=0.0, per_sample=[])
         ordered = [records[index] for index in sorted(records)]
-        return bootstrap.with_error(self.score(ordered), self.score, ordered)
+        return bootstrap.with_error(checked_score(self.score(ordered), self), self.score, ordered)
 
     def _ask(
         self,

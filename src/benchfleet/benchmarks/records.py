@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchfleet.errors import CellFailure
 from benchfleet.models.base import Prompt
 
 
@@ -78,3 +79,11 @@ class Score:
     parsed: Sequence[str] = ()  # what was taken from each text, for majority votes; or empty
     unscored: Sequence[int] = ()  # positions of the records without a score: no value counts there
     unparsed: Sequence[int] = ()  # positions of the records whose text holds no answer to score
+
+
+def checked_score(value: Any, giver: object) -> Score:
+    """The score that a plugin gave. Raises CellFailure for anything else."""
+    if isinstance(value, Score):
+        return value
+    message = f"{type(giver).__name__} gave {value!r:.60} as its score; return a Score"
+    raise CellFailure(stage="collect", kind="bad_result", message=message)

@@ -13,6 +13,7 @@ from typing import Any
 from benchfleet import registry
 from benchfleet.benchmarks.asking import split_again
 from benchfleet.benchmarks.base import Benchmark, Record, Score
+from benchfleet.benchmarks.records import checked_score
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Failure, Stage
 from benchfleet.domain.sample_end import lacks_answer
@@ -253,19 +254,16 @@ def _asked_once(adapter: Adapter | None, cell: Cell) -> Score:
 
 def _run(benchmark: Benchmark, session: SlotSession) -> Score:
     try:
-        score: Any = benchmark.run(session)  # a plugin may give anything
+        score = benchmark.run(session)
     except BaseException:
         try:
             session.send_files()
         except Exception:  # noqa: BLE001 - what ended the benchmark is the reason to tell
             traceback.print_exc()
         raise
-    if not isinstance(score, Score):
-        message = f"{type(benchmark).__name__} gave {score!r:.60} as its score; return a Score"
-        raise CellFailure(stage="collect", kind="bad_result", message=message)
     session.send_files()
     session.check_errors(session.answered)
-    return with_failed_samples(score, session.failed_positions())
+    return with_failed_samples(checked_score(score, benchmark), session.failed_positions())
 
 
 def _plain(score: Score) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.base import Record, Sample, SampleBenchmark, Score
 from benchfleet.benchmarks.bootstrap import HIGH, LOW, STDERR, bootstrap
 from benchfleet.domain.part import Split
+from benchfleet.errors import CellFailure
 from benchfleet.models.base import Prompt
 from benchfleet.testing import sample_cell
 
@@ -70,6 +71,15 @@ def test_every_sample_is_asked_once_in_order_and_recorded_with_its_cost(
     )
     assert score.per_sample == [1.0] * 7
     assert given.expected == 7
+
+
+def test_a_scorer_that_gives_no_score_is_named(session: Callable[..., HeldSession]) -> None:
+    class Forgetful(Letters):
+        def score(self, records: Sequence[Record]) -> Score:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(CellFailure, match="Forgetful gave None as its score; return a Score"):
+        Forgetful().run(session(back))
 
 
 @pytest.mark.parametrize(
