@@ -15,7 +15,7 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     """What a reader must know to read the numbers correctly."""
     incomplete = [row for row in rows if row.lacks_samples]
     if bare := dict.fromkeys(row.benchmark for row in incomplete if row.has_none):
-        yield f"Without samples, each repeat counts as one value: {examples(bare)}."
+        yield f"Without scores of samples, each repeat counts as one value: {examples(bare)}."
     if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
         yield (
             "Some samples are not here or were changed, so each repeat counts as one value: "

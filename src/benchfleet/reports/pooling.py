@@ -96,8 +96,9 @@ class Pool:
 
     @property
     def has_none(self) -> bool:
-        """Whether its benchmark reported no samples, as a script may."""
-        return all(outcome.metrics.get("samples") == 0 for outcome in self.outcomes)
+        """Whether its benchmark scored no samples, as a script may."""
+        without = all(outcome.metrics.get("samples") == 0 for outcome in self.outcomes)
+        return without or all(read.here and not read.scores for _, _, read in self.scored)
 
     @property
     def is_slowed(self) -> bool:

@@ -50,7 +50,7 @@ def test_a_script_that_reports_no_samples_lacks_none(study: Study) -> None:
     study.done("dense", [], headline=0.5)
     study.done("window", [], headline=0.25)
     assert study.compared().notes == (
-        "Without samples, each repeat counts as one value: recall_512.",
+        "Without scores of samples, each repeat counts as one value: recall_512.",
     )
 
 

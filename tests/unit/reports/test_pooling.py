@@ -36,3 +36,13 @@ def test_the_speed_of_a_load_point_is_that_of_its_steady_window() -> None:
 
 def test_the_speed_of_other_benchmarks_is_by_answer_time() -> None:
     assert pool_of("recall", {}).tokens_per_second() == pytest.approx(5760 / 30.5)
+
+
+def test_samples_that_are_here_without_scores_are_not_missing() -> None:
+    """As those of a script that reports one number for all."""
+    cell, metrics = sample_cell(), {"overall_score": 0.5, "samples": 2}
+    record = record_of(cell, state="success", outcome=Outcome(state="success", metrics=metrics))
+    for here in (True, False):
+        pool = Pool()
+        pool.add(cell, record, lambda record, here=here: SampleScores(here=here))
+        assert pool.has_none == here
