@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.cell import Model
 from benchfleet.domain.names import path_part
 
 from .benchmarks import DeclaredWorkload
@@ -73,30 +74,37 @@ def check_contents(models: Sequence[DeclaredModel], configs: Sequence[DeclaredCo
     _differ(
         "models",
         [
-            (m.name, m.entry, [m.model.model.identity(), dict(m.generation)])
+            (
+                m.name,
+                m.entry,
+                [m.model.model.identity(), dict(m.generation)],
+                _advice(m.model.model),
+            )
             for m in models
             if m.model
         ],
-        "; two servers of one model need two campaigns"
-        if any(m.model and "url" in m.model.model.outside for m in models)
-        else "",
     )
     _differ(
         "configs",
         [
-            (c.name, c.entry, [c.config.identity(), asdict(c.overrides)])
+            (c.name, c.entry, [c.config.identity(), asdict(c.overrides)], "remove one")
             for c in configs
             if c.config
         ],
     )
 
 
-def _differ(axis: str, declared: Iterable[tuple[str, Entry, object]], advice: str = "") -> None:
+def _advice(model: Model) -> str:
+    asked = "url" in model.outside
+    return "remove one" + ("; two servers of one model need two campaigns" if asked else "")
+
+
+def _differ(axis: str, declared: Iterable[tuple[str, Entry, object, str]]) -> None:
     seen: dict[str, str] = {}
-    for name, entry, content in declared:
+    for name, entry, content, advice in declared:
         other = seen.setdefault(content_digest(content), name)
         if other != name:
             entry.wrong(
                 f"{other!r} and {name!r} are the same {axis[:-1]} under two names, so their cells "
-                f"would be one; remove one{advice}"
+                f"would be one; {advice}"
             )

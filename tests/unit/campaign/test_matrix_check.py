@@ -90,6 +90,12 @@ def test_equal_models_under_two_names_are_refused_naming_both() -> None:
     assert "'m' and 'n' are the same model" in found["models[1]"]
 
 
+def test_a_server_is_no_reason_of_two_models_that_ask_none() -> None:
+    served = "{name: s, adapter: openai, model: m, url: 'http://127.0.0.1:1/v1'}"
+    found = _found(models=f"[m, {{name: n, model: m}}, {served}]")
+    assert found["models[1]"].endswith("remove one")
+
+
 def test_two_servers_of_one_model_need_two_campaigns() -> None:
     here = "adapter: openai, model: m, url: 'http://127.0.0.1:{}/v1'"
     models = f"[{{name: a, {here.format(1)}}}, {{name: b, {here.format(2)}}}]"
