@@ -136,6 +136,7 @@ def test_a_failed_machine_that_lives_does_not_take_its_cell_again(user: User) ->
         hold.unlink()
         process.kill()
     assert "held elsewhere now" in output
+    assert "0 cells" not in output
     status = user.json("status", "study.yaml")
     assert (status["pending"], status["running"]) == (1, 0)
     with closing(sqlite3.connect(user.results / "ledger.db")) as ledger:

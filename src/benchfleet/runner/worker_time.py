@@ -126,9 +126,10 @@ class WorkerTime:
         # One that runs here goes on; if it is released, it is for the others.
         if self._scheduler.hold_back("plan", others) or yielded != self._state.yielded:
             self._state.yield_cells(yielded)
-            theirs = counted(len(yielded), "cell", "are")
-            message = f"by a newer plan {theirs} for others, and left to them"
-            self._state.notify("warning", message=message)
+            if yielded:
+                theirs = counted(len(yielded), "cell", "are")
+                message = f"by a newer plan {theirs} for others, and left to them"
+                self._state.notify("warning", message=message)
 
     def rest(self) -> None:
         """Look ever more seldom while there is nothing to do, and keep no model for nothing."""

@@ -79,6 +79,18 @@ def test_steps_are_built_in_their_order() -> None:
     assert built == (Local(window_size=2), Sink(sink_size=1))
 
 
+def test_a_wrong_shape_is_refused_with_the_name_of_the_config(
+    scene: Callable[..., Scene],
+) -> None:
+    class Short(Greedy):
+        def keep(self, view: View) -> torch.Tensor:
+            return torch.ones(1, 1, 1, 3, dtype=torch.bool)
+
+    given = scene("..kkk.qq", "kkkkk.qq", queries=3)
+    with pytest.raises(ValueError, match=r"Short.keep gave the shape \[1, 1, 1, 3\]"):
+        kept_keys([Short()], given.view)
+
+
 def test_what_is_not_visible_is_never_kept(scene: Callable[..., Scene]) -> None:
     given = scene("..kkk.qq", "kkkkk.qq", queries=3)
     assert torch.equal(kept_keys([Greedy()], given.view).selected, given.visible)
