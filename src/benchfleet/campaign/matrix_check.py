@@ -95,8 +95,8 @@ def check_contents(models: Sequence[DeclaredModel], configs: Sequence[DeclaredCo
 
 
 def _advice(model: Model) -> str:
-    asked = "url" in model.outside
-    return "remove one" + ("; two servers of one model need two campaigns" if asked else "")
+    servers = "; two servers of one model need two campaigns" if "url" in model.outside else ""
+    return f"remove one{servers}"
 
 
 def _differ(axis: str, declared: Iterable[tuple[str, Entry, object, str]]) -> None:

@@ -98,7 +98,7 @@ class Pool:
     def has_none(self) -> bool:
         """Whether its benchmark scored no samples, as a script may."""
         without = all(outcome.metrics.get("samples") == 0 for outcome in self.outcomes)
-        return without or all(read.here and not read.scores for _, _, read in self.scored)
+        return without or all(read.local and not read.scores for _, _, read in self.scored)
 
     @property
     def is_slowed(self) -> bool:

@@ -34,7 +34,7 @@ class SampleScores:
 
     scores: Mapping[str, float] = field(default_factory=dict)  # empty if it has only one for all
     contexts: Mapping[str, str] = field(default_factory=dict)  # of samples that name theirs
-    here: bool = False  # the samples were read, whether or not they have scores
+    local: bool = False  # the samples were read, whether or not they have scores
 
 
 def sample_scores(folder: Path | str) -> SampleScores:
@@ -54,7 +54,7 @@ def sample_scores(folder: Path | str) -> SampleScores:
         if context := record.get("context"):
             contexts[question] = context
     scores.update((question, fmean(some)) for question, some in repeated.items())
-    return SampleScores(scores=scores, contexts=contexts, here=True)
+    return SampleScores(scores=scores, contexts=contexts, local=True)
 
 
 def sealed(folder: Path) -> tuple[dict[str, Any], str]:

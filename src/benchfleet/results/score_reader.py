@@ -113,7 +113,7 @@ def _interned(root: str, path: str) -> _Read | None:
         digest, read = _read(root, path)
         scores = {sys.intern(name): score for name, score in read.scores.items()}
         contexts = {sys.intern(name): sys.intern(of) for name, of in read.contexts.items()}
-        return digest, SampleScores(scores=scores, contexts=contexts, here=read.here)
+        return digest, SampleScores(scores=scores, contexts=contexts, local=read.local)
     return None
 
 

@@ -38,11 +38,11 @@ def test_the_speed_of_other_benchmarks_is_by_answer_time() -> None:
     assert pool_of("recall", {}).tokens_per_second() == pytest.approx(5760 / 30.5)
 
 
-def test_samples_that_are_here_without_scores_are_not_missing() -> None:
+@pytest.mark.parametrize("local", [True, False])
+def test_samples_that_are_here_without_scores_are_not_missing(local: bool) -> None:
     """As those of a script that reports one number for all."""
     cell, metrics = sample_cell(), {"overall_score": 0.5, "samples": 2}
     record = record_of(cell, state="success", outcome=Outcome(state="success", metrics=metrics))
-    for here in (True, False):
-        pool = Pool()
-        pool.add(cell, record, lambda record, here=here: SampleScores(here=here))
-        assert pool.has_none == here
+    pool = Pool()
+    pool.add(cell, record, lambda record: SampleScores(local=local))
+    assert pool.has_none == local
