@@ -85,5 +85,5 @@ def checked_score(value: Any, giver: object) -> Score:
     """The score that a plugin gave. Raises CellFailure for anything else."""
     if isinstance(value, Score):
         return value
-    message = f"{type(giver).__name__} gave {value!r:.60} as its score; return a Score"
+    message = f"{type(giver).__name__} gave {value!r:.60} as its score; make it return a Score"
     raise CellFailure(stage="collect", kind="bad_result", message=message)

@@ -78,7 +78,9 @@ def test_a_scorer_that_gives_no_score_is_named(session: Callable[..., HeldSessio
         def score(self, records: Sequence[Record]) -> Score:
             return None  # type: ignore[return-value]
 
-    with pytest.raises(CellFailure, match="Forgetful gave None as its score; return a Score"):
+    with pytest.raises(
+        CellFailure, match="Forgetful gave None as its score; make it return a Score"
+    ):
         Forgetful().run(session(back))
 
 
