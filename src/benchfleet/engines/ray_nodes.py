@@ -17,7 +17,7 @@ LIST_EVERY_S = 1.0
 SUSPENDED_S = 10.0  # without a check: this process did not run, so the head is not to blame
 JOIN_S = 10.0  # for a call of Ray that may never return, since the head is away
 FIRST_ANSWER_S = 300.0  # a runtime environment may be installed first
-ANSWER_S = 5.0
+ANSWER_S = 10.0  # at first: other slots run there, and a busy node starts processes slowly
 FIRST_RETRY_S = 1.0  # a node that joins may refuse at first: not all of Ray knows it yet
 MAX_RETRY_S = 10.0
 
@@ -62,11 +62,11 @@ class RayNode:
         self._doubted.set()
 
     def _run(self) -> None:
-        limit, failures = FIRST_ANSWER_S, 0
+        answered, failures = False, 0
         while not self._over.is_set():
             self._doubted.clear()
             try:
-                answer = self._look(limit)
+                answer = self._look(answer_limit(failures) if answered else FIRST_ANSWER_S)
                 ready = self._ready(self.node, answer)
             except NodeAway as error:
                 self._lose(HostLost(host=self.node.name, reason=f"does not answer: {error}"))
@@ -76,7 +76,7 @@ class RayNode:
                 self._lose(HostLost(host=self.node.name, reason=str(error), hopeless=True))
                 self._doubted.wait()
             else:
-                limit, failures, self._reported = ANSWER_S, 0, False
+                answered, failures, self._reported = True, 0, False
                 self._post_unless_over(ready)
                 self._doubted.wait()
         if self._departure:
@@ -107,6 +107,15 @@ class RayNode:
     def _post_unless_over(self, event: HostReady | HostLost) -> None:
         if not self._over.is_set():
             self._post(event)
+
+
+def answer_limit(failures: int) -> float:
+    """Seconds for an answer of a node that answered before, and failed so many times since.
+
+    A look that is given up ends the process that Ray started for it: a node that needs longer than
+    the same limit every time would never answer.
+    """
+    return min(FIRST_ANSWER_S, ANSWER_S * 2.0 ** min(failures, 10))
 
 
 def retry_pause(failures: int) -> float:
