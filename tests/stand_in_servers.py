@@ -19,6 +19,8 @@ with socket.socket() as other:
     if os.path.exists(here + "/port-taken"):
         other.bind(("127.0.0.1", int(port)))
         other.listen()
+    with open(here + "/starts", "a") as starts:
+        starts.write(model + "\\n")
     try:
         main(["--model", model, "--port", port, *more])
     except OSError as error:
@@ -28,7 +30,8 @@ with socket.socket() as other:
 
 def llama_server(folder: Path) -> Path:
     """Make the program ``llama-server`` in a folder. It serves simulated answers; a file
-    ``port-taken`` beside it keeps it from starting."""
+    ``port-taken`` beside it keeps it from starting. The file ``starts`` beside it has the model of
+    each start."""
     folder.mkdir(exist_ok=True)
     program = folder / "llama-server"
     program.write_text(_PROGRAM.format(python=sys.executable))

@@ -153,6 +153,32 @@ def test_a_server_that_cannot_start_is_named_with_its_log_and_the_next_run_goes_
     assert servers_of(user) == []
 
 
+LOADED = """\
+campaign: study
+defaults: {generation: {max_new_tokens: 4}, limits: {tries: 1}}
+matrix:
+  models:
+    - {name: one, adapter: llama_cpp, path: ./one.gguf}
+    - {name: two, adapter: llama_cpp, path: ./two.gguf}
+  configs: {dense: null}
+  benchmarks:
+    - recall: {samples: 2, subsets: ["64", "128"]}
+    - serving: {subsets: {c1: {concurrency: 1}, c2: {concurrency: 2}}, requests: 4,
+                input_tokens: 16, output_tokens: 4, calibrate: false}
+"""
+
+
+@pytest.mark.usefixtures("llama_cpp")
+def test_one_start_of_a_server_serves_load_points_and_benchmarks(user: User) -> None:
+    for name in ("one.gguf", "two.gguf"):
+        user.write(name, name)
+    user.write(LOADED)
+    user.run("run", "study.yaml", "--cpu-slots", "1")
+    assert len(user.published()) == 8
+    starts = (user.folder / "bin" / "starts").read_text().splitlines()
+    assert sorted(starts) == [str(user.folder / name) for name in ("one.gguf", "two.gguf")]
+
+
 def test_the_example_is_valid_and_shows_its_server(user: User) -> None:
     example = MODEL.parents[1] / "served" / "campaign.yaml"
     results = str(user.folder / "results")

@@ -38,6 +38,11 @@ class Pool:
         """Slots that may share one device."""
         return max(1, -(-self.slots // max(1, len(self.devices))))
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether two of its slots may be in one memory."""
+        return self.slots > len(memories(self))
+
 
 class SlotShape(NamedTuple):
     """What the slot of a cell is to be."""

@@ -16,7 +16,11 @@ from benchfleet.runner.resources.shapes import Pool, SlotShape, impossible
 
 class PlacementResolver:
     """Says what slot a cell needs. Rules exclude hosts; the host of the plan is preferred while it
-    can take the cell, or may still connect. After that any host may, as a last resort."""
+    can take the cell, or may still connect. After that any host may, as a last resort.
+
+    An exclusive cell needs no slot of another shape where every slot has its memory alone: then it
+    finds the model of the other cells loaded.
+    """
 
     def __init__(
         self, hosts: Hosts, allocator: DeviceAllocator, pools: Callable[[], Sequence[Pool]]
@@ -26,6 +30,7 @@ class PlacementResolver:
         self._stolen: dict[str, str] = {}  # fingerprint → host that took the cell over
         self._can: dict[tuple[str, Need], bool] = {}
         self._hosts_without: dict[tuple[Hardware, ...], frozenset[str]] = {}
+        self._shares_memory: bool | None = None  # whether slots do on any of the pools
 
     def use(self, placement: Placement) -> None:
         """Follow another plan and other rules."""
@@ -35,12 +40,17 @@ class PlacementResolver:
 
     def refresh(self) -> bool:
         """See which hosts are here now; whether cells may need another slot than before."""
-        before = self._can, self._hosts_without
+        before = self._can, self._hosts_without, self._shares_memory
         self._can = {key: self._can_host(*key) for key in self._can}
         self._hosts_without = {
             hardware: self._find_hosts_without(hardware) for hardware in self._hosts_without
         }
-        return (self._can, self._hosts_without) != before
+        if self._shares_memory is not None:
+            self._shares_memory = self._is_memory_shared()
+        return (self._can, self._hosts_without, self._shares_memory) != before
+
+    def _is_memory_shared(self) -> bool:
+        return any(pool.shares_memory for pool in self._pools())
 
     def _excluded(self, hardware: tuple[Hardware, ...]) -> frozenset[str]:
         """The hosts here that are none of this hardware."""
@@ -55,7 +65,10 @@ class PlacementResolver:
 
     def shape(self, fingerprint: str, cell: Cell) -> SlotShape:
         """The slot that a cell needs, by its declaration, the rules and the plan."""
-        return self._placed(fingerprint, cell)._replace(alone=is_exclusive(cell))
+        if self._shares_memory is None:
+            self._shares_memory = self._is_memory_shared()
+        alone = (self._shares_memory or bool(cell.need.endpoint)) and is_exclusive(cell)
+        return self._placed(fingerprint, cell)._replace(alone=alone)
 
     def _placed(self, fingerprint: str, cell: Cell) -> SlotShape:
         width, endpoint = max(1, cell.need.gpus), cell.need.endpoint

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from zlib import crc32
 
 from benchfleet import registry
+from benchfleet.benchmarks.base import is_exclusive
 from benchfleet.domain.attempt import Advice, CellRecord, Claim
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.eligibility import PROBED
@@ -191,7 +192,9 @@ class Scheduler:
         self._reservations.clear()
         if self._placement.refresh():
             self.backlog.reshape(self._placement.placement.planned_hosts)
-            self.backlog.reshape(name for name, cell in self._cells.items() if cell.hardware)
+            self.backlog.reshape(
+                name for name, cell in self._cells.items() if cell.hardware or is_exclusive(cell)
+            )
         self.backlog.reshape(self.advice.cells)
 
     def add_cells(self, cells: Sequence[Cell]) -> list[str]:
