@@ -8,10 +8,10 @@ from typing import Any
 
 from benchfleet.campaign.dates import split_dates
 from benchfleet.campaign.selection import choose_cells, fixed_axes
-from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import ResultsError
-from benchfleet.judgements import is_judgement, judgements
+from benchfleet.judgements import Judgement, is_judgement, judgements, with_judgements
 from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell, counts
 from benchfleet.reports.failures import grouped_failures
 from benchfleet.reports.judging import Judged, judged
@@ -24,6 +24,8 @@ from benchfleet.results.read import is_published, published_metrics
 from benchfleet.results.samples import read_samples
 from benchfleet.results.score_reader import ScoreReader
 from benchfleet.study import Study
+
+_METRICS_OF_VERDICTS = ("overall_score", "samples", "unscored")  # others are about the judge
 
 
 def comparison_of(
@@ -40,9 +42,12 @@ def comparison_of(
     history = study.race()
     savings = tuple(race_savings(history, answers, records))
     records = history.as_skipped(records)
+    chosen = {cell.fingerprint for cell in cells}
+    verdicts = [one for one in _verdicts(study, answers, records) if one[1].fingerprint in chosen]
+    judged_cells, judged_records = _as_results(verdicts)
     comparison = compare(
-        records,
-        answers,
+        [*records, *judged_records],
+        [*answers, *judged_cells],
         scores or sample_scores_of(study, records),
         baseline,
         study.bills(records),
@@ -57,35 +62,76 @@ def comparison_of(
     )
     if not any(map(is_judgement, cells)):
         return comparison
-    chosen = {cell.fingerprint for cell in cells}
     known_records = [record for record in records if record.fingerprint in chosen]
     return replace(
         comparison,
-        judged=tuple(_judged(study, cells, records)),
+        judged=tuple(_judged(study, verdicts)),
         failures=grouped_failures(known_records, cells),
         counts=counts(known_records, total=len(cells)),
     )
 
 
-def _judged(study: Study, cells: Sequence[Cell], records: Sequence[CellRecord]) -> Iterator[Judged]:
-    """What the judges among these cells said."""
+def _verdicts(
+    study: Study, answers: Sequence[Cell], records: Sequence[CellRecord]
+) -> list[tuple[Judgement, CellRecord]]:
+    """The judgements of these cells' answers that have a result here."""
     record_of = {record.fingerprint: record for record in records}
-    chosen = {cell.fingerprint for cell in cells if is_judgement(cell)}
-    if not chosen:
-        return
-    answers = [cell for cell in cells if not is_judgement(cell)]
+    results = []
     for one in judgements(study, answers):
         record = record_of.get(one.cell.fingerprint)
         outcome = record.outcome if record and record.state == "success" else None
-        if record is None or outcome is None or one.cell.fingerprint not in chosen:
+        if record and outcome and is_published(study.layout, record.path, outcome.digest):
+            results.append((one, record))
+    return results
+
+
+def _as_results(
+    verdicts: Sequence[tuple[Judgement, CellRecord]],
+) -> tuple[list[Cell], list[CellRecord]]:
+    """Verdicts on a scale as results of the cells that were judged, of a benchmark for each judge:
+    so they are pooled, ranked and compared as all scores are."""
+    cells, records = list[Cell](), list[CellRecord]()
+    for one, record in verdicts:
+        if one.cell.workload.params["scale"] is None:  # a win rate over the baseline
             continue
-        if is_published(study.layout, record.path, outcome.digest):
-            samples = [*read_samples(study.layout.published(record.path) / SAMPLES).values()]
-            label = f"{one.of.label}/r{one.of.repeat}" if one.of.repeats else one.of.label
-            names = (one.of.model.name, one.of.config.name, label, one.judge)
-            judged_answers = read_samples(one.cell.workload.outside["answers"]).values()
-            if row := judged(names, samples, outcome.reported, judged_answers):
-                yield row
+        work = one.of.workload
+        by_judge = replace(
+            work,
+            called=f"{work.label} (judge {one.judge})",
+            subset=None,
+            limit=None,
+            params={
+                "of": {"subset": work.subset, "limit": work.limit, **work.params},
+                "judge": one.judge,
+                **one.cell.workload.params,
+            },
+        )
+        cell = replace(one.of, workload=by_judge)
+        assert record.outcome is not None  # noqa: S101 - it is a result
+        metrics = record.outcome.metrics
+        own_metrics = {name: metrics[name] for name in _METRICS_OF_VERDICTS if name in metrics}
+        outcome = Outcome(
+            state="success",
+            digest=record.outcome.digest,
+            metrics=own_metrics,
+            host=record.outcome.host,
+            device=record.outcome.device,
+        )
+        cells.append(cell)
+        records.append(replace(record, fingerprint=cell.fingerprint, outcome=outcome))
+    return cells, records
+
+
+def _judged(study: Study, verdicts: Iterable[tuple[Judgement, CellRecord]]) -> Iterator[Judged]:
+    """What the judges said."""
+    for one, record in verdicts:
+        samples = [*read_samples(study.layout.published(record.path) / SAMPLES).values()]
+        label = f"{one.of.label}/r{one.of.repeat}" if one.of.repeats else one.of.label
+        names = (one.of.model.name, one.of.config.name, label, one.judge)
+        judged_answers = read_samples(one.cell.workload.outside["answers"]).values()
+        reported = record.outcome.reported if record.outcome else {}
+        if row := judged(names, samples, reported, judged_answers):
+            yield row
 
 
 def _serving_metrics(study: Study, record: CellRecord) -> Mapping[str, Any]:
@@ -122,17 +168,18 @@ def side_of(
     """
     dates, axes = split_dates(selections)
     chosen = study.marked(choose_cells(cells, only=axes, option=""))
-    records = study.records(chosen)
+    records = study.records(with_judgements(study, chosen))
     if dates:
         nothing: dict[str, list[Attempt]] = {}
         attempts = study.query(
             lambda ledger: attempts_by_cell(ledger.events(kinds=ATTEMPT_EVENTS)), default=nothing
         )
         records = [one for one in records if dates.includes(attempts.get(one.fingerprint, ()))]
+    judged_cells, judged_records = _as_results(_verdicts(study, chosen, records))
     return Side(
         name=name,
-        cells=chosen,
-        records=records,
+        cells=[*chosen, *judged_cells],
+        records=[*records, *judged_records],
         scores=sample_scores_of(study, records),
         fixed=fixed_axes(chosen, axes),
         suites=study.campaign.suites,

@@ -162,7 +162,8 @@ def test_what_cannot_be_parsed_is_unscored_and_judges_are_compared(user: User) -
         odd.verdict = "VERDICT: 9"  # not of the scale
         write(user, models.url, {"judge-a": good.url, "judge-b": other.url})
         shown = user.run("run", "study.yaml", "--cpu-slots", "1", code=1).stdout
-        assert "none of 5 texts has a verdict that can be parsed" in shown
+        assert "none of 5 texts has a verdict that can be parsed" in " ".join(shown.split())
+        assert "with a number from 1 to 5" in " ".join(shown.split())
         assert "ValueError" not in shown
         advice = user.run("failures", "study.yaml", code=None).stdout
         assert "Change the rubric, the judge's 'generation'" in " ".join(advice.split())
@@ -188,6 +189,35 @@ def test_what_cannot_be_parsed_is_unscored_and_judges_are_compared(user: User) -
             expected = fmean((a - b) ** 2 for a, b in permutations(every, 2))
             alpha = f"{1 - observed / expected:.3f}"
             assert f"alpha of the judges on m / {config} / recall_128: {alpha}" in shown
+
+
+def test_verdicts_are_ranked_and_compared_as_scores_are_over_all_repeats(user: User) -> None:
+    column = "recall_128 (judge judge)"
+    with (
+        SimulatedServer(respond=Answers()) as models,
+        SimulatedServer(model="judge", respond=(verdicts := Verdicts())) as judges,
+    ):
+        # The answers of the config `warm` end in its temperature, and are worse.
+        verdicts.grade = lambda text: 2 if text.split("Grade the answer. ")[1][1] == "1" else 4
+        write(user, models.url, {"judge": judges.url})
+        text = (user.folder / "study.yaml").read_text()
+        user.write(text.replace("matrix:", "defaults: {repeats: 2}\nmatrix:"))
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+    shown = report(user)
+    entries = {one["config"]: one for one in shown["entries"] if one["benchmark"] == column}
+    assert {name: (one["mean"], one["samples"]) for name, one in entries.items()} == {
+        "dense": (4.0, 10),
+        "warm": (2.0, 10),
+    }
+    assert entries["warm"]["difference"]["difference"] == -2.0
+    assert len(shown["judged"]) == 4
+    (best,) = (one for one in shown["best"] if one["benchmark"] == column)
+    assert best["config"] == "dense"
+    sides = ("--in", "study.yaml", "configs=dense", "configs=warm")
+    compared = user.run("compare", *sides, "--json", "--fail-on-regression", code=1)
+    changes = {one["benchmark"]: one for one in json.loads(compared.stdout)["changes"]}
+    assert changes[column]["difference"]["difference"] == -2.0
+    assert changes[column]["regression"]
 
 
 def letter(text: str) -> int:

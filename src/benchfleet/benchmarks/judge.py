@@ -111,14 +111,19 @@ class Judge(SampleBenchmark):
         """The failure of a judgement without a score."""
         message = "there is no answer to judge: the judged cell, or its baseline, has none"
         if records:
-            example = f"VERDICT: {self._scale[0]:g}" if self._scale else "VERDICT: TIE"
+            example = "'VERDICT: TIE'"
+            if self._scale:
+                least, greatest = self._scale
+                example = f"'VERDICT: {least:g}', with a number from {least:g} to {greatest:g}"
             message = (
                 f"none of {len(records)} texts has a verdict that can be parsed: it must stand on "
-                f"a line of its own at the end, such as {example!r}; the first text ends with "
+                f"a line of its own at the end, such as {example}; the first text ends with "
                 f"{records[0].predicted_answer[-_MAX_QUOTED_CHARS:]!r}. Change the rubric, the "
                 "judge's 'generation' (such as a larger max_new_tokens), or the judge's model"
             )
-            if not self._scale:
+            if self._scale:
+                message += "; 'scale' sets the numbers"
+            else:
                 message += "; a pair counts if both of its orders have a verdict"
         return CellFailure(stage="collect", kind="user_error", message=message)
 
