@@ -10,19 +10,28 @@ from benchfleet.domain.humanize import counted, examples
 
 from .pooling import Row
 
+_FIND_SAMPLES = (
+    "`benchfleet merge` brings what another host or a store has, and `benchfleet verify` names "
+    "what was changed."
+)
+
 
 def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
     """What a reader must know to read the numbers correctly."""
-    incomplete = [row for row in rows if row.lacks_samples]
-    if bare := dict.fromkeys(row.benchmark for row in incomplete if row.has_none):
+    if bare := dict.fromkeys(row.benchmark for row in rows if row.has_none):
         yield f"Without scores of samples, each repeat counts as one value: {examples(bare)}."
-    if absent := dict.fromkeys(row.benchmark for row in incomplete if not row.has_none):
+    if without := [row for row in rows if row.lacks_samples and not row.by_sample]:
         yield (
             "Some samples are not here or were changed, so each repeat counts as one value: "
-            f"{examples(absent)}. `benchfleet merge` brings what another host or a store has, "
-            "and `benchfleet verify` names what was changed."
+            f"{examples(dict.fromkeys(row.benchmark for row in without))}. {_FIND_SAMPLES}"
         )
-    whole = (row for row in rows if not row.by_sample and not row.lacks_samples)
+    if some := [name for row in rows if row.by_sample for name in row.names_without_samples()]:
+        yield (
+            "The samples of some repeats are not here or were changed, so these repeats do not "
+            f"count: {examples(some)}. A result without any other repeat shows its mean alone. "
+            f"{_FIND_SAMPLES}"
+        )
+    whole = (row for row in rows if not (row.by_sample or row.lacks_samples or row.has_none))
     if headlines := dict.fromkeys(row.benchmark for row in whole):
         yield (
             "The score is not the mean of its samples' scores, so each repeat counts as one value: "
@@ -72,7 +81,8 @@ def _dense_after_all(rows: Sequence[Row]) -> list[str]:
 
 def _has_uneven_samples(row: Row) -> bool:
     """Whether some of its configs have other samples than the rest."""
-    return len({frozenset(pool.values) for pool in row.measured().values()}) > 1
+    pools = (pool for pool in row.measured().values() if not pool.apart)
+    return len({frozenset(pool.values) for pool in pools}) > 1
 
 
 def _has_unscored_samples(row: Row) -> bool:

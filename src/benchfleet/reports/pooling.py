@@ -43,6 +43,7 @@ class Pool:
     loads_server: bool = False  # its score is a speed, and not one of answers
     slowed: bool = False  # its config computes dense attention beside the sparse one
     by_sample: bool = True  # its values are samples, and not headlines
+    apart: bool = False  # its samples are not here, and those of other configs are
 
     def add(self, cell: Cell, record: CellRecord | None, scores: Scores) -> None:
         """Count a repeat in, with its score where it has one."""
@@ -56,17 +57,31 @@ class Pool:
             self.scored.append((cell.repeat, headline, scores(record)))
 
     def is_mean_of_samples(self) -> bool:
-        """Whether every repeat's headline is the mean of its samples' scores."""
+        """Whether the headline is the mean of its samples' scores in every repeat whose samples
+        are here."""
         return all(
             read.scores
             and math.isclose(mean([*read.scores.values()]), headline, rel_tol=1e-6, abs_tol=1e-9)
-            for _, headline, read in self.scored
+            for (_, headline, read), absent in zip(self.scored, self._absent(), strict=True)
+            if not absent
         )
+
+    def _absent(self) -> list[bool]:
+        """Of each repeat, whether it has a score of samples, and none of them is here."""
+        return [
+            not (self.loads_server or read.scores or read.local or one.metrics.get("samples") == 0)
+            for one, (_, _, read) in zip(self.outcomes, self.scored, strict=True)
+        ]
 
     @property
     def lacks_samples(self) -> bool:
         """Whether a repeat has a score of samples, and none of them is here."""
-        return not self.loads_server and any(not read.scores for _, _, read in self.scored)
+        return any(self._absent())
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether samples of a repeat have scores here."""
+        return any(read.scores for _, _, read in self.scored)
 
     @cached_property
     def mean(self) -> float:
@@ -83,7 +98,10 @@ class Pool:
     def stderr(self) -> float | None:
         """The standard error of the values' mean, clustered where samples share a context. Of a
         single headline it is that of the bootstrap, where its benchmark made one. Equal headlines
-        say nothing of their samples, so theirs is unknown."""
+        say nothing of their samples, so theirs is unknown, and so is that of a result which is
+        `apart`."""
+        if self.apart:
+            return None
         if len(self.values) == 1 and len(self.outcomes) == 1:
             error = self.outcomes[0].reported.get(STDERR)
             return None if error is None else float(error)
@@ -97,8 +115,7 @@ class Pool:
     @property
     def has_none(self) -> bool:
         """Whether its benchmark scored no samples, as a script may."""
-        without = all(outcome.metrics.get("samples") == 0 for outcome in self.outcomes)
-        return without or all(read.local and not read.scores for _, _, read in self.scored)
+        return not (self.loads_server or self.has_samples or self.lacks_samples)
 
     @property
     def is_slowed(self) -> bool:
@@ -133,13 +150,15 @@ class Pool:
         return math.fsum(value * count for value, count in measured) / samples if samples else None
 
     def settle(self, *, by_sample: bool) -> None:
-        """Take the samples, or the headlines, as the values.
+        """Take the samples, or the headlines, as the values. Of samples these are the repeats'
+        whose samples are here; where none are, the headlines stand for themselves alone.
 
         A sample that several repeats asked again, under one id, is one value, their mean: asking
         the same thing ten times does not make ten independent answers.
         """
-        self.by_sample = by_sample
-        if not by_sample:
+        self.apart = by_sample and bool(self.scored) and not self.has_samples
+        self.by_sample = by_sample and not self.apart
+        if not self.by_sample:
             self.values = {repeat: headline for repeat, headline, _ in self.scored}
             return
         values: dict[Key, float] = {}
@@ -169,10 +188,19 @@ class Row:
         """Whether scores stand for samples that are not here."""
         return any(pool.lacks_samples for pool in self.pools.values())
 
+    def names_without_samples(self) -> list[str]:
+        """``model / config / benchmark`` of those that lack samples."""
+        return [
+            f"{self.model} / {config} / {self.benchmark}"
+            for config, pool in self.pools.items()
+            if pool.lacks_samples
+        ]
+
     @property
     def has_none(self) -> bool:
-        """Whether there are no samples that could be here."""
-        return all(pool.has_none for pool in self.pools.values())
+        """Whether its benchmark scored no samples."""
+        scored = [pool for pool in self.pools.values() if pool.scored]
+        return bool(scored) and all(pool.has_none for pool in scored)
 
     @property
     def is_ranked(self) -> bool:
@@ -226,6 +254,8 @@ def pooled(
     rows = []
     for (model, benchmark), pools in pools_of.items():
         by_sample = all(pool.is_mean_of_samples() for pool in pools.values())
+        if any(pool.scored for pool in pools.values()):
+            by_sample = by_sample and any(pool.has_samples for pool in pools.values())
         for pool in pools.values():
             pool.settle(by_sample=by_sample)
         rows.append(Row(model=model, benchmark=benchmark, pools=pools, by_sample=by_sample))

@@ -203,7 +203,10 @@ def _winner(field: _Field, baseline: str, pairs: _Pairs, names: Mapping[Contende
 
 def pool_difference(ours: Pool, theirs: Pool) -> Difference:
     """Ours less theirs, paired by sample or by repeat. Headlines that all differ by the same say
-    nothing of their samples, so that the error is unknown."""
+    nothing of their samples, so that the error is unknown. A result that is `apart` is compared
+    with none."""
+    if ours.apart or theirs.apart:
+        return Difference(n=0, difference=None)
     contexts = {**theirs.contexts, **ours.contexts}
     difference = paired_difference(ours.values, theirs.values, contexts)
     if difference.stderr == 0 and not (ours.by_sample and theirs.by_sample):

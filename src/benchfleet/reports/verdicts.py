@@ -21,7 +21,7 @@ from .wording import (
 
 MORE = "More on what won"  # the section of what `first_and_more` gives second
 _MAX_FIRST = 10  # sentences, with which a report begins
-_NOT_COMPARED = "Too few shared samples to compare with {names}."
+_NOT_COMPARED = "Too few shared samples or repeats to compare with {names}."
 _SUITE_NOT_COMPARED = (
     "Not compared with {names}: a part has fewer than two shared values, or another version."
 )
@@ -109,7 +109,8 @@ def _verdict(
         text += f"; {leader} is significantly higher than {names(better)}{margin}" if better else ""
         text += f"; {undecided}." if equal else "."
     elif better:
-        text = f"{leader} {'has the highest mean' if equal else 'is best'}{mean}; "
+        open_ = equal or winner.not_compared_with
+        text = f"{leader} {'has the highest mean' if open_ else 'is best'}{mean}; "
         text += f"significantly higher than {names(better)}{margin}"
         text += f"; {undecided}." if equal else "."
     elif equal:

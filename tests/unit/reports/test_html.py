@@ -224,7 +224,7 @@ def test_the_table_of_leaders_says_what_cannot_be_compared(study: Study) -> None
         study.done("top_k", [0], model=f"m{model}", repeat=1)
     assert page(study).tables[0][:2] == [["model", "recall_512"], ["m0", "dense? 2"]]
     assert "? 1: cannot be compared with one" in text(study)
-    few = "Too few shared samples to compare with window and top_k."
+    few = "Too few shared samples or repeats to compare with window and top_k."
     assert few in re.sub(r"</?bdi>", "", text(study))
 
 

@@ -157,7 +157,7 @@ def test_a_verdict_says_when_there_is_nothing_to_compare(study: Study) -> None:
     study.done("window", [0.0, 0.0], repeat=1)
     assert sentences(study) == [
         "recall_512: dense has the highest mean, 1.000 ± 0.000. "
-        "Too few shared samples to compare with window."
+        "Too few shared samples or repeats to compare with window."
     ]
 
 
