@@ -16,6 +16,7 @@ import pytest
 from guide_runner import ROOT, guide_in
 from ray_clusters import SETTINGS, RayNodes, ray_nodes
 from sshd import Sshd
+from watchers import free_port
 
 from .conftest import COMMAND, User, samples_kept, until
 from .splits import RESULT, Whole, declare, samples, score
@@ -228,6 +229,11 @@ def test_a_wrong_address_and_a_wrong_setting_are_refused_with_a_remedy(user: Use
     user.write(f"{LONG}engine: {{ray: {{runtime_env: {{pips: [torch]}}}}}}\n")
     refused = user.run("run", "study.yaml", code=2)
     assert "runtime_env has no field 'pips'; did you mean 'pip'?" in refused.stderr
+    nobody = f"127.0.0.1:{free_port()}"  # Ray itself tries there for a quarter of an hour
+    user.write(LONG)
+    sought = ("--engine", "ray", "--ray-address", nobody)
+    refused = user.run("run", "study.yaml", *sought, code=2)
+    assert f"no Ray cluster can be used at {nobody}: Connection refused; start" in refused.stderr
 
 
 def test_the_loss_of_the_head_ends_the_run_in_good_order_with_the_reason(

@@ -23,7 +23,8 @@ def read_engine(entry: Entry, name: str = "") -> EngineChoice | None:
         ((engine, settings),) = pairs
     else:
         engine, settings = entry.text(), entry.like(None)
-    chosen = opened_plugin("engines", engine, entry) if engine else None
+    # Who only reads results needs none of its packages; a run looks for them.
+    chosen = opened_plugin("engines", engine, entry, runs_here=False) if engine else None
     if chosen is None:
         return None
     values = settings.kwargs()

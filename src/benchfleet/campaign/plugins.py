@@ -18,12 +18,15 @@ _LOOK = (
 _LOOK_S = 60.0
 
 
-def plugin(family: Family, name: str, entry: Entry, *, python: str = "") -> Any:
+def plugin(
+    family: Family, name: str, entry: Entry, *, python: str = "", runs_here: bool = True
+) -> Any:
     """The class of that name, or None with the mistake noted at `entry`. Its packages must be here,
-    or in the environment of the interpreter `python` that is to use them."""
+    or in the environment of the interpreter `python` that is to use them; not where it does not
+    run yet."""
     try:
         try:
-            return load(family, name)
+            return load(family, name, runs_here=runs_here)
         except MissingExtra:
             if not python:
                 raise

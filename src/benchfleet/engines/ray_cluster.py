@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from benchfleet.engines.ray_resources import Node, Share
 from benchfleet.errors import BenchfleetError
 from benchfleet.hints import hint
 
+CONNECT_S = 10.0  # for a connection to the head
 _POLL_S = 0.2
 _ID_CHARACTERS = 6  # of a node's id, in the name of its host
 _HEAD_LIMIT = "RAY_gcs_rpc_server_reconnect_timeout_s"  # as nodes read it too
@@ -88,7 +90,9 @@ class RayCluster:
         if unknown := sorted(runtime_env.keys() - fields):  # Ray ignores them
             choice = hint(unknown[0], sorted(fields))
             raise BenchfleetError(f"Ray's runtime_env has no field {unknown[0]!r}; {choice}")
+        named = address or os.environ.get("RAY_ADDRESS", "")
         try:
+            _check_answers(named)
             self._ray.init(
                 address=address or "auto",
                 log_to_driver=False,
@@ -96,9 +100,10 @@ class RayCluster:
                 runtime_env=dict(runtime_env) or None,
             )
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-            where = f"at {address}" if address else "here"
+            where = f"at {named}" if named else "here"
             # Ray goes on with an option of its own, which benchfleet does not have.
-            reason = str(error).partition(" Please specify")[0].rstrip(".")
+            text = getattr(error, "strerror", None) or str(error)
+            reason = text.partition(" Please specify")[0].rstrip(".")
             raise BenchfleetError(
                 f"no Ray cluster can be used {where}: {reason}; start one with `ray start --head`, "
                 "or name it with --ray-address HOST:PORT"
@@ -220,6 +225,14 @@ class RayCluster:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         return NodeAffinitySchedulingStrategy(node.id, soft=False)
+
+
+def _check_answers(address: str) -> None:
+    """See that something listens at ``HOST:PORT``: Ray itself tries for a quarter of an hour, and
+    says nothing. Raises OSError."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
 
 
 def _first_line(error: BaseException) -> str:

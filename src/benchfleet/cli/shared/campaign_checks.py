@@ -17,7 +17,7 @@ from benchfleet.campaign.inventory import (
     same_machines,
 )
 from benchfleet.cli.shared import options
-from benchfleet.cli.shared.fleet import on_all
+from benchfleet.cli.shared.fleet import on_all, other_machines
 from benchfleet.cli.text.placement_text import placement_rules
 from benchfleet.cli.verbs.hosts_check import HostCheck, check
 from benchfleet.domain.cell import Cell, Model
@@ -255,6 +255,11 @@ def _reports(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell])
 
 
 def _devices(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell]) -> Iterator[Check]:
+    if engine := other_machines(study.campaign.engine):
+        message = engine.problem or f"those of the engine {engine.name}, which a run connects to"
+        fix = "install that" if engine.problem else ""
+        yield judged("devices", message, fix, problem=bool(engine.problem))
+        return
     pool: Pool | None = None
     missing = ""
     try:

@@ -125,6 +125,12 @@ def chosen_engine(
     return replace(chosen, settings={**chosen.settings, "address": address})
 
 
+def other_machines(engine: EngineChoice | None) -> registry.PluginInfo | None:
+    """The engine if it runs cells on machines of its own, which only a run sees."""
+    info = registry.info("engines", engine.engine) if engine else None
+    return info if info and info.plugin and info.plugin.remote else None
+
+
 def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T]:
     """What `do` gives for each host, all at the same time, in the order of the hosts."""
     with ThreadPoolExecutor(

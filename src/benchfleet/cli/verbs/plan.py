@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from benchfleet.cached_results import in_cache
 from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import option_types, options
+from benchfleet.cli.shared.fleet import other_machines
 from benchfleet.cli.shared.selection import list_cells
 from benchfleet.cli.text import gate_text, placement_text
 from benchfleet.cli.text.output import print_json, say
@@ -74,8 +75,13 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.prompts is not None:
         return _prompts(arguments, study, cells)
     pool, missing = None, ""
+    names_devices = arguments.gpus is not None or arguments.cpu_slots is not None
+    engine = None if names_devices else other_machines(study.campaign.engine)
     try:
-        pool = choose_pool(options.requested_devices(arguments, study.campaign))
+        if engine is not None:
+            missing = engine.problem
+        else:
+            pool = choose_pool(options.requested_devices(arguments, study.campaign))
     except DeviceError as error:
         missing = str(error)
     records = known_records(study, cells)
@@ -119,6 +125,8 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         notes = (*placement_rules.notes, *placement_rules.unreported(open_, [""] if pool else []))
         extra_lines = (*gate_text.lines(phases), *placement_text.lines(kept_off, notes))
+        if engine is not None and not missing:
+            extra_lines += (f"on machines of the engine {engine.name}; a run shows what they have",)
         if missing_downloads:
             extra_lines += (f"missing here: {', '.join(map(str, missing_downloads))}",)
             extra_lines += (f"benchfleet fetch {arguments.campaign} brings them",)
