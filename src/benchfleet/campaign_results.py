@@ -176,6 +176,7 @@ def side_of(
         )
         records = [one for one in records if dates.includes(attempts.get(one.fingerprint, ()))]
     judged_cells, judged_records = _as_results(_verdicts(study, chosen, records))
+    savings = tuple(race_savings(study.race(), chosen, records))
     return Side(
         name=name,
         cells=[*chosen, *judged_cells],
@@ -183,4 +184,5 @@ def side_of(
         scores=sample_scores_of(study, records),
         fixed=fixed_axes(chosen, axes),
         suites=study.campaign.suites,
+        notes=saved_texts(savings),
     )

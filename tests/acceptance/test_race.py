@@ -117,6 +117,11 @@ def test_every_report_says_what_was_stopped_and_saved(
     assert "3 skipped" in plan
     assert "cancelled" not in plan
     assert "a race stopped 3 cells" in raced.run("verify", "study.yaml").stdout
+    sides = ("--in", "study.yaml", "configs=good", "configs=bad")
+    compared = " ".join(raced.run("compare", *sides).stdout.split())
+    assert re.search(note, compared)
+    assert "p-values do not allow for the race's looks" in compared
+    assert len(raced.json("compare", *sides)["notes"]) == 2
 
 
 def test_the_dashboard_shows_the_race_and_does_not_wait_for_what_it_stopped(raced: User) -> None:

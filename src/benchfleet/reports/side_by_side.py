@@ -32,6 +32,7 @@ class Side:
     scores: Scores
     fixed: frozenset[str] = frozenset()  # axes with one name, such as "configs"
     suites: Sequence[Suite] = ()
+    notes: Sequence[str] = ()  # what a reader must know of its numbers
 
 
 @dataclass(frozen=True, kw_only=True)

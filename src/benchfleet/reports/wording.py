@@ -36,7 +36,11 @@ def listed(names: Sequence[str]) -> str:
 def decimals(comparison: Comparison, name: str) -> int:
     """Places after the point, of a benchmark or a suite: three for scores up to one, one for
     percentages."""
-    largest = comparison.largest_mean.get(name, 0.0)
+    return decimals_of(comparison.largest_mean.get(name, 0.0))
+
+
+def decimals_of(largest: float) -> int:
+    """Places after the point, where this is the largest mean."""
     return 3 if largest <= 1 else 2 if largest <= 10 else 1
 
 

@@ -144,3 +144,8 @@ def test_samples_that_only_one_side_has_are_counted() -> None:
     assert compared[0].to_dict()["samples"] == [100, 60]
     whole = verdict_lines(changes(*two(RIGHT, WORSE)), (), ())
     assert not any("are shared" in text for text in whole)
+
+
+def test_small_differences_of_scores_above_one_keep_their_digits() -> None:
+    compared = changes(*two([1.05, 1.15] * 20, [1.01, 1.11] * 20))
+    assert "−0.04" in markdown_table(("old", "new"), compared, (), ())

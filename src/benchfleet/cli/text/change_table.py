@@ -10,7 +10,15 @@ from benchfleet.domain.plain_text import markdown_text, one_line
 from benchfleet.hints import hint
 from benchfleet.reports.release_policy import Judgement, Rule, overall
 from benchfleet.reports.side_by_side import Change
-from benchfleet.reports.wording import HIGHER, LOWER, NOT_SURE, number, p_text, with_error
+from benchfleet.reports.wording import (
+    HIGHER,
+    LOWER,
+    NOT_SURE,
+    decimals_of,
+    number,
+    p_text,
+    with_error,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -76,8 +84,9 @@ def markdown_table(
     changes: Sequence[Change],
     judgements: Sequence[Judgement],
     rules: Sequence[Rule],
+    notes: Sequence[str] = (),
 ) -> str:
-    """The same as Markdown."""
+    """The same as Markdown, with what a reader must know of both."""
     head = ["benchmark", *names, *_HEAD]
     rows = [[n, *_cells(change)] for n, change in zip(short_names(changes), changes, strict=True)]
     rule = ["---", *["---:"] * (len(head) - 1)]
@@ -94,6 +103,7 @@ def markdown_table(
                 *_flip_lines(changes, short),
                 *_shared_lines(changes, short),
                 *_missing_sample_lines(changes, short),
+                *notes,
             )
         ),
         "\n".join(
@@ -107,7 +117,7 @@ def markdown_table(
 
 
 def _digits(change: Change) -> int:
-    return 3 if max(abs(change.before or 0), abs(change.after or 0)) <= 1 else 1
+    return decimals_of(max(abs(change.before or 0), abs(change.after or 0)))
 
 
 def _mean(change: Change, mean: float | None) -> str:

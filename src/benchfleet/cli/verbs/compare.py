@@ -113,6 +113,7 @@ def _show(
     rules: Sequence[Rule],
 ) -> None:
     names = (sides[0].name, sides[1].name)
+    notes = list(dict.fromkeys((*sides[0].notes, *sides[1].notes)))
     if form == "json":
         content = {
             "before": names[0],
@@ -120,13 +121,14 @@ def _show(
             "changes": [change.to_dict() for change in compared],
             "judgements": [one.to_dict() for one in judgements],
             "verdict": overall(judgements, rules) if rules else None,
+            "notes": notes,
         }
         stream.write(json.dumps(content, indent=2) + "\n")
     elif form == "markdown":
-        stream.write(markdown_table(names, compared, judgements, rules))
+        stream.write(markdown_table(names, compared, judgements, rules, notes))
     else:
         print_whole(change_table(names, compared), to=stream)
-        say(*verdict_lines(compared, judgements, rules), to=stream)
+        say(*verdict_lines(compared, judgements, rules), *notes, to=stream)
 
 
 def _side(text: str, campaign: str | None, ledger: str) -> Side:
