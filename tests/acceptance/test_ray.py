@@ -249,6 +249,7 @@ def test_the_loss_of_the_head_ends_the_run_in_good_order_with_the_reason(
     out, errors = run.communicate(timeout=240)
     assert run.returncode == 1, out + errors
     assert "ended early: no machine can be used" in out
+    assert "continue once that is fixed: benchfleet run study.yaml --engine ray" in out
     assert "the head of the Ray cluster did not answer for 5 s" in out
     assert "The program will terminate" not in errors  # Ray's own end of a driver
     assert psutil.wait_procs(slots(user), timeout=60)[1] == []

@@ -31,3 +31,9 @@ def test_all_has_every_extra_that_users_may_want() -> None:
         own = (line for line in extras[extra] if line.startswith("benchfleet["))
         waiting += {one for line in own for one in requirements.Requirement(line).extras} - found
     assert found - {"all"} == {*extras} - {*LEFT_OUT}
+
+
+def test_the_extra_for_mlflow_opens_its_databases() -> None:
+    """mlflow-skinny alone takes servers, and no ``sqlite:///runs.db``."""
+    lines = PROJECT["optional-dependencies"]["mlflow"]
+    assert {"SQLAlchemy", "alembic"} <= {requirements.Requirement(line).name for line in lines}

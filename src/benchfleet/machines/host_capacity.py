@@ -36,8 +36,9 @@ def version_mismatch(facts: Facts) -> str:
     else:
         remote = f"benchfleet {remote}, this is {benchfleet.__version__}"
     return (
-        f"it has {remote}; install the same there, or leave 'python' out of the inventory and run "
-        "`benchfleet hosts bootstrap`"
+        f"it has {remote}; install the same there, or have benchfleet bring its own: over SSH "
+        "leave 'python' out of the inventory and run `benchfleet hosts bootstrap`, on Ray set "
+        "'bootstrap: true' of the engine"
     )
 
 

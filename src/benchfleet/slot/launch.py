@@ -55,7 +55,7 @@ _THREADS = (
 # Idle OpenMP threads of a CPU slot sleep: while they spin, those of other runs on the machine wait.
 _YIELDING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}
 _MISLEADING = ("LOCAL_RANK", "RANK", "WORLD_SIZE")  # a launcher's leftovers
-_ORPHANED = ("host_lost", "its runner is gone")  # no verdict on the cell
+_ORPHANED = ("host_lost", "the slot has no contact with its runner")  # no verdict on the cell
 _SECRET = ("PGPASSWORD",)  # the ledger's: no slot speaks to it, and much prints its environment
 
 
@@ -196,7 +196,7 @@ def _wait_for_end(
             if pid == slot:
                 return status, _ORPHANED if orphaned else ()
         if orphaned:
-            _log("slot ends: its runner is gone")
+            _log("slot ends: it has no contact with its runner")
             return None, _ORPHANED
         if signal.SIGTERM in received or watchdog.check():
             return None, ()

@@ -83,4 +83,6 @@ def test_a_supervisor_says_that_it_ended_its_slot_for_lack_of_a_runner(tmp_path:
     process.stdin.flush()
     assert process.stdout.read(1)  # it said hello
     _, printed = process.communicate(timeout=60)
-    assert re.search(rb"\0key ended \d+ host_lost its runner is gone\0", printed)
+    assert re.search(
+        rb"\0key ended \d+ host_lost the slot has no contact with its runner\0", printed
+    )

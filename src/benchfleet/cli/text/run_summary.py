@@ -170,6 +170,8 @@ def show_end(
         say(*_after_failures(arguments, comparison, f"{retry} && {again}"))
     if end.interrupted:
         say(f"nothing is lost; continue with: {again}")
+    elif end.broken and counts["pending"]:
+        say(f"nothing is lost; continue once that is fixed: {again}")
     say(f"results  {display_path(study.layout.root)}")
     say(f"report   {display_path(study.layout.report)}")
     say(f"summary  {display_path(study.layout.summary)}")
