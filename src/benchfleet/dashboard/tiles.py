@@ -27,12 +27,8 @@ class Mean:
 
 @dataclass(slots=True)
 class Tile:
-    """The cells of one model × config × benchmark and subset, added up.
-
-    One of a whole model × config adds up the means of its benchmarks, not the scores of its cells:
-    a benchmark with more repeats counts no more than another. Speeds are added up apart, and shown
-    where nothing else is measured.
-    """
+    """The cells of one model × config × benchmark and subset, added up; those of a whole model ×
+    config without their scores, which are not of one scale."""
 
     model: str
     config: str
@@ -41,31 +37,21 @@ class Tile:
     subset: str
     states: dict[str, int] = field(default_factory=dict)
     scores: Mean = field(default_factory=Mean)
-    speeds: Mean = field(default_factory=Mean)
+    is_speed: bool = False  # its scores are speeds
     rows: list[Row] = field(default_factory=list)
 
     @property
     def mean(self) -> float | None:
-        return self.scores.value if self.scores.count else self.speeds.value
-
-    @property
-    def is_speed(self) -> bool:
-        """Whether its mean is one of speeds."""
-        return not self.scores.count and self.speeds.count > 0
+        return self.scores.value
 
 
 def count(row: Row, by: int, tile: Tile, whole: Tile) -> None:
     """Add a row to its tile and to that of its model × config (1), or take it away (-1)."""
     for one in (tile, whole):
         one.states[row.state] = one.states.get(row.state, 0) + by
-    if row.state != "success" or row.score is None:
-        return
-    own, all_own = (tile.speeds, whole.speeds) if row.is_speed else (tile.scores, whole.scores)
-    if (mean := own.value) is not None:
-        all_own.add(mean, -1)
-    own.add(row.score, by)
-    if (mean := own.value) is not None:
-        all_own.add(mean, 1)
+    if row.state == "success" and row.score is not None:
+        tile.is_speed = row.is_speed
+        tile.scores.add(row.score, by)
 
 
 def tile_id(model: str, config: str, label: str) -> str:

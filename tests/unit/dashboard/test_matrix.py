@@ -33,7 +33,23 @@ def test_a_tile_of_several_benchmarks_is_the_mean_of_their_means(
     with client_of(campaign.campaigns()) as client:
         text = text_of(client, "matrix")
     assert "6 of 6 done, mean 0.500" in text  # no speed among them
-    assert "A tile of several benchmarks is the mean of their means." in text
+    assert "A tile of several benchmarks is the mean over those that all of its row have." in text
+
+
+@pytest.mark.parametrize("unfolded_tiles", [0, 300])
+def test_configs_are_compared_over_the_benchmarks_that_all_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unfolded_tiles: int
+) -> None:
+    """And never over scores of several scales."""
+    monkeypatch.setattr(matrix, "MAX_UNFOLDED_TILES", unfolded_tiles)
+    campaign = campaign_of_two_benchmarks(tmp_path)
+    campaign.finish(sample_cell(1, config="half"), scores=(0.75, 0.75))
+    campaign.finish(sample_cell(3), scores=(7.0, 7.0))
+    campaign.finish(sample_cell(3, config="half"), scores=(9.0, 9.0))
+    with client_of(campaign.campaigns()) as client:
+        text = text_of(client, "matrix")
+    assert "6 of 6 done, mean 1.000" in text
+    assert "2 of 2 done, mean 0.750" in text
 
 
 def test_the_scale_of_the_colours_has_its_ends(tmp_path: Path) -> None:

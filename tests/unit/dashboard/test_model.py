@@ -50,15 +50,9 @@ def totals(model: ReadModel) -> dict[object, object]:
         )
         for key, tile in model.tiles.items()
     }
-    pairs = {key: (dict(pair.states), pair.scores.count) for key, pair in model.pairs.items()}
-    sums = {
-        key: (
-            {s: n for s in pair.states if (n := _sum(model, key, s))},
-            sum(t.scores.count > 0 for k, t in model.tiles.items() if k[:2] == key),
-        )
-        for key, pair in model.pairs.items()
-    }
-    assert {k: ({s: n for s, n in v[0].items() if n}, v[1]) for k, v in pairs.items()} == sums
+    for key, pair in model.pairs.items():
+        states = {state: count for state, count in pair.states.items() if count}
+        assert states == {s: n for s in pair.states if (n := _sum(model, key, s))}
     return {**tiles, "all": dict(model.counts), "running": sorted(model.running)}
 
 

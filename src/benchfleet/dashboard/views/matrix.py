@@ -35,7 +35,7 @@ class MatrixTile:
     done: int
     failed: int
     worst: str  # the state that needs most attention
-    mean: float | None  # of several benchmarks: of their means
+    mean: float | None  # of several benchmarks: see `_whole_means`
     shade: int  # 0 to 8 by the mean; -1 without one
     cell: str  # the id of its only cell; "" where it has several
     id: str  # what orders call it
@@ -89,18 +89,28 @@ def matrix(
         else:
             parts = tiles
         columns = list(dict.fromkeys(column_of(tile) for tile in tiles))
-        spread = _spread([*tiles, *parts])
+        single = tiles if source is model.tiles else _matching(model.tiles.values(), filters)
+        means = _whole_means(single, row_of, column_of)
+        scores = [part.mean for part in parts if part.mean is not None and not part.is_speed]
+        speeds = [part.mean for part in parts if part.mean is not None and part.is_speed]
+        spread = _spread([*means.values(), *(scores or speeds)])
         rows = []
         for name, some in _grouped(tiles, row_of).items():
             at = _grouped(some, column_of)
             unfold = name in opened or fits
-            totals = [_tile(at[one], spread) if one in at else None for one in columns]
+            totals = [
+                _tile(at[one], means.get((name, one)), spread) if one in at else None
+                for one in columns
+            ]
             rows.append(MatrixRow(name=name, head=name, label="", unfolded=unfold, tiles=totals))
             if unfold:
                 own = [part for part in parts if row_of(part) == name]
                 for label, labelled in _grouped(own, attrgetter("label")).items():
                     at = _grouped(labelled, column_of)
-                    each = [_tile(at[one], spread, label) if one in at else None for one in columns]
+                    each = [
+                        _tile(at[one], at[one][0].mean, spread, label) if one in at else None
+                        for one in columns
+                    ]
                     rows.append(
                         MatrixRow(name=label, head=name, label=label, unfolded=False, tiles=each)
                     )
@@ -138,13 +148,13 @@ def _grouped(tiles: Iterable[Tile], key: Callable[[Tile], str]) -> dict[str, lis
     return groups
 
 
-def _tile(tiles: Sequence[Tile], spread: tuple[float, float], label: str = "") -> MatrixTile:
+def _tile(
+    tiles: Sequence[Tile], mean: float | None, spread: tuple[float, float], label: str = ""
+) -> MatrixTile:
     states: dict[str, int] = {}
     for tile in tiles:
         for state, count in tile.states.items():
             states[state] = states.get(state, 0) + count
-    means = _means(tiles)
-    mean = sum(means) / len(means) if means else None
     low, high = spread
     only = tiles[0].rows if len(tiles) == 1 else ()
     return MatrixTile(
@@ -159,16 +169,35 @@ def _tile(tiles: Sequence[Tile], spread: tuple[float, float], label: str = "") -
     )
 
 
-def _means(tiles: Sequence[Tile]) -> list[float]:
-    """The means of these tiles; those of speeds only where there are no others."""
-    scored = [tile for tile in tiles if tile.mean is not None]
-    chosen = [tile for tile in scored if not tile.is_speed] or scored
-    return [tile.mean for tile in chosen if tile.mean is not None]
+def _whole_means(
+    tiles: Iterable[Tile], row_of: Callable[[Tile], str], column_of: Callable[[Tile], str]
+) -> dict[tuple[str, str], float]:
+    """What a row of several benchmarks shows in each column: the mean of its means, over the
+    benchmarks of which every column with a result has one, so that the columns can be compared.
+    Speeds, and scores outside 0 to 1, have scales of their own and count only alone."""
+    rows: dict[str, dict[str, dict[str, float]]] = {}  # by label and column
+    own_scale: set[tuple[str, str]] = set()  # row and label
+    for tile in tiles:
+        if (mean := tile.mean) is not None:
+            row = row_of(tile)
+            rows.setdefault(row, {}).setdefault(tile.label, {})[column_of(tile)] = mean
+            if tile.is_speed or not 0 <= mean <= 1:
+                own_scale.add((row, tile.label))
+    means = {}
+    for row, labels in rows.items():
+        columns = {column for some in labels.values() for column in some}
+        shared = [
+            some
+            for label, some in labels.items()
+            if len(labels) == 1 or (some.keys() == columns and (row, label) not in own_scale)
+        ]
+        for column in columns if shared else ():
+            means[row, column] = sum(some[column] for some in shared) / len(shared)
+    return means
 
 
-def _spread(tiles: Sequence[Tile]) -> tuple[float, float]:
+def _spread(means: Sequence[float]) -> tuple[float, float]:
     """The range of the colours: 0 to 1 for scores within it, else that of the scores."""
-    means = _means(tiles)
     low, high = min(means, default=0.0), max(means, default=1.0)
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
