@@ -42,8 +42,9 @@ def comparison_of(
     history = study.race()
     savings = tuple(race_savings(history, answers, records))
     records = history.as_skipped(records)
-    chosen = {cell.fingerprint for cell in cells}
-    verdicts = [one for one in _verdicts(study, answers, records) if one[1].fingerprint in chosen]
+    by_judges = {cell.fingerprint for cell in cells if is_judgement(cell)}
+    verdicts = _verdicts(study, answers, records) if by_judges else []
+    verdicts = [one for one in verdicts if one[1].fingerprint in by_judges]
     judged_cells, judged_records = _as_results(verdicts)
     comparison = compare(
         [*records, *judged_records],
@@ -60,8 +61,9 @@ def comparison_of(
         race=savings,
         notes=(*saved_texts(savings), *comparison.notes),
     )
-    if not any(map(is_judgement, cells)):
+    if not by_judges:
         return comparison
+    chosen = {cell.fingerprint for cell in cells}
     known_records = [record for record in records if record.fingerprint in chosen]
     return replace(
         comparison,
