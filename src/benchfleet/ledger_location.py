@@ -47,7 +47,13 @@ class LedgerLocation:
     @property
     def address(self) -> str:
         """The ledger's URL with an absolute path, as people may see it."""
-        return f"sqlite:{os.path.realpath(self.file)}" if self.file else display_url(self.url)
+        if self.file:
+            return f"sqlite:{os.path.realpath(self.file)}"
+        if self.url.startswith("git+"):
+            from benchfleet.ledger.git.address import with_real_path
+
+            return display_url(with_real_path(self.url))
+        return display_url(self.url)
 
     def open(self, *, known_results: bool = False) -> Ledger:
         """Open the ledger, making it where there is none yet.

@@ -188,9 +188,11 @@ def test_the_ledger_of_the_last_run_is_named_to_who_forgets_it(user: User, bare:
     user.write(MOCK)
     user.run("run", "study.yaml", "--ledger", "git+file:lab.git")
     asked = user.run("run", "study.yaml", code=3).stderr
-    assert "the last run here used another: add --ledger git+file:lab.git;" in asked
+    assert (
+        f"the last run here used another: add --ledger git+file://{user.folder}/lab.git;" in asked
+    )
     refused = user.run("ledger", "rebuild", "study.yaml", code=3).stderr
-    assert "the last run here used the ledger git+file:lab.git" in refused
+    assert f"the last run here used the ledger git+file://{user.folder}/lab.git" in refused
     assert not (user.results / "ledger.db").exists()
     named = refused.rpartition("--ledger ")[2].strip()
     rebuilt = user.run("ledger", "rebuild", "study.yaml", "--ledger", named).stdout

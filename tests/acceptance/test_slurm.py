@@ -123,6 +123,29 @@ def test_cancelled_pilots_cause_no_pause(user: User, slurm: FakeSlurm) -> None:
     assert user.json(*words)["submitted"] == 1
 
 
+def test_one_repository_has_the_same_pilots_however_its_address_is_spelled(
+    user: User, slurm: FakeSlurm
+) -> None:
+    names = user.folder / "names"
+    (user.folder / "link").symlink_to(user.folder)
+    folder, where = User(user.folder / "names"), ("--results", str(user.results))
+    names.mkdir()
+    words = (str(user.folder / "study.yaml"), *where)
+    limits = (*TIME, "--work=--cpu-slots 1", "--workers", "2")
+    user.run("slurm", "submit", *words, "--ledger", "git+file:lab.git", *limits)
+    for url in (
+        "git+file:../lab.git",
+        "git+file:./../names/../lab.git?large=1MB",
+        f"git+file:{user.folder}/lab.git",
+        f"git+file://{user.folder}/link/lab.git/",
+        f"git+file://localhost{user.folder}/lab.git",
+    ):
+        at = (*words, "--ledger", url)
+        assert len(folder.json("slurm", "status", *at)["pilots"]) == 2
+        assert folder.json("slurm", "submit", *at, *limits)["submitted"] == 0
+    assert len(folder.json("slurm", "cancel", *at, "--yes")["cancelled"]) == 2
+
+
 def test_keeping_it_submits_more_while_cells_wait_and_ends_when_none_is_left(
     user: User, slurm: FakeSlurm
 ) -> None:

@@ -17,7 +17,10 @@ from benchfleet.study import Study
 
 def pilots_name(study: Study) -> str:
     """The name of the campaign's pilots in Slurm."""
-    return job_name(study.campaign.name, study.home.address, study.layout.root)
+    ledger = study.home.address
+    if ledger.startswith("git+"):  # its options change no repository
+        ledger = ledger.partition("?")[0]
+    return job_name(study.campaign.name, ledger, study.layout.root)
 
 
 def backoff_file(study: Study) -> Path:

@@ -61,6 +61,16 @@ def address_of(url: str) -> Address:
     )
 
 
+def with_real_path(url: str) -> str:
+    """The URL of a repository on disk as every folder and every link to it has it; another URL as
+    it is. Raises LedgerMisnamed for what is no git ledger."""
+    remote = urlsplit(address_of(url).remote)
+    if remote.scheme != "file":
+        return url
+    query = url.partition("?")[1:]
+    return f"git+file://{quote(os.path.realpath(unquote(remote.path)))}{''.join(query)}"
+
+
 _EXAMPLES = "git+file:///path/to/lab.git, git+ssh://git@host/lab.git or git+https://host/lab.git"
 
 
