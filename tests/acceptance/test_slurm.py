@@ -216,6 +216,23 @@ def test_an_sqlite_ledger_is_refused_where_the_test_of_its_locks_has_no_result(
     assert not list(user.results.glob(".ledger.db*"))
 
 
+def test_two_tests_of_the_locks_at_once_have_jobs_and_files_of_their_own(
+    user: User, slurm: FakeSlurm
+) -> None:
+    processes = []
+    for count in (1, 2):
+        processes.append(user.start("slurm", "submit", "study.yaml", *TIME, "--workers", "2"))
+        until(lambda count=count: len(slurm.jobs()) == count)  # type: ignore[misc]
+    assert len({job["name"] for job in slurm.jobs()}) == 2
+    assert len(list(user.results.glob(".ledger.db.lock-test-????????"))) == 2
+    slurm.become("GONE")
+    for process in processes:
+        _, err = process.communicate(timeout=60)
+        assert "the job of the test ended before all machines took part" in err
+        assert "Traceback" not in err
+    assert not list(user.results.glob(".ledger.db*"))
+
+
 def test_cells_that_take_longer_than_a_pilot_runs_are_named_and_cause_no_pilot(
     user: User, slurm: FakeSlurm
 ) -> None:

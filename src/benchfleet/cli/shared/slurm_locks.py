@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,10 +31,10 @@ def share_ledger(ledger: Path, spec: PilotSpec, template: str) -> None:
     """Test the locks of the ledger's folder between two nodes and this machine, as `spec` has its
     jobs, and keep the proof. Raises LedgerError where the file cannot be shared, or SlurmError.
 
-    Waits for two nodes for as long as Slurm's queue takes.
+    Waits for two nodes for as long as Slurm's queue takes. Others may test the folder meanwhile.
     """
-    folder = ledger.resolve().parent
-    file = folder / f".{ledger.name}.lock-test"
+    folder, own = ledger.resolve().parent, uuid.uuid4().hex[:8]
+    file = folder / f".{ledger.name}.lock-test-{own}"
     say(
         f"testing whether two nodes and this machine can share an SQLite ledger in "
         f"{display_path(folder)}; waiting for the nodes (Ctrl-C ends the test)",
@@ -43,7 +44,7 @@ def share_ledger(ledger: Path, spec: PilotSpec, template: str) -> None:
     nodes = [f"--nodes={_NODES}", "--ntasks-per-node=1"]
     test = replace(
         spec,
-        name=f"{spec.name}-locks",
+        name=f"{spec.name}-locks-{own}",
         command=["srun", *spec.command, str(file)],
         time=str(_LIMIT_MIN),
         options=[*spec.options, *nodes],
