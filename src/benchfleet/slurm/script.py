@@ -15,6 +15,14 @@ TEMPLATE = Path(__file__).with_name("pilot.sh.txt")
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 _WARNING_S = 90  # seconds between Slurm's warning and the end, where the limit leaves room
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_LOGS = "the logs of pilots are in .slurm of the results folder"
+_OWN = {  # options that `submit` sets itself, in both spellings, and why or how
+    "--job-name": ("-J", "pilots are known by their name"),
+    "--output": ("-o", _LOGS),
+    "--error": ("-e", _LOGS),
+    "--array": ("-a", "use --workers"),
+    "--time": ("-t", "use --time of submit"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +90,9 @@ def batch_script(spec: PilotSpec, template: str) -> str:
         )
     if not template.startswith("#!"):
         raise BenchfleetError("the template must begin with #!, such as #!/bin/bash -l")
+    for line in template.splitlines():
+        if line.startswith("#SBATCH"):
+            _refuse_own(line.removeprefix("#SBATCH"))
     return _PLACEHOLDER.sub(lambda one: values[one[1]], template)
 
 
@@ -102,7 +113,22 @@ def _options(spec: PilotSpec, limit: int) -> list[str]:
     for option in options:
         if "\n" in option or not option.startswith("-"):
             raise BenchfleetError(f"{option!r} is not an option of sbatch: write --account=NAME")
+    for option in spec.options:
+        _refuse_own(option)
     return options
+
+
+def _refuse_own(line: str) -> None:
+    """Raise BenchfleetError for options of sbatch that `submit` sets itself. sbatch takes long ones
+    shortened, too, and several on a line."""
+    for word in line.split():
+        name = word.partition("=")[0]
+        for full_name, (short, reason) in _OWN.items():
+            shortened = len(name) > len("--x") and full_name.startswith(name)
+            if shortened or (word.startswith(short) and not word.startswith("--")):
+                raise BenchfleetError(
+                    f"{word} is set by submit ({reason}); drop that option of sbatch"
+                )
 
 
 def _prelude(spec: PilotSpec) -> list[str]:

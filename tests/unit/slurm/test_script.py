@@ -70,3 +70,34 @@ def test_a_template_without_which_no_pilot_works_is_refused(template: str, messa
 def test_an_option_cannot_smuggle_in_a_line() -> None:
     with pytest.raises(BenchfleetError, match="is not an option of sbatch"):
         batch_script(replace(SPEC, options=["--a\nrm -r x"]), TEMPLATE.read_text())
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--job-name=foo", "known by their name"),
+        ("-Jfoo", "known by their name"),
+        ("-J foo", "known by their name"),
+        ("--account=lab --job foo", "known by their name"),
+        ("--output=x.log", "in .slurm of the results"),
+        ("-o x.log", "in .slurm of the results"),
+        ("--error=x.log", "in .slurm of the results"),
+        ("-ex.log", "in .slurm of the results"),
+        ("--array=0-9", "use --workers"),
+        ("-t 10", "--time of submit"),
+    ],
+)
+def test_an_option_that_submit_sets_itself_is_refused(option: str, message: str) -> None:
+    template = TEMPLATE.read_text()
+    with pytest.raises(BenchfleetError, match=message):
+        batch_script(replace(SPEC, options=[option]), template)
+    with pytest.raises(BenchfleetError, match=message):
+        batch_script(SPEC, template.replace("{{sbatch}}", f"{{{{sbatch}}}}\n#SBATCH {option}"))
+
+
+@pytest.mark.parametrize(
+    "option", ["--account=lab", "-A eof", "--export=ALL", "--time-min=5", "-c4"]
+)
+def test_other_options_are_passed_on(option: str) -> None:
+    script = batch_script(replace(SPEC, options=[option]), TEMPLATE.read_text())
+    assert f"#SBATCH {option}\n" in script
