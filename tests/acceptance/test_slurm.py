@@ -123,29 +123,6 @@ def test_cancelled_pilots_cause_no_pause(user: User, slurm: FakeSlurm) -> None:
     assert user.json(*words)["submitted"] == 1
 
 
-def test_one_repository_has_the_same_pilots_however_its_address_is_spelled(
-    user: User, slurm: FakeSlurm
-) -> None:
-    names = user.folder / "names"
-    (user.folder / "link").symlink_to(user.folder)
-    folder, where = User(user.folder / "names"), ("--results", str(user.results))
-    names.mkdir()
-    words = (str(user.folder / "study.yaml"), *where)
-    limits = (*TIME, "--work=--cpu-slots 1", "--workers", "2")
-    user.run("slurm", "submit", *words, "--ledger", "git+file:lab.git", *limits)
-    for url in (
-        "git+file:../lab.git",
-        "git+file:./../names/../lab.git?large=1MB",
-        f"git+file:{user.folder}/lab.git",
-        f"git+file://{user.folder}/link/lab.git/",
-        f"git+file://localhost{user.folder}/lab.git",
-    ):
-        at = (*words, "--ledger", url)
-        assert len(folder.json("slurm", "status", *at)["pilots"]) == 2
-        assert folder.json("slurm", "submit", *at, *limits)["submitted"] == 0
-    assert len(folder.json("slurm", "cancel", *at, "--yes")["cancelled"]) == 2
-
-
 def test_keeping_it_submits_more_while_cells_wait_and_ends_when_none_is_left(
     user: User, slurm: FakeSlurm
 ) -> None:
@@ -198,39 +175,6 @@ def test_status_and_cancel_name_each_pilot(user: User, slurm: FakeSlurm) -> None
         "  cancelled  1_0  stops after the sample at hand and releases its cells\n"
     )
     assert "nothing to cancel" in user.run("slurm", "cancel", *AT, "--yes").stdout
-
-
-def test_an_sqlite_ledger_is_refused_where_the_test_of_its_locks_has_no_result(
-    user: User, slurm: FakeSlurm
-) -> None:
-    process = user.start("slurm", "submit", "study.yaml", *TIME, "--workers", "2")
-    until(slurm.jobs)
-    assert "#SBATCH --nodes=2" in slurm.script
-    assert "exec srun " in slurm.script
-    slurm.become("GONE")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 3
-    assert "the job of the test ended before all machines took part" in err
-    assert "--ledger git+file:/shared/lab.git" in err
-    assert not list(user.results.glob("*ledger.db*"))
-    assert not list(user.results.glob(".ledger.db*"))
-
-
-def test_two_tests_of_the_locks_at_once_have_jobs_and_files_of_their_own(
-    user: User, slurm: FakeSlurm
-) -> None:
-    processes = []
-    for count in (1, 2):
-        processes.append(user.start("slurm", "submit", "study.yaml", *TIME, "--workers", "2"))
-        until(lambda count=count: len(slurm.jobs()) == count)  # type: ignore[misc]
-    assert len({job["name"] for job in slurm.jobs()}) == 2
-    assert len(list(user.results.glob(".ledger.db.lock-test-????????"))) == 2
-    slurm.become("GONE")
-    for process in processes:
-        _, err = process.communicate(timeout=60)
-        assert "the job of the test ended before all machines took part" in err
-        assert "Traceback" not in err
-    assert not list(user.results.glob(".ledger.db*"))
 
 
 def test_cells_that_take_longer_than_a_pilot_runs_are_named_and_cause_no_pilot(

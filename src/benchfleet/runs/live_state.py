@@ -140,7 +140,7 @@ def registered_run(
     run the same cells in the same folders.
     """
     ledger = study.home.address
-    _refuse_another(study.layout, ledger)
+    refuse_another(study.layout, ledger)
     log = os.environ.pop(DETACHED, "")  # slots, and what they start, are not detached runs
     file = Path(log).with_suffix(".json") if log else records.new_file(study.layout)
     feed = LiveStateWriter(
@@ -158,7 +158,7 @@ def registered_run(
         )
     )
     try:
-        _refuse_another(study.layout, ledger)  # that began at the same moment: it sees us, or we it
+        refuse_another(study.layout, ledger)  # that began at the same moment: it sees us, or we it
         yield feed
     except BaseException as error:
         feed.close(error)
@@ -166,7 +166,8 @@ def registered_run(
     feed.close()
 
 
-def _refuse_another(layout: Layout, ledger: str) -> None:
+def refuse_another(layout: Layout, ledger: str) -> None:
+    """Raise LedgerError where a run of this machine with another ledger is active in the folder."""
     for run in records.runs_of(layout):
         if run.is_running and run.ledger and are_distinct(run.ledger, ledger):
             where = run.ledger.removeprefix("sqlite:")

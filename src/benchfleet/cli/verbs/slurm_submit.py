@@ -29,6 +29,7 @@ from benchfleet.ledger.addresses import display_url
 from benchfleet.ledger.sqlite import lock_test
 from benchfleet.ledger.sqlite.shared_file import is_shared
 from benchfleet.results.disk import make_folder
+from benchfleet.runs.live_state import refuse_another
 from benchfleet.slurm.commands import Slurm, SlurmAway
 from benchfleet.slurm.demand import SubmitBackoff, missing_pilots
 from benchfleet.slurm.script import TEMPLATE, PilotSpec, batch_script, in_container, time_limit_s
@@ -146,6 +147,9 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         print(script, end="")
         return 0
+    study.home.refuse_second()
+    refuse_another(study.layout, study.home.address)
+    last_event(study)  # refuses a ledger that lacks the results here, before a job is queued
     make_folder(study.layout.slurm)
     if (file := study.home.file) is not None and not is_shared(file):
         python = "python" if arguments.container else sys.executable
