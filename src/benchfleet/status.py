@@ -37,6 +37,7 @@ from benchfleet.result_locations import ResultLocator
 from benchfleet.results.samples import count_samples, earlier_samples
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.runs.follow import local_progress
+from benchfleet.runs.process import has_died
 from benchfleet.study import Study, in_order
 
 
@@ -288,4 +289,5 @@ def _machine(rental: Rental) -> dict[str, Any]:
         "price_per_hour": rental.hourly / 1e6,
         "currency": rental.currency,
         "owner": rental.owner,
+        "owner_died": has_died(rental.process),
     }

@@ -36,6 +36,9 @@ def test_the_next_run_returns_what_a_killed_one_rented(
     killed.wait()
     (orphan,) = rented.cloud.living
     user.write(STUDY)
+    shown = user.run("status", "study.yaml").stdout
+    assert f"vast {orphan.id}; 0.300 USD/h; its run died)\nreturn them with: " in shown
+    assert " --machines machines.yaml" in shown
     rented.api.keys = {KEY: "me", "an0therk3y": "somebody else"}
     monkeypatch.setenv("VAST_API_KEY", "an0therk3y")  # all its lists are empty
     refused = user.run(*RUN, "--yes", code=2).stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,31 +12,17 @@ from types import SimpleNamespace
 import pytest
 
 from benchfleet.cli.main import main
-from benchfleet.cli.verbs import return_machines, sweep_orphans
 from benchfleet.domain.rent import ProviderAccess
-from benchfleet.domain.rental import CREATED, Rental, rental_event
+from benchfleet.domain.rental import Rental
 from benchfleet.ledger.memory import MemoryLedger
-from benchfleet.ledger.sqlite.ledger import SqliteLedger
 from benchfleet.providers import client
-from benchfleet.providers.base import GpuOffer, InstanceSpec
-from benchfleet.providers.vast import VastProvider
+from benchfleet.providers.base import InstanceSpec
 from benchfleet.rentals.accounts import open_provider
 from benchfleet.rentals.renting import Limits, Renting
 from benchfleet.rentals.stream import RentalStream, random_id
 from benchfleet.runs.process import Process
 from benchfleet.testing.simulated_cloud import Cloud
-from benchfleet.testing.simulated_http import ApiServer
-from benchfleet.testing.simulated_vast import VastApi
-
-KEY = "k3yk3yk3yk3y"
-LEDGER = "b" * 10
-STUDY = """\
-campaign: study
-matrix:
-  models: [{name: m1, adapter: mock}]
-  configs: {dense: null}
-  benchmarks: [mock_benchmark]
-"""
+from vast_account import KEY, LEDGER, offer, record_created, rental, vast_account
 
 
 @pytest.fixture
@@ -48,28 +33,8 @@ def cloud() -> Cloud:
 @pytest.fixture
 def machines(cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An inventory whose provider is the simulated one, in a folder with a campaign."""
-    server = ApiServer(VastApi(cloud, {KEY: "me"}))
-    monkeypatch.setenv("VAST_API_KEY", KEY)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(VastProvider, "visible_within_s", 0.3)
-    monkeypatch.setattr(sweep_orphans, "_PAUSE_S", 0.1)
-    Path("study.yaml").write_text(STUDY)
-    file = Path("machines.yaml")
-    file.write_text(f"providers: {{vast: {{url: '{server.url}'}}}}\n")
-    yield file
-    server.close()
-
-
-def offer(id: int, price: int) -> GpuOffer:
-    return GpuOffer(
-        provider="vast", id=str(id), machine=f"m{id}", gpu="RTX 4090", count=1, vram=24 << 30,
-        price=price, region="Sweden", reliability=0.991,
-    )  # fmt: skip
-
-
-def rental(url: str) -> Rental:
-    provider = open_provider(ProviderAccess(name="vast", url=url))
-    return Rental(id="aaaaaaaa", account=provider.account(), gpu="RTX 4090", hourly=400_000)
+    with vast_account(cloud, tmp_path, monkeypatch) as file:
+        yield file
 
 
 def sweep(*words: str) -> int:
@@ -119,10 +84,7 @@ def test_what_is_rented_is_returned_and_others_are_left_alone(
     private = cloud.add(cloud.offers[0], "my own pod", "me")
     used.label, forgotten.label = f"bf-{LEDGER}-aaaaaaaa", f"bf-{LEDGER}-eeeeeeee"
     assert main(["run", "study.yaml"]) == 0
-    (file,) = Path.cwd().rglob("*.db")
-    with closing(SqliteLedger(file, campaign="study")) as ledger:
-        first = ledger.record(rental(url).intent(LEDGER), after=0)
-        ledger.record(rental_event(CREATED, "aaaaaaaa", instance=used.id), after=first)
+    record_created({used.id: rental(url)})
     capsys.readouterr()
     assert sweep() == 2  # nobody answers the question
     printed = capsys.readouterr()
@@ -176,12 +138,7 @@ def test_a_sweep_that_stays_returns_what_dead_runs_rented_and_nothing_else(
     dead = replace(rental(url), process={**here, "name": "a process that ended"})
     alive = replace(rental(url), id="eeeeeeee", process=here)
     assert main(["run", "study.yaml"]) == 0
-    (file,) = Path.cwd().rglob("*.db")
-    with closing(SqliteLedger(file, campaign="study")) as ledger:
-        last = 0
-        for one, instance in ((dead, orphan), (alive, used)):
-            last = ledger.record(one.intent(LEDGER), after=last)
-            last = ledger.record(rental_event(CREATED, one.id, instance=instance.id), after=last)
+    record_created({orphan.id: dead, used.id: alive})
     more_turns = iter(range(2))  # once the orphan is gone
 
     def pause(seconds: float) -> None:
@@ -246,23 +203,14 @@ def test_doctor_asks_for_key_credit_and_offers(
 
 
 def test_a_machine_is_returned_by_its_name_alone(
-    machines: Path,
-    cloud: Cloud,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    machines: Path, cloud: Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(return_machines, "_PAUSE_S", 0.1)
     url = machines.read_text().split("'")[1]
     one, two = (cloud.add(cloud.offers[0], "", "me") for _ in range(2))
     one.label, two.label = f"bf-{LEDGER}-aaaaaaaa", f"bf-{LEDGER}-eeeeeeee"
     assert main(["run", "study.yaml"]) == 0
-    (file,) = Path.cwd().rglob("*.db")
-    with closing(SqliteLedger(file, campaign="study")) as ledger:
-        last = 0
-        for id, instance in (("aaaaaaaa", one), ("eeeeeeee", two)):
-            named = replace(rental(url), id=id, entry="r4090")
-            last = ledger.record(named.intent(LEDGER), after=last)
-            last = ledger.record(rental_event(CREATED, id, instance=instance.id), after=last)
+    first = replace(rental(url), entry="r4090")
+    record_created({one.id: first, two.id: replace(first, id="eeeeeeee")})
     capsys.readouterr()
     assert main(["status", "study.yaml"]) == 0
     shown = "rented   r4090-aaaaaaaa  (created; vast 1; 0.400 USD/h)"

@@ -64,6 +64,7 @@ class Rental:
     owner: str = ""  # the runner that uses it
     process: Mapping[str, Any] = field(default_factory=dict)  # of the owner, as it names itself
     installation: str = ""  # has the SSH key
+    inventory: str = ""  # the file that named it, on the owner's machine
     entry: str = ""  # of `rent:` in the inventory
     offer: str = ""
     machine: str = ""  # the provider's id of the machine

@@ -111,6 +111,7 @@ class Market:
             account=chosen.account,
             owner=request.owner,
             process=request.process,
+            inventory=request.inventory,
             entry=entry.name,
             offer=offer.id,
             machine=offer.machine,

@@ -25,6 +25,7 @@ class RentRequest:
     entries: tuple[RentEntry, ...]
     providers: tuple[ProviderAccess, ...]
     folder: Path  # keeps the SSH key and the keys of hosts
+    inventory: str = ""  # the file that names all of this; absolute
     owner: str = ""  # names the run for people
     process: Mapping[str, Any] = field(default_factory=dict)  # of the run
     is_owner_dead: Callable[[Rental], bool | None] = lambda rental: None  # None: cannot be seen

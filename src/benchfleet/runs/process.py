@@ -60,6 +60,15 @@ class Process:
             return False
 
 
+def has_died(fields: Mapping[str, Any]) -> bool | None:
+    """Whether the process that was written down died; None if this machine cannot tell."""
+    try:
+        lives = Process.read(fields).lives()
+    except (LookupError, TypeError, ValueError):
+        return None
+    return None if lives is None else not lives
+
+
 def is_suspended(pid: int) -> bool:
     """Whether a process was stopped, by Ctrl-Z or SIGSTOP."""
     import psutil

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from benchfleet.domain.host import AUTO
 from benchfleet.ledger.addresses import display_url
 
-_WHOLE = ("gate", "slurm")  # verbs that are about the campaign, whatever part of it was chosen
+# Verbs that are about the campaign, whatever part of it was chosen; then those that need its file.
+_WHOLE = ("gate", "slurm", "return", "sweep-orphans")
+_OF_FILE = ("return", "sweep-orphans")
 _CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
 DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
 
@@ -21,7 +23,7 @@ def same_choice(
     of cells that failed of these `kinds`, where some are given."""
     works = arguments.campaign is None or getattr(arguments, "verb", "") == "work"
     words = ["benchfleet", *("work" if verb == "run" and works else verb).split()]
-    words += _same_campaign(arguments)
+    words += _same_campaign(arguments, has_file=verb in _OF_FILE)
     if verb == "run" and works:
         words += _repeated(arguments, "models", "assigned")
     if verb.split()[0] not in _WHOLE:
@@ -39,13 +41,13 @@ def same_choice(
     return shlex.join(words)
 
 
-def _same_campaign(arguments: argparse.Namespace) -> Iterator[str]:
-    if arguments.campaign is not None:
-        yield str(arguments.campaign)
+def _same_campaign(arguments: argparse.Namespace, *, has_file: bool) -> Iterator[str]:
+    if arguments.campaign is not None or has_file:
+        yield str(arguments.campaign or "CAMPAIGN")
     yield from _repeated(arguments, "results")
     if arguments.ledger:
         yield from ("--ledger", display_url(arguments.ledger))
-    if arguments.campaign is None and arguments.named:
+    if arguments.campaign is None and arguments.named and not has_file:
         yield from ("--campaign", arguments.named)
 
 

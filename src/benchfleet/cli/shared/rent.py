@@ -5,19 +5,26 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 
 from benchfleet.campaign.inventory import Inventory, known_hosts_of
+from benchfleet.cli.shared import next_command
 from benchfleet.cli.text.output import say
+from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain import units
 from benchfleet.domain.budget import Budget
-from benchfleet.domain.rental import Rental
+from benchfleet.domain.rental import Rental, RentalHistory
 from benchfleet.environment import return_seconds
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
+from benchfleet.ledger.spending import read_rentals
 from benchfleet.rentals.accounts import hide_keys
 from benchfleet.rentals.request import RentRequest
-from benchfleet.runs.process import Process
+from benchfleet.runs.process import Process, has_died
+from benchfleet.study import Study
 
 _MILLION = 1_000_000
 
@@ -89,6 +96,7 @@ def request_of(
         entries=inventory.rent,
         providers=inventory.providers,
         folder=known_hosts_of(arguments.machines).parent,
+        inventory=os.path.abspath(arguments.machines),
         owner=f"{platform.node()}, pid {process.pid}",
         process=vars(process),
         is_owner_dead=is_dead_here,
@@ -110,11 +118,36 @@ def return_limit() -> float:
 
 def is_dead_here(rental: Rental) -> bool | None:
     """Whether the run that has a rental died; None if this machine cannot tell."""
-    try:
-        lives = Process.read(rental.process).lives()
-    except (LookupError, TypeError, ValueError):
-        return None
-    return None if lives is None else not lives
+    return has_died(rental.process)
+
+
+def show_orphans(arguments: argparse.Namespace, study: Study) -> None:
+    """Name the machines of runs that died here, with the commands that return them."""
+    history = study.query(read_rentals, default=RentalHistory())
+    orphans = [one for one in history.open if is_dead_here(one)]
+    if not orphans:
+        return
+    named = (f"  {rental_text(one)}" for one in orphans)
+    commands = return_commands(orphans, partial(next_command.same_choice, arguments))
+    head = "warning: this run does not return the rented machines of a run that died:"
+    say(head, *named, *commands, to=sys.stderr)
+
+
+def rental_text(rental: Rental) -> str:
+    """``r4090-abcdefgh  (ready; vast 17; 0.300 USD/h)``"""
+    price = f"{rental.hourly / _MILLION:.3f} {rental.currency}/h"
+    where = f"{rental.account.provider} {rental.instance}".strip()
+    died = "; its run died" if is_dead_here(rental) else ""
+    return f"{rental.host}  ({rental.state}; {where}; {price}{died})"
+
+
+def return_commands(rentals: Sequence[Rental], command: Callable[[str], str]) -> Iterator[str]:
+    """The commands that return these machines: one for each inventory. `command` gives that of a
+    verb on their campaign."""
+    for inventory in dict.fromkeys(one.inventory for one in rentals):
+        names = " ".join(one.host for one in rentals if one.inventory == inventory)
+        file = shlex.quote(str(display_path(Path(inventory)))) if inventory else "MACHINES"
+        yield f"return them with: {command('return')} {names} --machines {file}"
 
 
 def show_remaining(request: RentRequest | None) -> int:

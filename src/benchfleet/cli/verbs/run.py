@@ -104,7 +104,10 @@ def main(arguments: argparse.Namespace) -> int:
     if not quiet and study.is_summary_current() and not ResultLocator(study).has_unsent():
         records = study.finished_records(cells)
         if records is not None and _passed_all_gates(study):
+            rent.show_orphans(arguments, study)
             return _nothing_was_run(arguments, study, records)
+    if not arguments.rent:
+        rent.show_orphans(arguments, study)
     code = begin(arguments, study, cells, devices)
     return run_judges(code, arguments, study, cells, devices)
 

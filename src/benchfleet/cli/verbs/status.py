@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchfleet.cli.shared import leases, missing_ledger, next_command, options
+from benchfleet.cli.shared import leases, missing_ledger, next_command, options, rent
 from benchfleet.cli.text import gate_text, placement_text
 from benchfleet.cli.text.notices import memory_text, progress_text, speed_text
 from benchfleet.cli.text.output import print_json, say
@@ -51,7 +51,7 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     if status.holders:
         counts.append(progress_text(status.share, status.eta))
     yield f"{status.campaign}: {' · '.join(counts)}"
-    yield from _rented(status)
+    yield from _rented(status, command)
     yield from gate_text.lines(status.phases)
     yield from placement_text.lines(status.kept_off, status.notes)
     if took := in_all(status.used):
@@ -81,12 +81,12 @@ def lines(status: Status, command: Command) -> Iterator[str]:
     yield from _results(status, command)
 
 
-def _rented(status: Status) -> Iterator[str]:
-    """The rented machines, which may cost money."""
+def _rented(status: Status, command: Command) -> Iterator[str]:
+    """The rented machines, which may cost money, and how those that no run returns are returned."""
     for one in status.rented:
-        price = f"{one.hourly / 1e6:.3f} {one.currency}/h"
-        where = f"{one.account.provider} {one.instance}".strip()
-        yield f"  rented   {one.host}  ({one.state}; {where}; {price})"
+        yield f"  rented   {rent.rental_text(one)}"
+    orphans = [one for one in status.rented if rent.is_dead_here(one)]
+    yield from rent.return_commands(orphans, command)
 
 
 def slot_text(slot: SlotProgress, age: float) -> str:
