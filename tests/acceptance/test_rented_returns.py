@@ -76,8 +76,9 @@ def test_a_machine_that_does_not_end_is_named_at_the_end_of_the_run(
     (instance,) = rented.cloud.living
     console = "https://cloud.vast.ai/instances/"
     assert f"vast {instance.id} ({console}) at 0.300 USD/h: its end is not proved" in err
-    assert "benchfleet sweep-orphans" in err
-    sweep = ["sweep-orphans", "study.yaml", "--machines", "machines.yaml", "--yes"]
+    sweep = ["sweep-orphans", "study.yaml", "--machines", "machines.yaml"]
+    assert f"return them with: benchfleet {' '.join(sweep)}\n" in err
+    sweep.append("--yes")
     often = "from benchfleet.cli.verbs import sweep_orphans; sweep_orphans._PAUSE_S = 0.5"
     assert end_of(start_with(user, often, *sweep), 1)
     rented.cloud.faults.clear()
@@ -99,6 +100,27 @@ def test_ctrl_c_returns_the_machine(user: User, rented: RealCloud) -> None:
     assert (row["session_id"], row["status"]) == (instance.id, "released")
     assert row["total_cost"] > 0
     assert not rented.cloud.living
+
+
+def test_a_second_ctrl_c_names_what_is_not_proved_to_be_gone(user: User, rented: RealCloud) -> None:
+    rented.cloud.faults["destroy"] = ["ignored"] * 1000
+    write_long_cells(user)
+    process = start_hurried(user, *RUN, "--yes")
+    until(lambda: samples_kept(user), 180)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    while "waiting for the proof" not in (line := process.stderr.readline()):
+        assert line, "it ended before"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == 130
+    (instance,) = rented.cloud.living
+    assert "benchfleet: rented machines may still cost money:\n" in err
+    assert f"vast {instance.id} (" in err
+    assert "at 0.300 USD/h: its end is not proved\n" in err
+    again = "benchfleet sweep-orphans study.yaml --machines machines.yaml"
+    assert f"return them with: {again}\n" in err
+    assert "its run died" in user.run("status", "study.yaml").stdout
 
 
 def test_a_run_that_is_killed_at_any_step_leaves_nothing_that_the_next_one_forgets(

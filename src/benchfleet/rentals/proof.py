@@ -41,8 +41,12 @@ class ReturnProof:
                 if interrupted():
                     end = 0.0
                     break
-        with contextlib.suppress(LedgerUnreachable):
-            self.request.remaining.extend(self._named(one) for one in self._open())
+        with contextlib.suppress(LedgerUnreachable):  # then what was read last counts
+            self.stream.read()
+        for rental in self.stream.history.open:
+            with contextlib.suppress(LedgerUnreachable):  # whose it is cannot be seen
+                if self.is_mine(rental):
+                    self.request.remaining.append(self._named(rental))
 
     def is_complete(self) -> bool:
         """Ask for what is left to be returned; whether nothing is."""

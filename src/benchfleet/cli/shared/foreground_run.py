@@ -26,6 +26,7 @@ from benchfleet.cli.text.run_summary import conclude, show_counts, write_report
 from benchfleet.cli.text.watch import watch
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import LedgerAway, LedgerError, LedgerTooNew
+from benchfleet.fleet import Fleet
 from benchfleet.git import process as git_process
 from benchfleet.metrics.collect import Collector
 from benchfleet.notifications.notifier import Notifier, notifying
@@ -67,6 +68,21 @@ def _run(
     if chosen is None:
         return 1
     study, fleet = chosen
+    try:
+        code = _run_on(fleet, arguments, study, cells, collector, worker_options)
+    finally:  # last, and however the run ended: this costs money
+        remaining = rent.show_remaining(arguments, fleet.rent)
+    return code or remaining
+
+
+def _run_on(
+    fleet: Fleet,
+    arguments: argparse.Namespace,
+    study: Study,
+    cells: Sequence[Cell],
+    collector: Collector | None,
+    worker_options: WorkerOptions,
+) -> int:
     inbox, serving = EventQueue(), threading.Event()
     stream = sys.stderr if arguments.json else sys.stdout
     metrics = collector.address if collector else ""
@@ -135,7 +151,7 @@ def _run(
     try:
         if end.ledger_away:
             raise LedgerAway(end.broken)
-        return conclude(arguments, study, cells, end) or rent.show_remaining(fleet.rent)
+        return conclude(arguments, study, cells, end)
     except (LedgerAway, LedgerTooNew):
         show_counts(arguments, study, end)
         raise

@@ -35,6 +35,8 @@ def same_choice(
         words += _repeated(arguments, "budget")
         words += _repeated(arguments, *DEVICES)
         words += _repeated(arguments, "forever") if works else []
+    if verb == "sweep-orphans":
+        words += _repeated(arguments, "machines")
     if verb in _CARING:
         words += _repeated(arguments, "cell")
         words += _repeated(arguments if kinds is None else argparse.Namespace(kind=kinds), "kind")

@@ -150,11 +150,12 @@ def return_commands(rentals: Sequence[Rental], command: Callable[[str], str]) ->
         yield f"return them with: {command('return')} {names} --machines {file}"
 
 
-def show_remaining(request: RentRequest | None) -> int:
-    """Name what may still cost money; the exit code for it."""
+def show_remaining(arguments: argparse.Namespace, request: RentRequest | None) -> int:
+    """Name what may still cost money, with the command that returns it; the exit code for it."""
     if request is None or not request.remaining:
         return 0
     lines: Sequence[str] = request.remaining
     say("benchfleet: rented machines may still cost money:", *lines, to=sys.stderr)
-    say("return them with: benchfleet sweep-orphans", to=sys.stderr)
+    command = next_command.same_choice(arguments, "sweep-orphans")
+    say(f"return them with: {command}", to=sys.stderr)
     return 1

@@ -86,7 +86,7 @@ def main(arguments: argparse.Namespace) -> int:
             engine.await_end(lambda: isinstance(inbox.take(0.02), Interrupted))
     if problem:
         say(f"benchfleet: {problem}", to=sys.stderr)
-    return max(show_remaining(request), 1 if problem else 0)
+    return max(show_remaining(arguments, request), 1 if problem else 0)
 
 
 def _named(name: str, entries: tuple[RentEntry, ...]) -> RentEntry:
