@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchfleet.cli.text.notices import sentence
 from benchfleet.domain.rent import RentEntry
 from benchfleet.planner.rent.replan import Replanner
 from benchfleet.testing.sample_cells import sample_cell
@@ -146,3 +148,28 @@ def test_five_failed_rentals_end_their_cells_by_the_first_reason(world: RentedRu
         assert "5 rentals of r4090 failed in a row; the first: " in failure.message
     assert not world.living()
     assert not request.remaining
+
+
+def test_a_run_says_why_it_gave_a_machine_up_and_what_it_waits_for(world: RentedRun) -> None:
+    troubles = ["wrong_gpu", "never_runs", "key_refused", "stopped"]
+    world.machine_troubles[("vast", "RTX 4090")] = troubles
+    end, _ = world.run(CELLS[:1], [ENTRY])
+    assert end.progress.states == {"failed": 1}
+    reasons = {one.offer: one.host for one in world.history().rentals.values()}
+    lines = [sentence(one) for one in world.notices]
+    given_up = [line for line in lines if line.startswith("! host r4090-")]
+    assert len(given_up) == len(set(given_up)) == 4
+    for offer, why in (
+        ("1", "hardware: it has NVIDIA GeForce GTX 1080, not 1 × RTX 4090"),
+        ("2", "it did not run within 10 min; the provider calls it starting"),
+        ("3", "ssh_wait: key refused: "),
+        ("4", "the provider calls it stopped"),
+    ):
+        begin = f"! host {reasons[offer]}: offer {offer} is returned: {why}"
+        assert any(line.startswith(begin) for line in given_up), (begin, given_up)
+    assert not any("tried again" in line for line in given_up)
+    waited = "… waiting for host r4090: "
+    assert f"{waited}a rented machine is being prepared: waiting for it to start" in lines
+    assert f"{waited}a rented machine is being prepared: waiting for SSH" in lines
+    aside = r"4 offers are set aside until .* \d\d:\d\d, since machines of theirs failed"
+    assert any(re.fullmatch(waited + aside, line) for line in lines)

@@ -59,14 +59,14 @@ class EntryState:
         self.refused = message
 
     def why_waiting(
-        self, history: RentalHistory, *, mine: Sequence[Rental], coming: bool, waiting: bool
+        self, history: RentalHistory, *, mine: Sequence[Rental], coming: str, waiting: bool
     ) -> str:
         """Why the runner waits for machines of the entry; "" if no further one will come. `mine`:
-        open rentals of this run; `coming`: one that the runner does not know yet; `waiting`: cells
-        wait."""
+        open rentals of this run; `coming`: the step of one that the runner does not know yet;
+        `waiting`: cells wait."""
         full = self.is_full(self.rented(history), len(mine))
         if coming:
-            return "a rented machine is being prepared"
+            return f"a rented machine is being prepared: {coming}"
         if self.refused or (full and any(one.state == "ready" for one in mine)):
             return ""
         if full and mine:
@@ -75,7 +75,7 @@ class EntryState:
             return "other runs rent as many machines as 'count' allows"
         if not waiting:
             return "a machine is rented once cells wait for it"
-        return self.waits_for or f"a machine is looked for: {self.entry.gpu}"
+        return self.waits_for or f"looking for an offer of {self.entry.gpu}"
 
     def announce(self, why: str) -> HostAwaited | HostLost:
         """The event that tells the runner so."""

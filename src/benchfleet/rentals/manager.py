@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import partial
 
-from benchfleet.domain.rent import RentEntry
 from benchfleet.domain.rental import TAIL_S, Account, Rental, RentalHistory
 from benchfleet.domain.resource import Need
 from benchfleet.engines.base import HostLost, Post
 from benchfleet.errors import LedgerUnreachable
 from benchfleet.ledger.base import Ledger
-from benchfleet.providers.base import GpuOffer, Provider
+from benchfleet.providers.base import Provider
 from benchfleet.rentals.clocks import Clocks
-from benchfleet.rentals.entry_state import EntryState
-from benchfleet.rentals.market import Market, MarketOffer, offer_of, want_of
+from benchfleet.rentals.entry_state import EntryState, failure_of
+from benchfleet.rentals.market import Market, MarketOffer, want_of
 from benchfleet.rentals.prepare import campaign_key
 from benchfleet.rentals.proof import ReturnProof
 from benchfleet.rentals.reconcile import Reconciler
 from benchfleet.rentals.rented_host import RentedHost
 from benchfleet.rentals.renting import Limits, Renting
+from benchfleet.rentals.replanning import raise_plans
 from benchfleet.rentals.request import RentRequest
 from benchfleet.rentals.stage_limits import stage_limits
 from benchfleet.rentals.stream import RentalStream
@@ -72,6 +72,7 @@ class RentalManager:
             is_mine=lambda rental: rental.id in self._mine or self._is_owner_dead(rental),
         )
         self._mine: set[str] = set()  # rentals that this process began
+        self._reported: set[str] = set()  # of these, whose end the runner knows
         self._traffic: dict[str, int] = {}  # bytes to and from machines, by rental
         self._waiting: Mapping[Need, int] = {}  # cells, as the runner last said
         self._ending, self._wake = clocks.event(), clocks.event()
@@ -143,18 +144,27 @@ class RentalManager:
         elif rental.state == "ready" and host is not None:
             self._return_idle(rental, host)
         elif rental.state in ("returning", "ended", "void"):
-            if host is not None:
-                with self.lock:  # first, so that no slot is opened on it any more
-                    del self.hosts[rental.id]
-                host.end()
-                self._traffic[rental.id] = host.traffic
-                # First, since a run without any machine to wait for ends.
-                self._post_wait(self._state_of(rental), self.stream.history)
-                self._post(HostLost(host=host.name, reason=rental.why, removed=True))
+            failed = rental.failure is not None and bool(rental.instance)
+            if host is not None or (failed and rental.id not in self._reported):
+                self._reported.add(rental.id)
+                self._forget(rental, host, failed=failed)
             if rental.state != "returning":
                 self._mine.discard(rental.id)
                 self._state_of(rental).count_failure(rental)
                 self._next_plan = 0.0 if rental.failure else self._next_plan
+
+    def _forget(self, rental: Rental, host: RentedHost | None, *, failed: bool) -> None:
+        """End the host of a rental that is given up, and tell the runner why."""
+        if host is not None:
+            with self.lock:  # first, so that no slot is opened on it any more
+                del self.hosts[rental.id]
+            host.end()
+            self._traffic[rental.id] = host.traffic
+        # First, since a run without any machine to wait for ends.
+        self._post_wait(self._state_of(rental), self.stream.history)
+        why = f"offer {rental.offer} is returned: {failure_of(rental).message}"
+        reason = why if failed else rental.why
+        self._post(HostLost(host=rental.host, reason=reason, removed=True, failed=failed))
 
     def _prepare(self, rental: Rental) -> None:
         """Begin to make a host of an instance, once it runs and has an address."""
@@ -168,7 +178,8 @@ class RentalManager:
             self._fail(rental, "no_capacity", why, hourly=price)
         elif instance is None or instance.state != "running" or not instance.address:
             if self._clocks.since_boot() - self.stream.seen_at(rental) > limits.provision:
-                why = f"it did not run within {limits.provision / 60:.0f} min"
+                listed = f"; the provider calls it {instance.state}" if instance else ""
+                why = f"it did not run within {limits.provision / 60:.0f} min{listed}"
                 self._fail(rental, "no_capacity", why)
         else:
             host = RentedHost(
@@ -245,26 +256,18 @@ class RentalManager:
         if replan is None or now < self._next_plan:
             return
         self._next_plan = now + REPLAN_S
+        market = partial(self._market.ranked, history=history, now=self._clocks.now())
+        raise_plans(self._request, replan, self._ledger, self.entries, history, market, now)
 
-        def offers_of(entry: RentEntry) -> list[GpuOffer]:
-            rented = [offer_of(one, entry.gpus) for one in history.open if one.entry == entry.name]
-            ranked = self._market.ranked(entry, history, self._clocks.now())
-            return [*rented, *(one.offer for one in ranked)]
-
-        needed = replan(self._ledger, offers_of, now, self._request.budget_remaining)
-        for state in self.entries:
-            count, planned = needed.get(state.entry.name, 0), state.entry.planned
-            if planned is not None and count > planned:
-                state.entry = replace(state.entry, planned=count)
-                self._request.tell(f"{state.entry.name}: {count} machines, as planned again")
-
-    def _is_coming(self, rental: Rental) -> bool:
-        """Whether the runner does not know its host yet."""
+    def _step(self, rental: Rental) -> str:
+        """How far a machine is that the runner does not know yet; "" for others."""
         host = self.hosts.get(rental.id)
+        if rental.state == "intended":
+            return "waiting for the provider"
         connected = host is not None and host.usage.is_connected
-        return rental.state in ("intended", "created") or (
-            rental.state == "ready" and not connected
-        )
+        if rental.state == "created" or (rental.state == "ready" and not connected):
+            return (host and host.step) or "waiting for it to start"
+        return ""
 
     def _rent(self, state: EntryState, chosen: MarketOffer, history: RentalHistory) -> None:
         entry = state.entry
@@ -289,7 +292,7 @@ class RentalManager:
         why = state.why_waiting(
             history,
             mine=mine,
-            coming=any(self._is_coming(one) for one in mine),
+            coming=", ".join(sorted({step for one in mine if (step := self._step(one))})),
             waiting=bool(state.due(self._waiting)),
         )
         if why != state.awaited:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchfleet.domain.humanize import counted
 from benchfleet.domain.rent import RentEntry
 from benchfleet.domain.rental import TAIL_S, Account, Rental, RentalHistory
 from benchfleet.providers.base import GpuOffer, InstanceSpec, Provider, ProviderError, Want
@@ -26,6 +28,11 @@ class MarketOffer:
     provider: Provider
     offer: GpuOffer
 
+    @property
+    def machine(self) -> Machine:
+        """What remembers failures."""
+        return self.account.provider, self.offer.machine
+
 
 @dataclass
 class Market:
@@ -35,6 +42,7 @@ class Market:
     public_key: Path
     pause_s: float = 120.0  # between two looks, where nothing was offered
     problem: str = ""  # why an account was not asked last time
+    _set_aside: str = ""  # which offers `ranked` left out last time, since their machines failed
     _avoided: set[Machine] = field(default_factory=set)
     _refusals: dict[Account, ProviderError] = field(default_factory=dict)
 
@@ -64,14 +72,16 @@ class Market:
         as dearer than it is. `now`: seconds since the epoch.
         """
         self.problem = ""
-        avoided = bad_machines(history, now) | self._avoided
-        matches = [
+        bad = bad_machines(history, now)
+        suited = [
             MarketOffer(account=account, provider=provider, offer=offer)
             for account, provider in self.accounts.items()
             if account not in self._refusals and _suits(account, provider, entry)
             for offer in self._offers(account, provider, want_of(entry))
-            if (account.provider, offer.machine) not in avoided
         ]
+        aside = [one for one in suited if one.machine in bad or one.machine in self._avoided]
+        self._set_aside = self._why_aside([one.machine for one in aside], bad)
+        matches = [one for one in suited if one not in aside]
 
         def rank(one: MarketOffer) -> tuple[float, str]:
             trust = confidence(history, one.account.provider, one.offer.region)
@@ -81,7 +91,15 @@ class Market:
 
     def why_none(self, entry: RentEntry) -> str:
         """Why `best` found nothing."""
-        return self.problem or f"nobody offers {entry.gpu} on these terms now"
+        return self.problem or self._set_aside or f"nobody offers {entry.gpu} on these terms now"
+
+    def _why_aside(self, machines: Sequence[Machine], bad: Mapping[Machine, float]) -> str:
+        if not machines:
+            return ""
+        ends = [bad[one] for one in machines if one in bad and one not in self._avoided]
+        until = f"until {time.strftime('%b %d %H:%M', time.localtime(min(ends)))}" if ends else ""
+        offers = counted(len(machines), "offer", "are")
+        return f"{offers} set aside {until or 'in this run'}, since machines of theirs failed"
 
     def refusal(self, entry: RentEntry) -> ProviderError | None:
         """Why no account rents out anything for the entry any more; None while one may."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from benchfleet.domain.rental import RentalHistory
 
 _DAY_S = 86_400.0
@@ -14,18 +12,19 @@ _NO_FAULT_OF_THE_MACHINE = frozenset({"no_driver", "no_capacity", "interrupted",
 Machine = tuple[str, str]  # provider and the provider's id of the machine
 
 
-def bad_machines(history: RentalHistory, now: float) -> frozenset[Machine]:
-    """Machines that failed within a day, or twice within a week. `now`: seconds since the epoch."""
-    failed = [
-        ((one.account.provider, one.machine), now - one.intended_at)
-        for one in history.rentals.values()
-        if one.machine
-        and one.failure is not None
-        and one.failure["kind"] not in _NO_FAULT_OF_THE_MACHINE
-    ]
-    week = Counter(machine for machine, age in failed if age < TWICE_S)
-    day = {machine for machine, age in failed if age < ONCE_S}
-    return frozenset(machine for machine, n in week.items() if n > 1 or machine in day)
+def bad_machines(history: RentalHistory, now: float) -> dict[Machine, float]:
+    """Machines that failed within a day, or twice within a week, and until when each is left alone.
+    `now` and these: seconds since the epoch."""
+    failures: dict[Machine, list[float]] = {}
+    for one in history.rentals.values():
+        failed = one.failure is not None and one.failure["kind"] not in _NO_FAULT_OF_THE_MACHINE
+        if one.machine and failed:
+            failures.setdefault((one.account.provider, one.machine), []).append(one.intended_at)
+    until: dict[Machine, float] = {}
+    for machine, times in failures.items():
+        *earlier, last = sorted(times)
+        until[machine] = max(last + ONCE_S, earlier[-1] + TWICE_S if earlier else 0.0)
+    return {machine: end for machine, end in until.items() if end > now}
 
 
 def confidence(history: RentalHistory, provider: str, region: str) -> float:

@@ -117,15 +117,20 @@ class Preparation:
     stopping: threading.Event
     clock: Callable[[], float] = since_boot
     facts: dict[str, Any] = field(default_factory=dict)  # of the machine, as `run` finds them
+    begin: Callable[[PrepareStage], None] = lambda stage: None  # is called as each stage begins
 
     def run(self) -> Host:
         """The host, ready for slots. Raises PrepareFailed."""
+        self.begin("ssh_wait")
         self._log_in()
         self.facts["kernel"] = self._ask(KERNEL).out.strip()
         if self.entry.cpu_slots is None:
+            self.begin("hardware")
             self._check_hardware()
         if self.entry.needs_dead_man:
+            self.begin("dead_man")
             self._await_timer()
+        self.begin("bootstrap")
         return self._install()
 
     def _log_in(self) -> None:

@@ -25,12 +25,18 @@ from benchfleet.providers.base import Instance
 from benchfleet.providers.dead_man import FOLDER
 from benchfleet.rentals.clocks import Clocks
 from benchfleet.rentals.host_usage import HostUsage
-from benchfleet.rentals.prepare import Preparation, PrepareFailed, RentedSsh
+from benchfleet.rentals.prepare import Preparation, PrepareFailed, PrepareStage, RentedSsh
 from benchfleet.rentals.stage_limits import StageLimits
 
 ALIVE_EVERY_S = 60.0  # between two signs of life for the dead-man timer
 ALIVE = ["sh", "-c", f"mkdir -p {FOLDER} && date +%s%N > {FOLDER}/alive; cat /proc/net/dev"]
 _RECEIVED, _SENT = 0, 8  # columns of bytes in /proc/net/dev
+_STEPS: Mapping[PrepareStage, str] = {
+    "ssh_wait": "waiting for SSH",
+    "hardware": "its hardware is checked",
+    "dead_man": "waiting for its dead-man timer",
+    "bootstrap": "benchfleet is installed",
+}
 _LAST_S = 10.0  # for the last reading of its traffic
 
 
@@ -59,6 +65,7 @@ class RentedHost:
         self.name = rental.host
         self.engine: Engine | None = None
         self.facts: Mapping[str, Any] = {}  # of the machine, once it is ready
+        self.step = ""  # of its preparation, for people
         self.traffic = 0  # bytes to and from it, as last read
         self.usage = HostUsage(clocks.since_boot)
         self._limits, self._key, self._folder, self._post = limits, key, folder, post
@@ -99,6 +106,7 @@ class RentedHost:
             vram=self.rental.vram,
             stopping=self._ending,
             clock=self._clocks.since_boot,
+            begin=self._begin,
         )
         host = preparation.run()
         self.facts = preparation.facts
@@ -113,6 +121,9 @@ class RentedHost:
                 break
         engine.shutdown()
         self._read_traffic(ssh)
+
+    def _begin(self, stage: PrepareStage) -> None:
+        self.step = _STEPS[stage]
 
     def _read_traffic(self, ssh: RentedSsh) -> None:
         """Read its traffic for the last time, if that costs something."""
