@@ -10,7 +10,7 @@ import pytest
 
 from fake_slurm import FakeSlurm
 
-from .conftest import User, until, wait_for_line
+from .conftest import User, samples_kept, until, wait_for_line
 from .slurm_queue import AT, SUBMIT, TIME, empty_queue
 
 FAILING = """\
@@ -20,6 +20,13 @@ matrix:
   configs: {dense: null}
   benchmarks: [command: {name: fails, argv: ["false"]}]
 defaults: {repeats: 2}
+"""
+LONG = """\
+campaign: study
+matrix:
+  models: [{name: m1, adapter: mock}]
+  configs: {dense: null}
+  benchmarks: [{_hostile: {samples: 9999, seconds: 0.1}}]
 """
 AWAY = "Unable to contact slurm controller (connect failure)"
 
@@ -85,12 +92,32 @@ def test_pilots_that_achieve_nothing_are_followed_by_others_ever_later(
     paused = user.json(*words)
     assert (paused["submitted"], slurm.jobs()) == (0, [])
     assert 0 < paused["paused_until"] - time.time() <= 60
-    assert "the last pilots ended without ending a cell" in user.run(*words).stdout
+    said = user.run(*words).stdout
+    assert "the last pilots ended no cell and recorded no new sample, see benchmark_results" in said
+    assert "/study/.slurm/*.log; more are submitted after" in said
     assert user.json(*words, "--now")["submitted"] == 2
     slurm.become("GONE")
     assert 60 < user.json(*words)["paused_until"] - time.time() <= 120
     user.run("run", *AT, "--only", "repeats=0", "--cpu-slots", "1")  # cells that ended
     assert user.json(*words)["submitted"] == 2
+
+
+def test_pilots_that_recorded_samples_of_a_long_cell_are_followed_at_once(
+    user: User, slurm: FakeSlurm
+) -> None:
+    user.write(LONG)
+    words = (*SUBMIT, "--workers", "1")
+    user.run(*words)
+    for _ in range(2):
+        least = 2 * samples_kept(user) + 2  # the next attempt takes over those of the last one
+        worker = user.start("work", *AT, "--cpu-slots", "1")
+        until(lambda least=least: samples_kept(user) > least)  # type: ignore[misc]
+        worker.send_signal(signal.SIGUSR1)
+        worker.communicate(timeout=60)
+        slurm.become("GONE")
+        assert user.json(*words)["submitted"] == 1
+    slurm.become("GONE")
+    assert user.json(*words)["submitted"] == 0
 
 
 def test_pilots_that_ended_cells_are_followed_at_once_also_if_the_cells_wait_again(

@@ -1,4 +1,4 @@
-"""How many pilots a campaign needs, and a back-off where pilots end without ending a cell."""
+"""How many pilots a campaign needs, and a back-off where pilots achieve nothing."""
 
 from __future__ import annotations
 
@@ -44,25 +44,26 @@ def missing_pilots(work: Work, pilots: Iterable[Pilot], *, workers: int, max_que
 
 @dataclass(frozen=True, kw_only=True)
 class SubmitBackoff:
-    """Makes each submission wait longer if the pilots before it ended without ending a cell, as
-    they do where the prelude fails. Times are seconds since 1970."""
+    """Makes each submission wait longer if the pilots before it achieved nothing: they ended no
+    cell and recorded no new sample, as where the prelude fails. Times are seconds since 1970."""
 
     event: int = -1  # the ledger's newest event at the last submission; -1 before the first
+    samples: int = 0  # recorded then, of cells that had not ended
     pause: float = 0.0
     not_before: float = 0.0
 
-    def after(self, ended: bool, pilots: Sequence[Pilot], now: float) -> SubmitBackoff:
-        """The same once it is known whether a cell `ended` since the last submission."""
-        if ended:
+    def after(self, progress: bool, pilots: Sequence[Pilot], now: float) -> SubmitBackoff:
+        """The same once it is known whether there was `progress` since the last submission."""
+        if progress:
             return replace(self, pause=0.0, not_before=0.0)
         if pilots or self.event < 0 or self.not_before:
             return self
         pause = min(MAX_PAUSE_S, 2 * self.pause or FIRST_PAUSE_S)
         return replace(self, pause=pause, not_before=now + pause)
 
-    def submitted(self, event: int) -> SubmitBackoff:
+    def submitted(self, event: int, samples: int) -> SubmitBackoff:
         """The same after a submission."""
-        return replace(self, event=event, not_before=0.0)
+        return replace(self, event=event, samples=samples, not_before=0.0)
 
     def save(self, file: Path) -> None:
         """Keep it for the next call."""
@@ -74,6 +75,11 @@ class SubmitBackoff:
         try:
             values = json.loads(file.read_text())
             event, pause, not_before = values["event"], values["pause"], values["not_before"]
-            return cls(event=int(event), pause=float(pause), not_before=float(not_before))
+            return cls(
+                event=int(event),
+                samples=int(values["samples"]),
+                pause=float(pause),
+                not_before=float(not_before),
+            )
         except (OSError, ValueError, LookupError, TypeError):
             return cls()

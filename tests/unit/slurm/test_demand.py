@@ -44,12 +44,12 @@ def test_as_many_as_are_asked_for_and_cells_need(
     assert missing_pilots(work(waiting, running), current, workers=10, max_queued=4) == expected
 
 
-def test_pilots_that_end_without_ending_a_cell_double_the_pause(tmp_path: Path) -> None:
+def test_pilots_that_achieve_nothing_double_the_pause(tmp_path: Path) -> None:
     backoff, now = SubmitBackoff.load(tmp_path / "none.json"), 1000.0
     assert backoff.after(False, [], now).not_before == 0
     pauses = []
     for _ in range(9):
-        backoff = backoff.submitted(event=5)
+        backoff = backoff.submitted(event=5, samples=9)
         assert backoff.after(False, pilots(1, 0), now).not_before == 0  # they are still there
         backoff = backoff.after(False, [], now)
         assert backoff.after(False, [], now + 7) == backoff

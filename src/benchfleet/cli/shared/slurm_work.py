@@ -8,6 +8,7 @@ from pathlib import Path
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.ledger.base import Ledger
+from benchfleet.results.samples import earlier_indices
 from benchfleet.runner.scheduler.duration_model import DurationModel
 from benchfleet.runner.worker_options import END_RESERVE_S
 from benchfleet.slurm.demand import Work
@@ -42,6 +43,13 @@ def cell_ended(study: Study, since: int) -> bool:
         return any(event.data["outcome"].get("retry_in") is None for event in finished)
 
     return study.query(read, default=False)
+
+
+def recorded_samples(study: Study, cells: Sequence[Cell]) -> int:
+    """How many samples are recorded of cells without a result, by all their attempts together; what
+    an attempt took over from an earlier one counts once."""
+    folders = (study.layout.attempts_of(str(cell.fingerprint)) for cell in cells)
+    return sum(len(earlier_indices(folder)) for folder in folders)
 
 
 def work_of(study: Study, cells: Sequence[Cell], limit_s: float | None = None) -> Work:

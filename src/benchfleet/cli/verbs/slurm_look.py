@@ -65,7 +65,8 @@ def text_of(arguments: argparse.Namespace, study: Study, look: Look) -> str:
         parts[-1] += f", {ending} ending"
     if look.paused_until:
         parts.append(
-            "the last pilots ended without ending a cell, see their logs; more are submitted after "
+            "the last pilots ended no cell and recorded no new sample, see "
+            f"{display_path(study.layout.slurm)}/*.log; more are submitted after "
             f"{moment(look.paused_until)}, or at once with --now"
         )
     if too_long:

@@ -18,6 +18,7 @@ from benchfleet.cli.shared.slurm_work import (
     cell_ended,
     last_event,
     pilots_name,
+    recorded_samples,
     work_of,
 )
 from benchfleet.cli.text.output import say
@@ -77,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"with --keep: seconds between two looks ({_LOOK_EVERY_S:g})",
     )
     amount.add_argument(
-        "--now", action="store_true", help="although the last pilots ended without ending a cell"
+        "--now", action="store_true", help="although the last pilots achieved nothing"
     )
     job = parser.add_argument_group("each pilot")
     job.add_argument(
@@ -200,8 +201,11 @@ def _look(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], sc
             work, pilots, workers=arguments.workers, max_queued=arguments.max_queued
         )
         backoff = SubmitBackoff.load(state)
-        ended = backoff.event >= 0 and cell_ended(study, backoff.event)
-        backoff = backoff.after(ended, pilots, time.time())
+        samples = recorded_samples(study, cells)
+        progress = backoff.event >= 0 and (
+            samples > backoff.samples or cell_ended(study, backoff.event)
+        )
+        backoff = backoff.after(progress, pilots, time.time())
         backoff.save(state)
         if not count:
             return look
@@ -209,7 +213,7 @@ def _look(arguments: argparse.Namespace, study: Study, cells: Sequence[Cell], sc
             return replace(look, paused_until=backoff.not_before)
         event = last_event(study)
         job = slurm.submit(script, count)
-        backoff.submitted(event).save(state)
+        backoff.submitted(event, samples).save(state)
         return replace(look, submitted=count, job=job)
 
 
