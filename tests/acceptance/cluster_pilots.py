@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import signal
-from collections.abc import Sequence
 
 import psutil
 
@@ -63,13 +62,16 @@ def workers(user: User) -> list[psutil.Process]:
     return matches
 
 
-def freeze(family: Sequence[psutil.Process], user: User) -> None:
+def freeze(family: list[psutil.Process], user: User) -> None:
     """Stop these processes while they do not hold the lock of the mirror of the ledger, for which
     the other pilot would wait: a node that is lost loses its locks."""
     (lock,) = user.folder.rglob("turn")
     while True:
-        for process in family:
-            process.send_signal(signal.SIGSTOP)
+        for process in [*family]:
+            try:
+                process.send_signal(signal.SIGSTOP)
+            except psutil.NoSuchProcess:  # a short one that ended since it was listed
+                family.remove(process)
         until(lambda: all(one.status() == psutil.STATUS_STOPPED for one in family))
         with lock.open() as file, contextlib.suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -198,9 +198,7 @@ def test_status_and_cancel_name_each_pilot(user: User, slurm: FakeSlurm) -> None
     assert "1 pilot: 0 queued, 0 running, 1 ending" in user.run("slurm", "status", *AT).stdout
     slurm.become("RUNNING")
     cancelled = user.run("slurm", "cancel", *AT, "--yes").stdout
-    assert cancelled == (
-        "  cancelled  1_0  stops after the sample at hand and releases its cells\n"
-    )
+    assert cancelled == "  cancelled  1_0  stops, and releases its cells\n"
     assert "nothing to cancel" in user.run("slurm", "cancel", *AT, "--yes").stdout
 
 

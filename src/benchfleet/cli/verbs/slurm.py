@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.actions import Action, add_actions
@@ -13,13 +12,15 @@ from benchfleet.cli.verbs import slurm_status, slurm_submit
 from benchfleet.domain.humanize import counted
 from benchfleet.slurm.commands import Slurm
 
-_EXAMPLE = "benchfleet slurm status study.yaml"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     parser.epilog = f"example: {slurm_submit.EXAMPLE}\ndocs: docs/slurm.md"
-    add_actions(parser, _ACTIONS, partial(options.optional_campaign, example=_EXAMPLE))
+    add_actions(parser, _ACTIONS, _campaign)
+
+
+def _campaign(parser: argparse.ArgumentParser) -> None:
+    options.optional_campaign(parser, example=f"{parser.prog} study.yaml")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -48,7 +49,7 @@ def _cancel(arguments: argparse.Namespace) -> int:
         print_json({"campaign": study.campaign.name, "cancelled": [one.job for one in pilots]})
         return 0
     for pilot in pilots:
-        then = "" if pilot.queued else "  stops after the sample at hand and releases its cells"
+        then = "" if pilot.queued else "  stops, and releases its cells"
         say(f"  cancelled  {pilot.job}{then}")
     if not pilots:
         print(f"nothing to cancel: no pilot waits{'' if arguments.queued else ' or runs'}")
