@@ -153,7 +153,14 @@ def test_nothing_is_rented_without_consent_or_beyond_the_budget(
     assert "the time of 2 cells is not known" in done.stdout
     assert "add --yes" in done.stderr
     done = user.run(*RUN, "--yes", "--budget", "0.05 USD", code=1)
-    assert "the budget allows no further machine" in done.stdout + done.stderr
+    why = (
+        "the budget allows no further machine: for one of 0.300 USD/h 0.345 USD is reserved, and "
+        "0.050 USD is left; raise --budget"
+    )
+    assert f"ended early: no machine can be used (r4090: {why})" in done.stdout
+    assert "no device is left" not in done.stdout
+    few = user.run(*RUN, "--yes", "--budget", "0.01 USD", code=2).stderr
+    assert "costs at least 0.03 USD, and 0.01 USD is left; raise it" in few
     assert not rented.cloud.instances
 
 

@@ -64,7 +64,8 @@ def next_of(posted: EventQueue, kind: type[EngineEvent]) -> Any:
 def test_a_runner_that_asks_late_still_waits_for_the_reason(url: str, tmp_path: Path) -> None:
     posted = EventQueue()
     engine = engine_of(url, tmp_path, posted, budget=0)
-    assert next_of(posted, HostLost).reason == "the budget allows no further machine"
+    why = "for one of 0.300 USD/h 0.345 USD is reserved, and 0.000 USD is left; raise --budget"
+    assert next_of(posted, HostLost).reason == f"the budget allows no further machine: {why}"
     assert engine.hosts() == ["r4090"]  # the runner asks once, maybe only now
     engine.shutdown()
     engine.await_end(lambda: False)
@@ -82,7 +83,7 @@ def test_a_machine_is_rented_only_if_the_shortest_cell_fits_the_budget(
         while "a rented machine is being prepared" not in next_of(posted, HostAwaited).reason:
             pass
     else:
-        assert next_of(posted, HostLost).reason == "the budget allows no further machine"
+        assert "the budget allows no further machine" in next_of(posted, HostLost).reason
     engine.shutdown()
     assert len(engine._manager.stream.read().rentals) == is_rented
 

@@ -45,10 +45,16 @@ class Limits:
             return ""
         committed = history.committed(now)
         if set(committed) - {self.currency} or rental.currency != self.currency:
-            return f"the budget is in {self.currency}, and rentals are not"
+            return f"the budget is in {self.currency}, and rentals are not; use one currency"
         committed_here = committed.get(self.currency, 0) + round(self.spending.attempts * 1e6)
+        needs = rental.hourly, rental.reserve
         if committed_here + rental.reserve > self.budget:
-            return "the budget allows no further machine"
+            hourly, reserve = (f"{one / 1e6:.3f} {self.currency}" for one in needs)
+            remaining = f"{(self.budget - committed_here) / 1e6:.3f} {self.currency}"
+            return (
+                f"the budget allows no further machine: for one of {hourly}/h {reserve} is "
+                f"reserved, and {remaining} is left; raise --budget"
+            )
         return ""
 
 

@@ -147,7 +147,7 @@ def _chosen(arguments: argparse.Namespace, problem: RentProblem, request: RentRe
         if arguments.deadline:
             return cheapest(problem, units.duration(arguments.deadline))
         if request.budget_remaining is not None:
-            return quickest(problem, request.budget_remaining)
+            return quickest(problem, request.budget_remaining, request.currency)
         return as_many(problem)
     except NoPlan as error:
         option = "--deadline" if arguments.deadline else "--budget"

@@ -25,6 +25,7 @@ from benchfleet.ledger.gates import PhaseStatus
 from benchfleet.reports import markdown, wording
 from benchfleet.reports.tables import Comparison
 from benchfleet.result_locations import ResultLocator
+from benchfleet.runner.resources.shapes import NO_DEVICE
 from benchfleet.runner.run_end import RunEnd
 from benchfleet.study import Study
 from benchfleet.summary import summarised
@@ -153,6 +154,8 @@ def show_end(
         show(study, comparison)
         print()
     for why in sorted({why for _, why in end.impossible}):
+        if why == NO_DEVICE and end.broken:
+            continue  # what the run ended with says why none is left
         cells = [cell.id for cell, reason in end.impossible if reason == why]
         say(f"cannot run here: {examples(cells, 1)}: {why}")
     for line in gate_text.lines(phases):

@@ -61,13 +61,13 @@ def cheapest(problem: RentProblem, deadline: float = inf) -> RentPlan:
     return _bounded(plan, bound.cost)
 
 
-def quickest(problem: RentProblem, budget: int) -> RentPlan:
-    """The quickest plan whose high estimate is within a budget (millionths); the cheapest plan if
-    none is that safe. Raises NoPlan if even its low estimate exceeds the budget."""
+def quickest(problem: RentProblem, budget: int, currency: str = "USD") -> RentPlan:
+    """The quickest plan whose high estimate is within what is left of a budget (millionths); the
+    cheapest plan if none is that safe. Raises NoPlan if even its low estimate exceeds that."""
     plan = cheapest(problem)
     if plan.cost[0] > budget:
-        least, most = plan.cost[0] / 1e6, budget / 1e6
-        raise NoPlan(f"the cheapest plan costs at least {least:.2f}, and {most:.2f} is left")
+        least, most = (f"{amount / 1e6:.2f} {currency}" for amount in (plan.cost[0], budget))
+        raise NoPlan(f"the cheapest plan costs at least {least}, and {most} is left; raise it")
     while plan.cost[2] <= budget:
         try:
             more = _with_one_more(problem, plan, 0.0)

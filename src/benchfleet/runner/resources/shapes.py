@@ -104,6 +104,7 @@ def larger_than(devices: Sequence[Device], pools: Iterable[Pool]) -> int:
     return floor if exists and devices[0].kind == "gpu" else 0
 
 
+NO_DEVICE = "no device is left that a slot starts on"
 _NONE: Mapping[str, str] = {}
 
 
@@ -120,7 +121,7 @@ def impossible(need: Need, pools: Sequence[Pool], barred: Mapping[str, str] = _N
         else:
             return ""
     if not off and not too_small:
-        return "no device is left that a slot starts on"
+        return NO_DEVICE
     if too_small:
         largest = max(too_small, key=lambda pool: _size(need, pool))
         off[largest.host] = _why_too_small(need, largest, of=len(too_small))
