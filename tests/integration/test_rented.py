@@ -16,7 +16,8 @@ from benchfleet.domain.rent import ProviderAccess
 from benchfleet.domain.rental import Rental
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.providers import client
-from benchfleet.providers.base import InstanceSpec
+from benchfleet.providers.base import GpuOffer, InstanceSpec, Want
+from benchfleet.providers.vast import VastProvider
 from benchfleet.rentals.accounts import open_provider
 from benchfleet.rentals.renting import Limits, Renting
 from benchfleet.rentals.stream import RentalStream, random_id
@@ -59,6 +60,27 @@ def test_offers_are_listed_cheapest_first(
     assert "--max-price" not in out  # none was given
     assert main([*command, "--max-price", "cheap"]) == 2
     assert "--max-price" in capsys.readouterr().err
+
+
+def test_without_an_inventory_the_providers_whose_key_is_here_are_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("RUNPOD_API_KEY", "TENSORDOCK_API_KEY", "VAST_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    command = ["offers", "--gpu", "RTX 4090"]
+    assert main(command) == 2
+    assert "set one of RUNPOD_API_KEY, TENSORDOCK_API_KEY, VAST_API_KEY" in capsys.readouterr().err
+    monkeypatch.setenv("VAST_API_KEY", "key")
+    asked: list[str] = []
+
+    def none(provider: VastProvider, want: Want) -> list[GpuOffer]:
+        asked.append(want.gpu)
+        return []
+
+    monkeypatch.setattr(VastProvider, "offers", none)
+    assert main(command) == 1
+    assert asked == ["RTX 4090"]
+    assert "nobody offers RTX 4090" in capsys.readouterr().out
 
 
 def test_a_key_that_is_absent_or_wrong_is_named_without_it(

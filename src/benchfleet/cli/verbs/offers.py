@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.machines is not None:
         accesses = load_inventory(arguments.machines).providers
     else:
-        accesses = tuple(ProviderAccess(name=name) for name in registry.names("providers"))
+        accesses = _with_key_here()
     offers: list[GpuOffer] = []
     problems: list[BenchfleetError] = []
     for access in accesses:
@@ -67,6 +68,23 @@ def main(arguments: argparse.Namespace) -> int:
         advice = f"{dearer}correct the name of the GPU"
         print(f"nobody offers {arguments.gpu} on these terms now; {advice}")
     return 0 if offers else 1
+
+
+def _with_key_here() -> tuple[ProviderAccess, ...]:
+    """The providers whose key is in the environment."""
+    variables = {
+        name: variable
+        for name in registry.names("providers")
+        if (variable := registry.load("providers", name).key_variable)
+    }
+    if not any(map(os.environ.get, variables.values())):
+        names = ", ".join(variables.values())
+        raise BenchfleetError(f"the environment has no key of a provider; set one of {names}")
+    return tuple(
+        ProviderAccess(name=name)
+        for name, variable in variables.items()
+        if os.environ.get(variable)
+    )
 
 
 def _want(arguments: argparse.Namespace) -> Want:
