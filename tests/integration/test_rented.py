@@ -210,6 +210,7 @@ def test_doctor_asks_for_key_credit_and_offers(
     machines.write_text(
         f"{text}rent:\n  - {{name: r4090, gpu: RTX 4090}}\n"
         "  - {name: dear, gpu: RTX 4090, max_price: 0.10 USD/h}\n"
+        "  - {name: euro, gpu: RTX 4090, max_price: 0.60 EUR/h}\n"
     )
     main(["doctor", "--machines", str(machines)])
     out = capsys.readouterr().out
@@ -217,6 +218,7 @@ def test_doctor_asks_for_key_credit_and_offers(
     assert "rent r4090: 2 offers of RTX 4090, from 0.300 USD/h at vast" in out
     assert "! rent dear: nobody offers RTX 4090" in out
     assert "raise max_price, correct the name of the GPU" in out
+    assert "max_price is in EUR, and vast rents in USD; use one currency" in out
     monkeypatch.setenv("VAST_API_KEY", "wr0ngwr0ng")
     assert main(["doctor", "--machines", str(machines)]) == 1
     out = capsys.readouterr().out

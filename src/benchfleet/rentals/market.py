@@ -91,6 +91,13 @@ class Market:
 
     def why_none(self, entry: RentEntry) -> str:
         """Why `best` found nothing."""
+        for account, provider in self.accounts.items():
+            if account.provider in entry.providers and not _has_one_currency(provider, entry):
+                limit = entry.max_price.currency if entry.max_price else ""
+                return (
+                    f"max_price is in {limit}, and {account.provider} rents in "
+                    f"{provider.currency}; use one currency"
+                )
         return self.problem or self._set_aside or f"nobody offers {entry.gpu} on these terms now"
 
     def _why_aside(self, machines: Sequence[Machine], bad: Mapping[Machine, float]) -> str:
@@ -157,7 +164,13 @@ class Market:
 
 def _suits(account: Account, provider: Provider, entry: RentEntry) -> bool:
     safe = provider.dead_man == "destroys" or not entry.needs_dead_man
-    return account.provider in entry.providers and safe
+    return account.provider in entry.providers and safe and _has_one_currency(provider, entry)
+
+
+def _has_one_currency(provider: Provider, entry: RentEntry) -> bool:
+    """Whether the entry's limit can be compared with the provider's prices."""
+    limit = entry.max_price.currency if entry.max_price else ""
+    return limit in ("", provider.currency)
 
 
 def offer_of(rental: Rental, gpus: int) -> GpuOffer:
