@@ -13,7 +13,8 @@ import argparse, json, pathlib
 parser = argparse.ArgumentParser()
 parser.add_argument("--config")
 config = json.loads(pathlib.Path(parser.parse_args().config).read_text())
-assert "fails" not in config, "the script is broken"
+if pathlib.Path("no-data").exists() and "passed" in config:
+    raise SystemExit("there is no data")
 print(json.dumps(config, indent=2))
 """
 CAMPAIGN = """\
@@ -94,21 +95,34 @@ def test_a_study_passes_one_gate_fails_the_next_and_goes_on_when_somebody_says_s
 
 def test_a_critical_script_that_fails_stops_its_phase_until_it_is_fixed(user: User) -> None:
     study(user)
-    (user.folder / "prerequisites/p1_config.json").write_text('{"fails": true}')
+    (user.folder / "no-data").touch()
     once = "campaign: study\ncpu_slots: 1\ndefaults: {limits: {tries: 1}}"
     user.write(CAMPAIGN.replace("campaign: study", once))
     end = user.run("run", "study.yaml", code=1).stdout
     assert "tiny/dense/P1 is critical and failed" in end
     assert user.json("status", "study.yaml")["pending"] == 3
-    retried = user.run("retry", "study.yaml").stdout
-    check = "benchfleet gate check study.yaml --again"
-    assert f"the gate of phase prerequisites is closed; before you run, open it: {check}" in retried
-    (user.folder / "prerequisites/p1_config.json").write_text('{"passed": true}')
-    assert "gate closed" in user.run("run", "study.yaml", code=1).stdout
-    output = user.run("gate", "check", "study.yaml", "--again").stdout
-    assert "prerequisites: undecided again" in output
-    assert "1 cell was left out" not in user.run("run", "study.yaml").stdout
+    assert "gate closed" in user.run("run", "study.yaml", code=1).stdout  # and runs nothing
+    check = "benchfleet gate check study.yaml prerequisites --again"
+    printed = f"benchfleet retry study.yaml && {check} && benchfleet run study.yaml"
+    assert f"then try the failed ones again: {printed}\n" in end
+    [group] = user.json("failures", "study.yaml")["groups"]
+    assert group["command"] == printed.replace(" &&", f" --kind {group['kind']} &&", 1)
+    (user.folder / "no-data").unlink()
+    retried, checked, _ = (user.run(*one.split()[1:]).stdout for one in printed.split(" && "))
+    assert f"phase prerequisites is closed; before you run, evaluate it again: {check}" in retried
+    assert "prerequisites: undecided again" in checked
     assert user.json("status", "study.yaml")["success"] == 4
+
+
+def test_an_end_before_a_gate_opens_names_all_that_did_not_start(user: User) -> None:
+    study(user, accuracy=0.5)
+    last = CAMPAIGN[CAMPAIGN.index("  - name: e1") :]
+    user.write(CAMPAIGN + last.replace("name: e1", "name: e2").replace("E1", "E2"))
+    end = user.run("run", "study.yaml", "--only", "phases=e0", code=1).stdout
+    ended = "the gate of phase prerequisites is not open yet (0 of its 2 cells have ended)"
+    assert f"{ended}; not started: 1 cell of e0, 1 cell of e1, 1 cell of e2\n" in end
+    end = user.run("run", "study.yaml", code=1).stdout
+    assert "the gate of phase e0 is closed; not started: 1 cell of e1, 1 cell of e2" in end
 
 
 def test_a_gate_is_weighed_again_when_somebody_asks(user: User) -> None:
@@ -125,6 +139,8 @@ def test_a_gate_is_weighed_again_when_somebody_asks(user: User) -> None:
 def test_wrong_words_are_reported(user: User) -> None:
     study(user)
     assert "did you mean 'e0'" in user.run("gate", "show", "study.yaml", "e00", code=2).stderr
+    joined = user.run("plan", "study.yaml", "--only", "phases=e0,models=tiny", code=2).stderr
+    assert "each axis needs an option of its own: add --only models=tiny" in joined
     again = user.run("gate", "show", "study.yaml", "--again", code=2).stderr
     assert "gate show: error: unrecognized arguments: --again" in again
     assert "study has not run" in user.run("gate", "check", "study.yaml", code=2).stderr

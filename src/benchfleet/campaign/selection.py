@@ -77,6 +77,8 @@ def _idle_patterns(option: str, texts: Sequence[str], cells: Sequence[Cell]) -> 
                 message = (
                     f"no {plural.removesuffix('s')} is called {name!r}; {hint(name, known_names)}"
                 )
+                if option and _plural(name.partition("=")[0]) in CHOSEN_BY:
+                    message = f"each axis needs an option of its own: add {option} {name}"
                 mistakes.append(Mistake(key=f"{option} {text}".strip(), message=message))
     return mistakes
 

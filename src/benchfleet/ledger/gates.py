@@ -55,6 +55,11 @@ class PhaseStatus:
     def ended(self) -> int:
         return sum(self.states.get(state, 0) for state in FINAL_STATES)
 
+    @property
+    def failed(self) -> int:
+        """How many of its cells ended without a whole result."""
+        return sum(self.states.get(state, 0) for state in _FAILED)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
         return {

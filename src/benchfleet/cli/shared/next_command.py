@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from benchfleet.domain.host import AUTO
 from benchfleet.ledger.addresses import display_url
 
 # Verbs that are about the campaign, whatever part of it was chosen; then those that need its file.
 _WHOLE = ("gate", "slurm", "return", "sweep-orphans")
-_OF_FILE = ("return", "sweep-orphans")
+_OF_FILE = ("return", "sweep-orphans", "gate check")
 _CARING = frozenset({"retry", "failures", "rescore", "cancel"})  # verbs that name cells one by one
 DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_gpus")
 
@@ -41,6 +41,16 @@ def same_choice(
         words += _repeated(arguments, "cell")
         words += _repeated(arguments if kinds is None else argparse.Namespace(kind=kinds), "kind")
     return shlex.join(words)
+
+
+def joined(
+    arguments: argparse.Namespace, commands: Sequence[str], closed_phases: Iterable[str]
+) -> str:
+    """These commands as one line to be copied; after the first, the closed gates of these phases
+    are evaluated again, without which nothing of the later phases would start."""
+    check = same_choice(arguments, "gate check")
+    first, *others = commands
+    return " && ".join((first, *(f"{check} {name} --again" for name in closed_phases), *others))
 
 
 def _same_campaign(arguments: argparse.Namespace, *, has_file: bool) -> Iterator[str]:

@@ -27,16 +27,17 @@ def lines(phase_statuses: Sequence[PhaseStatus]) -> Iterator[str]:
 def advice(phase_statuses: Sequence[PhaseStatus], words: Callable[[str], str]) -> Iterator[str]:
     """What keeps cells from starting, and what to do; `words` gives another verb's command."""
     for one in phase_statuses:
-        name, waiting = one.phase.name, [other for other in phase_statuses if _waits(other, one)]
+        name, waiting = one.phase.name, _waiting(phase_statuses, one.phase.name)
         if closed(one):
             begun = f"; not started: {_cells(waiting)}" if waiting else ""
             yield f"the gate of phase {name} is closed{begun}"
-            again = f"{words('gate check')} --again"
+            again = f"{words('gate check')} {name} --again"
             yield f"evaluate it again after fixing its cells or its condition: {again}"
             yield f"open it anyway: {words('gate override')} {name} --reason TEXT"
         elif one.decision is None and waiting and not one.blocking_phases:
-            counts = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"
-            yield f"waiting until the gate of phase {name} opens ({counts}): {_cells(waiting)}"
+            why = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"
+            begun = f"not started: {_cells(waiting)}"
+            yield f"the gate of phase {name} is not open yet ({why}); {begun}"
 
 
 def closed(one: PhaseStatus) -> bool:
@@ -44,8 +45,14 @@ def closed(one: PhaseStatus) -> bool:
     return one.state == "closed"
 
 
-def _waits(other: PhaseStatus, one: PhaseStatus) -> bool:
-    return one.phase.name in other.blocking_phases and other.ended < other.total
+def _waiting(phase_statuses: Sequence[PhaseStatus], gate: str) -> list[PhaseStatus]:
+    """The phases with cells that cannot start before the gate of this phase opens."""
+    gates, waiting = {gate}, []
+    for one in phase_statuses:
+        if not gates.isdisjoint(one.blocking_phases):
+            gates.add(one.phase.name)
+            waiting += [one] if one.ended < one.total else []
+    return waiting
 
 
 def _cells(waiting: Sequence[PhaseStatus]) -> str:

@@ -123,7 +123,10 @@ def _unsent(study: Study, end: RunEnd) -> list[str]:
 
 
 def _after_failures(
-    arguments: argparse.Namespace, comparison: Comparison, retry: str
+    arguments: argparse.Namespace,
+    comparison: Comparison,
+    retry: str,
+    closed_phases: Sequence[str],
 ) -> Iterator[str]:
     """What to do about failed cells: where some need a change, what to change comes first."""
     if all(group.kind in RETRYABLE_KINDS for group in comparison.failures):
@@ -131,7 +134,9 @@ def _after_failures(
         return
     yield f"see what to change: {next_command.same_choice(arguments, 'failures')}"
     if all(group.scoring for group in comparison.failures):
-        yield f"then score the answers again: {next_command.same_choice(arguments, 'rescore')}"
+        rescore = next_command.same_choice(arguments, "rescore")
+        again = next_command.joined(arguments, [rescore], closed_phases)
+        yield f"then score the answers again: {again}"
     else:
         yield f"then try the failed ones again: {retry}"
 
@@ -170,7 +175,9 @@ def show_end(
     if missing:
         say(f"run them again: {retry} --gone && {again}")
     if counts["failed"] or counts["partial"]:
-        say(*_after_failures(arguments, comparison, f"{retry} && {again}"))
+        closed_phases = [one.phase.name for one in phases if gate_text.closed(one) and one.failed]
+        chain = next_command.joined(arguments, [retry, again], closed_phases)
+        say(*_after_failures(arguments, comparison, chain, closed_phases))
     if end.interrupted:
         say(f"nothing is lost; continue with: {again}")
     elif end.broken and counts["pending"]:

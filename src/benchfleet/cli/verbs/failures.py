@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchfleet.cli.shared import missing_ledger, next_command, options, selection
+from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
@@ -32,10 +33,13 @@ def main(arguments: argparse.Namespace) -> int:
     records = selection.selected(arguments, all_records)
     groups = grouped_failures(records, cells)
     first = {group.folder.rpartition("/")[2]: group for group in groups}
+    phases = study.phases(cells, all_records) if groups and study.campaign.phases else []
+    closed = {one.phase.name for one in phases if gate_text.closed(one)}
+    phase_of = {str(cell.id): cell.phase for cell in cells if cell.phase in closed}
     by_fingerprint = {str(record.fingerprint): record for record in records}
     attempts = _attempts(study, list(first))
     groups_json = [
-        _group_json(arguments, study, group, by_fingerprint[name], attempts.get(name, []))
+        _group_json(arguments, study, group, by_fingerprint[name], attempts.get(name, []), phase_of)
         for name, group in first.items()
     ]
     count = sum(len(group.cells) for group in groups)
@@ -69,12 +73,15 @@ def _group_json(
     group: FailureGroup,
     record: CellRecord,
     attempts: Sequence[Attempt],
+    phase_of: Mapping[str, str],
 ) -> dict[str, Any]:
-    """One group as JSON has it; attempts and log are those of its first cell."""
+    """One group as JSON has it; attempts and log are those of its first cell. `phase_of` has the
+    phase of each cell of which the gate is closed."""
     reason = record.outcome.reason if record.outcome else None
-    commands = (
+    commands = [
         next_command.same_choice(arguments, verb, kinds=kinds) for verb, kinds in group.verbs
-    )
+    ]
+    closed_phases = dict.fromkeys(phase_of[cell] for cell in group.cells if cell in phase_of)
     return {
         "stage": group.stage,
         "kind": group.kind,
@@ -88,7 +95,7 @@ def _group_json(
         "here": (study.layout.root / group.folder).is_dir(),
         "folder": str(display_path(study.layout.root / group.folder)),
         "way_out": group.way_out,
-        "command": " && ".join(commands),
+        "command": next_command.joined(arguments, commands, closed_phases),
     }
 
 

@@ -94,8 +94,8 @@ def main(arguments: argparse.Namespace) -> int:
     go = f"{counted(len(again), 'cell', 'go')} again with: {command}"
     waiting = len(cells) - sum(record.state in FINAL_STATES for record in records)
     for phase in closed:
-        check = next_command.same_choice(arguments, "gate check")
-        say(f"the gate of phase {phase} is closed; before you run, open it: {check} --again")
+        check = f"{next_command.same_choice(arguments, 'gate check')} {phase} --again"
+        say(f"the gate of phase {phase} is closed; before you run, evaluate it again: {check}")
     print(printable(go) if again else _nothing(arguments, waiting))
     if raced:
         stay = counted(len(raced), "cell", "stay")
@@ -106,11 +106,11 @@ def main(arguments: argparse.Namespace) -> int:
 def _closed_phases(
     ledger: Ledger, cells: Sequence[Cell], fingerprints: Collection[str]
 ) -> list[str]:
-    """The phases of these cells that a critical failure closed."""
+    """The phases of these cells whose gates are closed."""
     decided = newest_decisions(ledger.events(kinds=GATE_EVENTS))
     phases = dict.fromkeys(cell.phase for cell in cells if cell.fingerprint in fingerprints)
     gates = ((phase, decided.get(phase)) for phase in phases)
-    return [phase for phase, gate in gates if gate and gate.critical and gate.state == "closed"]
+    return [phase for phase, gate in gates if gate and gate.state == "closed"]
 
 
 def _candidates(
