@@ -33,6 +33,8 @@ def campaign_of(url: str, name: str = "", *, results: Path | None = None) -> Cam
     kind = registry.load("ledgers", scheme)
     names = kind.campaigns(Path(rest) if scheme == "sqlite" else url)
     address_text = rest if scheme == "sqlite" else display_url(url)
+    if not names and scheme == "sqlite" and rest.startswith("/") and Path(rest[1:]).exists():
+        raise LedgerAbsent(f"{rest} does not exist; give the file in this folder as {rest[1:]}")
     if not names:
         raise LedgerAbsent(
             f"{address_text} has no ledger of a campaign; create one with `benchfleet run` or "

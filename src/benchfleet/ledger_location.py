@@ -178,7 +178,7 @@ class LedgerLocation:
             if last := self._last_used():
                 ways[:0] = [f"the last run here used another: add --ledger {shlex.quote(last)}"]
             raise LedgerError(
-                f"{absent}, but results exist. Creating a new ledger would re-run every cell.\n"
+                f"{absent}, but results exist. A new ledger would lack their history.\n"
                 f"{'; '.join(ways)}; or name another --results folder."
             ) from absent
 

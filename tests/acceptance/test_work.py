@@ -101,6 +101,7 @@ def test_a_detached_worker_is_found_watched_and_stopped_without_a_file(enrolled:
     [
         (("work",), 2, "give its file, or --ledger"),
         (("work", "--ledger", "sqlite:none.db"), 3, "none.db has no ledger of a campaign"),
+        (("work", "--ledger", "sqlite:///./shared.db"), 3, "give the file in this folder as ./sh"),
         (("work", *LEDGER, "--campaign", "stdy"), 3, "did you mean 'study'?"),
         (("work", *LEDGER, "--limit", "2"), 2, "needs the campaign's file"),
         (("work", *LEDGER, "--max-hours", "0"), 2, "use hours, such as 3.5"),

@@ -14,7 +14,7 @@ from benchfleet.domain.eligibility import default_eligibility as usual_rules
 from benchfleet.domain.engine_choice import EngineChoice
 from benchfleet.domain.host_filter import HostFilter
 from benchfleet.domain.matrix import Matrix
-from benchfleet.domain.names import path_part
+from benchfleet.domain.names import FOLDER_ID, path_part
 from benchfleet.domain.notification import NotificationSettings
 from benchfleet.domain.phase import Phase
 from benchfleet.domain.race import RaceSettings
@@ -84,8 +84,10 @@ class Campaign:
 
 
 def results_folder(start: Path, base: str | Path, name: str) -> Path:
-    """The folder of the campaign `name` under `base`, itself taken from `start`."""
-    return absolute(start, base) / path_part(name)
+    """The folder of the campaign `name` under `base`, itself taken from `start`; or `base`, where
+    that is the campaign's own folder and was used by a run."""
+    folder, part = absolute(start, base), path_part(name)
+    return folder if folder.name == part and (folder / FOLDER_ID).exists() else folder / part
 
 
 def absolute(start: Path, path: str | Path) -> Path:

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 _FORBIDDEN = str.maketrans(dict.fromkeys('/\\:*?"<>|', "_"))
 MAX_PART = 200  # bytes; leaves room for an '@fingerprint' within the usual limit of 255
+FOLDER_ID = ".folder"  # the file in a campaign's results folder that has the id of that folder
 
 
 @lru_cache(maxsize=4096)  # a matrix has many cells and few names

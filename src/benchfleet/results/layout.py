@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchfleet.domain.attempt import Lease
+from benchfleet.domain.names import FOLDER_ID
 from benchfleet.errors import ResultsError
 
 FORMAT = 1  # of cell.json and its neighbours
@@ -95,7 +96,7 @@ class Layout:
 
     @property
     def _own_id(self) -> Path:
-        return self.root / ".folder"
+        return self.root / FOLDER_ID
 
     @property
     def has_own_id(self) -> bool:

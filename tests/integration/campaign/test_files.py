@@ -8,6 +8,7 @@ import pytest
 
 from benchfleet.campaign import benchmarks, defaults, load, models
 from benchfleet.campaign.load import Campaign, load_campaign
+from benchfleet.results.layout import Layout
 
 from .conftest import GOOD, write
 
@@ -64,6 +65,19 @@ def test_a_relative_path_is_seen_from_the_current_folder(
         matrix=campaign.matrix,
         record=campaign.record,
     )
+
+
+def test_the_results_folder_may_be_the_campaigns_own_once_it_was_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    campaign = load_campaign(write(tmp_path, GOOD))
+    own = tmp_path / "out" / "attention_study"
+    own.mkdir(parents=True)
+    assert campaign.with_results("out/attention_study").results == own / "attention_study"
+    assert Layout(own).own_id()
+    assert campaign.with_results("out/attention_study").results == own
+    assert campaign.with_results("out").results == own
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
