@@ -125,9 +125,10 @@ class WorkerTime:
             )
         # One that runs here goes on; if it is released, it is for the others.
         if self._scheduler.hold_back("plan", others) or yielded != self._state.yielded:
+            open_cells = sum(map(self._state.progress.is_open, yielded))
             self._state.yield_cells(yielded)
-            if yielded:
-                theirs = counted(len(yielded), "cell", "are")
+            if open_cells:
+                theirs = counted(open_cells, "cell", "are")
                 message = f"by a newer plan {theirs} for others, and left to them"
                 self._state.notify("warning", message=message)
 

@@ -212,6 +212,15 @@ def test_what_a_newer_plan_gives_to_others_is_left_to_them(stage: Stage, person:
     assert known[3] not in stage.engine.cells
 
 
+def test_cells_that_ended_are_not_counted_as_left_to_others(stage: Stage, person: Person) -> None:
+    known = cells(6)
+    planned = _Planned(stage, known)
+    person.does(13, lambda: planned.again(known[2:4]))
+    stage.run(known)
+    (warning,) = stage.notices_of("warning")
+    assert warning.message == "by a newer plan 2 cells are for others, and left to them"
+
+
 def test_what_was_left_to_others_is_taken_back_by_a_later_plan(
     stage: Stage, person: Person
 ) -> None:

@@ -95,8 +95,9 @@ def host_checks(arguments: argparse.Namespace) -> Iterator[Check]:
     except BenchfleetError as error:
         yield judged("hosts", str(error), "fix that first", problem=True)
         return
+    any_usable = any(one.trouble is None for one in host_results)
     for one in host_results:
-        yield from _host(one, arguments.machines)
+        yield from _host(one, arguments.machines, any_usable=any_usable)
     for message in same_machines(inventory.hosts):
         yield judged("hosts", message, f"change {arguments.machines}", warning=True)
 
@@ -109,14 +110,15 @@ def _mistakes(what: str, error: CampaignError) -> Iterator[Check]:
         yield judged(what, message, f"fix it in {error.file}", problem=True)
 
 
-def _host(one: HostCheck, machines: Path) -> Iterator[Check]:
+def _host(one: HostCheck, machines: Path, *, any_usable: bool) -> Iterator[Check]:
+    """Whether this machine can be used; a run goes on without it where another can."""
     what = f"host {one.host.name}"
     if one.trouble is not None:
         fix = f"benchfleet hosts check {machines} --hosts {one.host.name}"
         if one.trouble.stage == "benchfleet":
             fix = f"benchfleet hosts bootstrap {machines} --hosts {one.host.name}"
         message = f"{one.trouble.stage}: {one.trouble.message}"
-        yield judged(what, message, fix, problem=True)
+        yield judged(what, message, fix, problem=not any_usable, warning=any_usable)
     elif one.facts is not None:
         gpus = f", {len(one.facts.gpus)} GPUs" if one.facts.gpus else ""
         message = f"answers in {one.reached or 0:.1f} s, {one.facts.cores} cores{gpus}"

@@ -152,7 +152,19 @@ def test_a_host_is_a_problem_with_the_command_that_helps(monkeypatch: pytest.Mon
     )
     assert first.fix == "benchfleet hosts bootstrap machines.yaml --hosts lab1"
     assert second.fix == "benchfleet hosts check machines.yaml --hosts lab2"
+    assert second.level == "problem"
     assert (note.what, note.level, note.finding) == ("host lab2", "warning", "its clock is wrong")
+
+
+def test_a_host_is_a_warning_where_another_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = Diagnosis(stage="network", message="refused", hopeless=False)
+    [first] = of_hosts(
+        monkeypatch,
+        HostCheck(host=Host(name="lab1"), trouble=absent),
+        HostCheck(host=Host(name="lab2")),
+    )
+    assert (first.what, first.level) == ("host lab1", "warning")
+    assert first.fix == "benchfleet hosts check machines.yaml --hosts lab1"
 
 
 def test_machines_that_cannot_be_asked_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
