@@ -25,7 +25,14 @@ def notes(rows: Sequence[Row], records: Iterable[CellRecord]) -> Iterator[str]:
             "Some samples are not here or were changed, so each repeat counts as one value: "
             f"{examples(dict.fromkeys(row.benchmark for row in without))}. {_FIND_SAMPLES}"
         )
-    if some := [name for row in rows if row.by_sample for name in row.names_without_samples()]:
+    some = [
+        f"{row.model} / {config} / {row.benchmark}"
+        for row in rows
+        if row.by_sample
+        for config, pool in row.pools.items()
+        if pool.lacks_samples
+    ]
+    if some:
         yield (
             "The samples of some repeats are not here or were changed, so these repeats do not "
             f"count: {examples(some)}. A result without any other repeat shows its mean alone. "

@@ -188,14 +188,6 @@ class Row:
         """Whether scores stand for samples that are not here."""
         return any(pool.lacks_samples for pool in self.pools.values())
 
-    def names_without_samples(self) -> list[str]:
-        """``model / config / benchmark`` of those that lack samples."""
-        return [
-            f"{self.model} / {config} / {self.benchmark}"
-            for config, pool in self.pools.items()
-            if pool.lacks_samples
-        ]
-
     @property
     def has_none(self) -> bool:
         """Whether its benchmark scored no samples."""
@@ -253,9 +245,10 @@ def pooled(
         pool.add(cell, record, scores)
     rows = []
     for (model, benchmark), pools in pools_of.items():
-        by_sample = all(pool.is_mean_of_samples() for pool in pools.values())
-        if any(pool.scored for pool in pools.values()):
-            by_sample = by_sample and any(pool.has_samples for pool in pools.values())
+        scored = [pool for pool in pools.values() if pool.scored]
+        by_sample = all(pool.is_mean_of_samples() for pool in scored) and (
+            not scored or any(pool.has_samples for pool in scored)
+        )
         for pool in pools.values():
             pool.settle(by_sample=by_sample)
         rows.append(Row(model=model, benchmark=benchmark, pools=pools, by_sample=by_sample))
