@@ -239,7 +239,6 @@ class HostLost(HostEvent):
 
     reason: str
     hopeless: bool = False  # True: somebody must fix it, so no run waits for it; engine retries
-    failed: bool = False  # True: people want to know why, also of one that was never ready
     removed: bool = False  # True: it never comes back under this name, so the runner forgets it
     failure: Failure | None = None  # cells that no other machine can take end with it
 

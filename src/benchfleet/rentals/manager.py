@@ -164,7 +164,7 @@ class RentalManager:
         self._post_wait(self._state_of(rental), self.stream.history)
         why = f"offer {rental.offer} is returned: {failure_of(rental).message}"
         reason = why if failed else rental.why
-        self._post(HostLost(host=rental.host, reason=reason, removed=True, failed=failed))
+        self._post(HostLost(host=rental.host, reason=reason, removed=True, hopeless=failed))
 
     def _prepare(self, rental: Rental) -> None:
         """Begin to make a host of an instance, once it runs and has an address."""

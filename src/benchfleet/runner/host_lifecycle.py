@@ -102,7 +102,7 @@ class HostLifecycle:
         self._hosts.lost(event)
         self._show_awaited()
         self._devices.remove(event.host, for_good=event.removed)
-        if was_used or event.hopeless or event.failed or not event.removed:  # others are no news
+        if was_used or event.hopeless or not event.removed:  # the end of others is no news
             self._state.notify(
                 "host_lost",
                 host=event.host,

@@ -131,7 +131,7 @@ def _keep(
             say(f"  {_login(rental, entry, request)}", flush=True)
         elif isinstance(event, HostLost) and event.host == host and event.removed:
             return f"{host} is lost: {event.reason}"
-        elif isinstance(event, HostLost) and event.hopeless:
+        elif isinstance(event, HostLost) and event.hopeless and event.host == entry.name:
             return event.reason
         elif isinstance(event, HostLost) and event.host != entry.name:
             say(f"  {event.host}: {event.reason}", flush=True)
