@@ -147,6 +147,8 @@ def test_a_machine_is_rented_by_hand_until_ctrl_c(user: User, rented: RealCloud)
 def test_nothing_is_rented_without_consent_or_beyond_the_budget(
     user: User, rented: RealCloud
 ) -> None:
+    forgotten = user.run("run", "study.yaml", "--machines", "machines.yaml", code=2).stderr
+    assert "names only machines to rent; add --rent" in forgotten
     done = user.run(*RUN, code=2)
     assert "1 of at most 1 × RTX 4090, from 0.300 USD/h at vast (Sweden); 2 cells" in done.stdout
     assert "no plan that ends by then costs less" in done.stdout

@@ -217,6 +217,7 @@ def test_doctor_asks_for_key_credit_and_offers(
     assert "provider vast: account me" in out
     assert "rent r4090: 2 offers of RTX 4090, from 0.300 USD/h at vast" in out
     assert "! rent dear: nobody offers RTX 4090" in out
+    assert "now; the cheapest costs 0.300 USD/h, more than max_price" in out
     assert "raise max_price, correct the name of the GPU" in out
     assert "max_price is in EUR, and vast rents in USD; use one currency" in out
     monkeypatch.setenv("VAST_API_KEY", "wr0ngwr0ng")

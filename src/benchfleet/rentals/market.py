@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchfleet.domain.humanize import counted
@@ -73,12 +73,7 @@ class Market:
         """
         self.problem = ""
         bad = bad_machines(history, now)
-        suited = [
-            MarketOffer(account=account, provider=provider, offer=offer)
-            for account, provider in self.accounts.items()
-            if account not in self._refusals and _suits(account, provider, entry)
-            for offer in self._offers(account, provider, want_of(entry))
-        ]
+        suited = self._offered(entry, want_of(entry))
         aside = [one for one in suited if one.machine in bad or one.machine in self._avoided]
         self._set_aside = self._why_aside([one.machine for one in aside], bad)
         matches = [one for one in suited if one not in aside]
@@ -98,7 +93,21 @@ class Market:
                     f"max_price is in {limit}, and {account.provider} rents in "
                     f"{provider.currency}; use one currency"
                 )
-        return self.problem or self._set_aside or f"nobody offers {entry.gpu} on these terms now"
+        if self.problem or self._set_aside:
+            return self.problem or self._set_aside
+        dearer = self._offered(entry, replace(want_of(entry), max_price=None))
+        cheapest = min((one.offer for one in dearer), key=lambda offer: offer.hourly, default=None)
+        price = f"{cheapest.hourly / _MILLION:.3f} {cheapest.currency}/h" if cheapest else ""
+        why = f"; the cheapest costs {price}, more than max_price" if cheapest else ""
+        return f"nobody offers {entry.gpu} on these terms now{why}"
+
+    def _offered(self, entry: RentEntry, want: Want) -> list[MarketOffer]:
+        return [
+            MarketOffer(account=account, provider=provider, offer=offer)
+            for account, provider in self.accounts.items()
+            if account not in self._refusals and _suits(account, provider, entry)
+            for offer in self._offers(account, provider, want)
+        ]
 
     def _why_aside(self, machines: Sequence[Machine], bad: Mapping[Machine, float]) -> str:
         if not machines:

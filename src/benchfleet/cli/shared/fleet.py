@@ -97,11 +97,15 @@ def machines(
     if local is not None:
         price = devices.price if local.price is None else local.price
         devices = replace(devices if names_devices else local, price=price)
+    uses_local = names_devices or local is not None
+    engines = (*engines, *inventory.engines)
+    if inventory.rent and not (arguments.rent or uses_local or inventory.hosts or engines):
+        raise wrong_option("--machines", "names only machines to rent; add --rent")
     return Fleet(
-        pool=choose_pool(devices) if names_devices or local is not None else None,
+        pool=choose_pool(devices) if uses_local else None,
         hosts=inventory.hosts,
         known_hosts=known_hosts,
-        engines=(*engines, *inventory.engines),
+        engines=engines,
         rent=rent_request(arguments, inventory, budget),
         checks=checks,
         named=bool(devices.gpus),
