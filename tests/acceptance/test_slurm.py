@@ -95,6 +95,12 @@ def test_pilots_that_achieve_nothing_are_followed_by_others_ever_later(
     said = user.run(*words).stdout
     assert "the last pilots ended no cell and recorded no new sample, see benchmark_results" in said
     assert "/study/.slurm/*.log; more are submitted after" in said
+    log = user.results / ".slurm/17_0.log"
+    log.write_text("job starts\nmodule: cuda/99 not found\n\n")
+    assert ".log (module: cuda/99 not found); more are submitted" in user.run(*words).stdout
+    why = "cannot run here: m1/dense/mock_benchmark: needs 2 GPUs, this run has 1"
+    log.write_text(f"job starts\n{why}\nresults  there\n")
+    assert f".log ({why}); more are submitted" in user.run(*words).stdout
     assert user.json(*words, "--now")["submitted"] == 2
     slurm.become("GONE")
     assert 60 < user.json(*words)["paused_until"] - time.time() <= 120
