@@ -79,6 +79,19 @@ def test_another_machine_returns_what_a_dead_run_had_rented(world: RentedRun) ->
     assert first.cost + second.cost == world.clouds["vast"].bill()
 
 
+def test_a_machine_that_its_timer_ended_after_its_run_did_not_fail(world: RentedRun) -> None:
+    world.run_until(
+        lambda: any(one.slots for one in world.machines), CELLS[:1], [ENTRY], owner="first"
+    )
+    (orphan,) = world.living()
+    world.clouds["vast"].end(orphan.id)
+    end, _ = world.run(CELLS[:1], [ENTRY], owner="second", is_owner_dead=lambda _: True)
+    assert end.progress.states == {"success": 1}
+    first, second = world.history().rentals.values()
+    assert (first.state, first.why, first.failure) == ("ended", "its runner died", None)
+    assert (second.machine, second.offer) == (first.machine, first.offer)  # nor is it avoided
+
+
 def test_another_machine_leaves_alone_what_a_living_run_uses(world: RentedRun) -> None:
     """Signs of life come each five minutes."""
     first = world.begin(CELLS, [ENTRY], owner="first")

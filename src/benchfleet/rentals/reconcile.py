@@ -30,6 +30,7 @@ from benchfleet.rentals.stream import RentalStream
 
 REQUEST_TIMEOUT_S = 60.0  # of a create request
 _MAX_PAUSE_S = 60.0  # between two requests to destroy one instance
+_DEAD = "its runner died"
 _MISSES = 2  # lists without an instance that should be there
 
 
@@ -142,7 +143,9 @@ class Reconciler:
         elif own is None:
             misses = self._misses.get(rental.id, 0) + (age >= window)
             self._misses[rental.id] = misses
-            if misses >= _MISSES:
+            if misses >= _MISSES and self.is_owner_dead(rental):
+                self._append(rental, RETURNING, why=_DEAD)  # its timer ended it, as it should
+            elif misses >= _MISSES:
                 why = "the provider does not list it any more"
                 failure = {"stage": "provision", "kind": "instance_stopped", "message": why}
                 self._append(rental, RETURNING, why=why, failure=failure)
@@ -153,7 +156,7 @@ class Reconciler:
                 failure = {"stage": "provision", "kind": "instance_stopped", "message": why}
                 self._append(rental, RETURNING, why=why, failure=failure)
             elif self.is_owner_dead(rental):
-                self._append(rental, RETURNING, why="its runner died")
+                self._append(rental, RETURNING, why=_DEAD)
 
     def _return(self, rental: Rental, own: Instance | None, seen: _Seen, window: float) -> None:
         request = self._destroying.get(rental.instance)
