@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -73,6 +72,8 @@ def missing_data_of(cells: Sequence[Cell]) -> dict[str, str]:
     workloads = {cell.workload.canonical: cell.workload for cell in cells}
     if not workloads:
         return {}
+    from concurrent.futures import ThreadPoolExecutor  # which most looks do without
+
     with ThreadPoolExecutor(min(_MAX_THREADS, len(workloads))) as threads:
         reasons = dict(zip(workloads, threads.map(_missing_data, workloads.values()), strict=True))
     return {name: reasons[work] for name, work in names.items() if reasons[work]}

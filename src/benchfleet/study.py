@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from benchfleet.campaign.base import Campaign
 from benchfleet.domain.attempt import CellRecord
@@ -37,10 +37,12 @@ from benchfleet.ledger.gates import PhaseStatus, phase_statuses
 from benchfleet.ledger.history import BILLED, bill
 from benchfleet.ledger.spending import read_bills, read_rental_costs
 from benchfleet.ledger_location import LedgerLocation
-from benchfleet.results.cache import ResultCache, open_cache
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import left_attempts, sealed_attempts, too_late
 from benchfleet.results.stores.base import ResultStore, open_store
+
+if TYPE_CHECKING:
+    from benchfleet.results.cache import ResultCache
 
 T = TypeVar("T")
 
@@ -253,6 +255,8 @@ class Study:
         """The result cache, or None. Raises BenchfleetError for a wrong address."""
         if not (url := self.result_cache_url):
             return None
+        from benchfleet.results.cache import open_cache  # which most runs do without
+
         try:
             return open_cache(url)
         except (PluginError, ResultsError) as error:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from statistics import fmean
 from typing import Any
 
 from benchfleet.domain.averages import BOOTSTRAP_STDERR
@@ -84,7 +83,7 @@ def error_of(
     all answers to a question are drawn together."""
     unscored = {*score.unscored}
     scores = [float(one) for n, one in enumerate(score.per_sample) if n not in unscored]
-    if scores and _is_close(fmean(scores), score.overall):
+    if scores and _is_close(math.fsum(scores) / len(scores), score.overall):
         return {}
     groups: dict[Hashable, list[Any]] = {}
     for question, sample in zip(questions, samples, strict=True):

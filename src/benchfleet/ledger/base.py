@@ -69,7 +69,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell, Fingerprint
@@ -77,7 +77,9 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.state import State
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost, Superseded
-from benchfleet.git.shared_files import SharedFiles
+
+if TYPE_CHECKING:
+    from benchfleet.git.shared_files import SharedFiles
 
 PROGRESS_KEPT_S = 7200.0  # seconds for which a report of progress is kept
 DEFAULT_LEASE_S = 60.0  # at least four heartbeats

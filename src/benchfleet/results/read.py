@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from gzip import BadGzipFile
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
@@ -53,7 +53,7 @@ def sample_scores(folder: Path | str) -> SampleScores:
             scores[question] = score
         if context := record.get("context"):
             contexts[question] = context
-    scores.update((question, fmean(some)) for question, some in repeated.items())
+    scores.update((question, math.fsum(some) / len(some)) for question, some in repeated.items())
     return SampleScores(scores=scores, contexts=contexts, local=True)
 
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchfleet.campaign.inventory import Inventory, known_hosts_of
 from benchfleet.cli.shared import next_command
 from benchfleet.cli.text.output import say
 from benchfleet.cli.text.terminal import display_path
@@ -21,10 +21,12 @@ from benchfleet.domain.rental import Rental, RentalHistory
 from benchfleet.environment import return_seconds
 from benchfleet.errors import BenchfleetError, CampaignError, Mistake, wrong_option
 from benchfleet.ledger.spending import read_rentals
-from benchfleet.rentals.accounts import hide_keys
-from benchfleet.rentals.request import RentRequest
 from benchfleet.runs.process import Process, has_died
 from benchfleet.study import Study
+
+if TYPE_CHECKING:
+    from benchfleet.campaign.inventory import Inventory
+    from benchfleet.rentals.request import RentRequest
 
 _MILLION = 1_000_000
 
@@ -90,6 +92,10 @@ def request_of(
     if not inventory.rent:
         message = "names no machine to rent; write {name: …, gpu: …} under 'rent:'"
         raise CampaignError(str(arguments.machines), [Mistake(key="rent", message=message)])
+    from benchfleet.campaign.inventory import known_hosts_of  # and the providers: a run that rents
+    from benchfleet.rentals.accounts import hide_keys
+    from benchfleet.rentals.request import RentRequest
+
     hide_keys(inventory.providers)  # first: git may be started before they are read
     process = Process.own()
     return RentRequest(
