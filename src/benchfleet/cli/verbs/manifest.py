@@ -15,7 +15,8 @@ from benchfleet.reports.manifest import COLUMNS, Row
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    options.campaign(parser, example="benchfleet manifest study.yaml --format csv > manifest.csv")
+    example = "benchfleet manifest study.yaml --format csv > manifest.csv"
+    options.optional_campaign(parser, example=example)
     parser.add_argument(
         "--format", choices=("md", "csv", "json"), default="md", help="of the table (md)"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,6 @@ def test_a_spreadsheet_computes_nothing_in_the_manifest(
     assert main(["manifest", "study.yaml", "--format", "csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert row["error_message"] == '\'=HYPERLINK("x"),\\x1b[31m 2'
+    ledger = ["--ledger", "benchmark_results/study/ledger.db", "--campaign", "study"]
+    assert main(["manifest", *ledger, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["manifest"][0]["id"] == row["id"]
