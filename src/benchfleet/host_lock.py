@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from benchfleet.environment import own_cache
+
+_POLL_S = 0.1
 
 
 class WorkMark:
@@ -38,13 +41,26 @@ def lock_file(name: str, environ: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def locked(lock: Path) -> Iterator[WorkMark]:
-    """The lock, waited for. The kernel frees it when its holder dies, however it dies; the mark
-    then tells the next one that the work was not done."""
+def locked(lock: Path, while_waiting: Callable[[], object] | None = None) -> Iterator[WorkMark]:
+    """The lock, waited for; `while_waiting` is called ten times a second and may raise. The kernel
+    frees it when its holder dies, however it dies; the mark then tells the next one that the work
+    was not done."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "a", encoding="ascii") as state:
+        while while_waiting is not None and not _is_free(state):
+            while_waiting()
+            time.sleep(_POLL_S)
         fcntl.flock(state, fcntl.LOCK_EX)
         yield WorkMark(state)
+
+
+def _is_free(state: TextIO) -> bool:
+    """Take the lock unless somebody has it."""
+    try:
+        fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def unfinished(lock: Path) -> bool:

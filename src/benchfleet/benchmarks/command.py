@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Benchmark, Score, Session
-from benchfleet.benchmarks.output_files import rename_reserved_files
+from benchfleet.benchmarks.output_files import alone_with, rename_reserved_files
 from benchfleet.benchmarks.parameters import (
     optional_text,
     seconds,
@@ -160,25 +160,26 @@ class Command(Benchmark):
             "scratch": scratch,
         }
         output = self._folder / filled(self._output, fields) if self._output else None
-        before = _stamp(output)
-        own = {name: filled(value, fields) for name, value in self._environment.items()}
-        try:
-            stdout = run_process(
-                [filled(part, fields) for part in self._argv],
-                folder=self._working_folder,
-                # The handler prints the stack of a Python script that crashes.
-                environment={"PYTHONFAULTHANDLER": "1", **os.environ, "PATH": _path(), **own},
-                timeout=self._timeout,
-                check_stop=session.check_stop,
-            )
-            if output is not None and not result.exists() and _stamp(output) != before:
-                result.write_bytes(output.read_bytes())  # it wrote there by itself
-            reported = find_report(result, scratch, stdout)
-            report = self._read(reported)
-            if output is not None and _stamp(output) == before:
-                _leave(reported, output)
-        finally:
-            rename_reserved_files(scratch)
+        with alone_with(output, session.check_stop):
+            before = _stamp(output)
+            own = {name: filled(value, fields) for name, value in self._environment.items()}
+            try:
+                stdout = run_process(
+                    [filled(part, fields) for part in self._argv],
+                    folder=self._working_folder,
+                    # The handler prints the stack of a Python script that crashes.
+                    environment={"PYTHONFAULTHANDLER": "1", **os.environ, "PATH": _path(), **own},
+                    timeout=self._timeout,
+                    check_stop=session.check_stop,
+                )
+                if output is not None and not result.exists() and _stamp(output) != before:
+                    result.write_bytes(output.read_bytes())  # it wrote there by itself
+                reported = find_report(result, scratch, stdout)
+                report = self._read(reported)
+                if output is not None and _stamp(output) == before:
+                    _leave(reported, output)
+            finally:
+                rename_reserved_files(scratch)
         return report.record(session)
 
     def _read(self, reported: Any) -> Report:

@@ -1,16 +1,31 @@
-"""What a script left in its folder, under names that a results folder can bear."""
+"""The files that a script writes: those in its folder, and the one that cells may share."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from benchfleet.domain.names import path_part
+from benchfleet.host_lock import lock_file, locked
 
 # Every cell has these of its own; results refuse another's.
 _RESERVED_NAMES = frozenset(
     {"cell.json", "samples.jsonl", "log.txt", "failure.json", "telemetry.jsonl"}
 )
+
+
+@contextmanager
+def alone_with(file: Path | None, while_waiting: Callable[[], object]) -> Iterator[None]:
+    """Let the other cells of this host wait that would write the same file; None: no file."""
+    if file is None:
+        yield
+        return
+    name = sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:16]
+    with locked(lock_file(f"output-{name}", os.environ), while_waiting):
+        yield
 
 
 def rename_reserved_files(folder: Path) -> None:
