@@ -89,12 +89,12 @@ def _result(
     folder = study.layout.published(record.path)
     if not (folder / CELL).exists():
         raise ResultsError(
-            "its folder is not here; `benchfleet merge` fetches those of other hosts"
+            "its folder is not here; `benchfleet merge CAMPAIGN` fetches those of other hosts"
         )
     seal, _ = sealed(folder)
     metrics = published_metrics(study.layout, record.path, digest)
     if wrong := damage(folder, seal):
-        raise ResultsError(f"{wrong}; `benchfleet verify --repair` says what to do")
+        raise ResultsError(f"{wrong}; `benchfleet verify CAMPAIGN --repair` says what to do")
     written = (folder / CELL).stat().st_mtime
     ended = attempt.ended_at if attempt and attempt.ended_at else written
     seconds = sum(seal["seconds"].values())

@@ -91,7 +91,10 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
     assert group["cells"] == ["m2/dense/_hostile"]
     assert [one["failure"] for one in group["attempts"]] == ["benchmark: oom (MemoryError)"] * 3
     assert user.json("failures", "study.yaml", "--kind", "timeout")["groups"] == []
-    assert "nothing failed" in user.run("failures", "study.yaml", "--kind", "timeout").stdout
+    assert (
+        "nothing of this choice failed"
+        in user.run("failures", "study.yaml", "--kind", "timeout").stdout
+    )
 
 
 @pytest.mark.parametrize("identity", ["", "identity: mine, "])

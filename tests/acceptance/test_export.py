@@ -73,7 +73,7 @@ def test_a_result_that_is_not_as_sealed_is_not_exported(exported: Path, tmp_path
     assert "samples.jsonl is not as it was sealed" in done.stderr
     shutil.rmtree(file.parent)
     done = user.run("export", "study.yaml", "--to", "lm_eval=damaged", code=1)
-    assert "its folder is not here; `benchfleet merge` fetches" in done.stderr
+    assert "its folder is not here; `benchfleet merge CAMPAIGN` fetches" in done.stderr
     assert not (user.folder / "damaged").exists()
 
 

@@ -65,6 +65,7 @@ def test_a_wrong_campaign_is_refused_by_file_and_key(
         (("fetch",), "CAMPAIGN"),
         (("plan", "nowhere.yaml"), "not found; write one with: benchfleet init nowhere.yaml\n"),
         (("plan", "a b/x.yaml"), "not found; write one with: benchfleet init 'a b/x.yaml'\n"),
+        (("plan", "nowhere"), "not found; write one with: benchfleet init nowhere.yaml\n"),
         (("plan", "./x.yaml"), "not found; write one with: benchfleet init x.yaml\n"),
         (("run", "stduy.yml"), "file not found; did you mean 'study.yaml'?"),
         (("gate", "overide", "study.yaml"), "did you mean 'override'?"),

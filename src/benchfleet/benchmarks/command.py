@@ -93,7 +93,7 @@ class Command(Benchmark):
             self._argv = [*self._argv, "--config", "{config}"]
         if self._output and (Path(self._output).is_absolute() or ".." in Path(self._output).parts):
             raise ValueError(f"output: {self._output!r} leaves the campaign's folder")
-        for part in (*self._argv, *self._environment.values()):
+        for part in (*self._argv, *self._environment.values(), self._output or ""):
             check_fields(part)
 
     @classmethod
@@ -236,7 +236,7 @@ class Command(Benchmark):
         inputs = (
             self._named_files()
             if self._inputs is None
-            else matching_files(self._folder, self._inputs)
+            else matching_files(self._folder, self._inputs, key="inputs")
         )
         own = self._aggregate.files() if self._aggregate else []
         files = [*matching_files(self._folder, self._files), *inputs, *own]

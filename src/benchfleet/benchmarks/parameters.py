@@ -59,6 +59,10 @@ def optional_text(name: str, value: Any) -> str | None:
 
 def texts(name: str, value: Any) -> list[str]:
     """`value` where it is a list of texts; numbers among them become text. Or ValueError."""
+    if value is None:
+        raise ValueError(f"{name} is missing")
+    if isinstance(value, str):
+        raise ValueError(f"{name} must be a list; write [{', '.join(value.split())}]")
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"{name} must be a list, not {value!r}; write [ ] around it")
     return [text_or_number(f"each of {name}", item) for item in value]

@@ -37,9 +37,9 @@ def missing_script(argv: Sequence[str], folder: Path) -> str:
     return "" if (folder / script).exists() else str(script)
 
 
-def matching_files(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The files in `folder` that the patterns name; ``**`` stands for no folder of campaigns'
-    results. Raises ValueError for a pattern that names none."""
+def matching_files(folder: Path, patterns: Sequence[str], key: str = "files") -> list[Path]:
+    """The files in `folder` that the patterns of this key name; ``**`` stands for no folder of
+    campaigns' results. Raises ValueError for a pattern that names none."""
     paths: list[Path] = []
     for pattern in patterns:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
@@ -47,7 +47,7 @@ def matching_files(folder: Path, patterns: Sequence[str]) -> list[Path]:
         matches = dict.fromkeys(_matches(folder, pattern))
         files = [file for file in matches if file.is_file() and is_source(file)]
         if not files:
-            raise ValueError(f"files: nothing matches {pattern!r} in {folder}")
+            raise ValueError(f"{key}: nothing matches {pattern!r} in {folder}")
         paths += files
     return paths
 

@@ -181,6 +181,7 @@ def _how_to_make(file: Path, kind: str) -> str:
         return ""
     if file.name == DRAFT_NAME:
         return f"; it is the default: name your {kind}, or write one with: benchfleet init"
+    file = file if file.suffix else file.with_suffix(".yaml")
     with contextlib.suppress(ValueError):  # it is not below the current folder
         file = file.relative_to(Path.cwd())
     return f"; write one with: benchfleet init {shlex.quote(str(file))}"

@@ -29,12 +29,13 @@ def _digest(folder: Path, **params: Any) -> str:
     ("changed", "output"),
     [
         ({"name": None}, "name is missing"),
-        ({"argv": "python eval.py"}, "argv must be a list"),
-        ({"argv": []}, "argv must be a list"),
+        ({"argv": "python eval.py"}, r"argv must be a list; write \[python, eval.py\]"),
+        ({"argv": []}, "argv is missing"),
         ({"argv": [""]}, "argv must begin with a command"),
         ({"argv": ["python", True]}, "each of argv must be text or a number, not True"),
         ({"argv": ["a\0b"]}, "each of argv must be text"),
         ({"argv": ["x", "{reslt}"]}, r"no field {reslt}; did you mean {result}\?"),
+        ({"output": "{modle}.json"}, r"did you mean {model}\?"),
         ({"environment": {"A": "{modle}"}}, r"did you mean {model}\?"),
         ({"environment": ["A"]}, "environment must be a mapping"),
         ({"environment": {"A=B": "1"}}, "'A=B' cannot name a variable"),
@@ -100,7 +101,8 @@ def test_files_outside_the_folder_are_not_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "output"),
     [
-        ({"files": ["*.toml"]}, r"nothing matches '\*.toml'"),
+        ({"files": ["*.toml"]}, r"files: nothing matches '\*.toml'"),
+        ({"inputs": ["*.toml"]}, r"inputs: nothing matches '\*.toml'"),
         ({"files": ["../x.py"]}, "leaves it"),
         ({"files": ["/etc/*"]}, "leaves it"),
         ({"cwd": "nowhere"}, "folder .*nowhere not found"),

@@ -47,7 +47,9 @@ def main(arguments: argparse.Namespace) -> int:
         print_json({"campaign": study.campaign.name, "cells": count, "groups": groups_json})
         return 0
     if not groups:
-        say(f"{study.campaign.name}: nothing failed")
+        others = len(grouped_failures(all_records, cells)) > 0
+        which = "nothing of this choice failed" if others else "nothing failed"
+        say(f"{study.campaign.name}: {which}")
         return 0
     kinds = counted(len(groups), "kind")
     head = f"{study.campaign.name}: {counted(count, 'cell')} without a result, {kinds} of failure"
