@@ -70,7 +70,7 @@ def load(
         file = Layout(folder).ledger
         if not file.is_file():
             raise BenchfleetError(
-                f"{folder} has no ledger; give the campaign file, or its results folder"
+                f"{folder} has no ledger; give the campaign file, or the folder with its ledger.db"
             )
         address = f"sqlite:///{file.absolute()}"
         study = open_study(campaign_of(address), ledger=address)

@@ -327,3 +327,16 @@ def test_results_of_an_engine_whose_package_is_absent_can_be_read(
         assert main([verb, "study.yaml"]) == 0, verb
     assert main(["plan", "study.yaml"]) == 0
     assert main(["run", "study.yaml"]) == 2
+
+
+def test_a_cell_that_failed_after_its_script_changed_is_not_said_to_run_again(user: User) -> None:
+    user.write(
+        "campaign: study\nmatrix:\n  models: [{name: m, adapter: none}]\n"
+        "  benchmarks: [command: {name: own, argv: [python, own.py]}]\n"
+    )
+    user.write("print('{\"score\": 1}')\n", "own.py")
+    user.run("run", "study.yaml")
+    user.write("raise SystemExit('broken')\n", "own.py")
+    assert len(user.json("plan", "study.yaml")["reruns"]) == 1
+    user.run("run", "study.yaml", code=1)
+    assert user.json("plan", "study.yaml")["reruns"] == []  # nor would it without `retry`

@@ -12,6 +12,7 @@ from benchfleet.benchmarks.base import Benchmark, benchmark_class
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, duration, examples
+from benchfleet.domain.state import FINAL_STATES
 from benchfleet.planner.explain import Difference, differences, subject
 from benchfleet.study import Study
 
@@ -54,7 +55,7 @@ def find_reruns(study: Study, cells: Collection[Cell]) -> list[Reruns]:
         return []
     with closing(ledger):
         own = {str(cell.fingerprint) for cell in cells}
-        records = list(ledger.cells(states=["success", "running"]))
+        records = list(ledger.cells(states=[*FINAL_STATES, "running"]))
         settled = {record.fingerprint for record in records}
         new = {cell.id: cell for cell in cells if cell.fingerprint not in settled}
         finished = {
