@@ -23,6 +23,7 @@ from benchfleet.domain.host import Host
 from benchfleet.git import process as git_process
 from benchfleet.machines.nvml import RECORDING
 
+_UNBUFFERED = "PYTHONUNBUFFERED"
 COMMAND = [sys.executable, "-m", "benchfleet.cli.main"]
 
 MOCK = """\
@@ -64,7 +65,9 @@ class User:
     @property
     def environment(self) -> dict[str, str]:
         cache = str(self.folder / ".cache")
-        return {**os.environ, "XDG_CACHE_HOME": cache, "COLUMNS": "100", "NO_COLOR": "1"}
+        own = {"XDG_CACHE_HOME": cache, "COLUMNS": "100", "NO_COLOR": "1"}
+        # Users have no PYTHONUNBUFFERED, so what is printed may wait until the end.
+        return {name: value for name, value in os.environ.items() if name != _UNBUFFERED} | own
 
     def write(self, text: str, name: str = "study.yaml") -> Path:
         file = self.folder / name

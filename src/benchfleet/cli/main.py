@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import benchfleet
+from benchfleet.cli.text.output import flush
 from benchfleet.cli.text.terminal import printable
 from benchfleet.errors import BenchfleetError, CampaignError, LedgerError, LedgerMisnamed
 
@@ -94,7 +95,9 @@ def main(words: Sequence[str] | None = None) -> int:
     gc.set_threshold(_GC_THRESHOLD)  # short commands end before a collection pays off
     _tolerate_bad_streams()
     try:
-        return _run(words)
+        code = _run(words)
+        flush()
+        return code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:

@@ -79,7 +79,7 @@ def opened(arguments: argparse.Namespace, stream: TextIO) -> tuple[Study, list[C
         try:
             return checkpoint_watch.opened(arguments)
         except LedgerAbsent as absent:
-            if not stays(arguments) or time.monotonic() >= until:
+            if not stays(arguments) or (is_reported and time.monotonic() >= until):
                 raise
             if not is_reported:
                 say(f"waiting: {absent}", to=stream, flush=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -29,9 +31,33 @@ def print_whole(drawn: Any, to: TextIO | None = None) -> None:
 
     from benchfleet.reports.terminal import WHOLE_WIDTH
 
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would end the process, with a code of its own
+
     stream = to or sys.stdout
     width = None if stream.isatty() else WHOLE_WIDTH
-    Console(file=stream, width=width, highlight=False).print(drawn)
+    Output(file=stream, width=width, highlight=False).print(drawn)
+
+
+def flush() -> None:
+    """Write all that was printed. Raises OSError where that is not possible, and drops it: Python
+    would try again at its end, and change the exit code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise
+
+
+@contextmanager
+def maybe_unread() -> Iterator[None]:
+    """Print what is lost where nobody reads it any more; files and exit code remain."""
+    with suppress(OSError):
+        try:
+            yield
+        finally:
+            flush()
 
 
 def output_format(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import TextIO
@@ -14,7 +12,7 @@ from benchfleet.campaign_results import comparison_of
 from benchfleet.cli.shared import next_command
 from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.notices import as_of, counts_text
-from benchfleet.cli.text.output import print_json, print_whole, say
+from benchfleet.cli.text.output import maybe_unread, print_json, print_whole, say
 from benchfleet.cli.text.remote_results import elsewhere_lines
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
@@ -60,14 +58,13 @@ def conclude(
     missing = [record for record in absent if record.fingerprint not in elsewhere]
     phases = standings_of_all(study) if any(cell.phase for cell in cells) else []
     comparison = comparison_of(study, cells, records)
-    with contextlib.suppress(OSError):  # nobody listens any more; the files and the code remain
+    with maybe_unread():
         if arguments.json:
             print_json(summarised(study, cells, records, end))
         else:
             show_end(arguments, study, comparison, end, missing, phases)
             elsewhere_text = elsewhere_lines(arguments, elsewhere.values(), "elsewhere  {results}")
             say(*elsewhere_text, *_unsent(study, end), *_kept_back(*where.oversized(records)))
-            sys.stdout.flush()
     if end.interrupted:
         return 128 + signal.SIGINT
     all_there = not missing and not where.unpublished(records) and not end.unsent
@@ -81,7 +78,7 @@ def show_counts(arguments: argparse.Namespace, study: Study, end: RunEnd) -> Non
     counted_at = time.time() - end.counts_age if end.counts_age else None
     progress, results = end.progress, study.layout.root
     counts = {"total": progress.total, **progress.states, "reused": progress.reused}
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with maybe_unread():
         if arguments.json:
             payload = {"campaign": study.campaign.name, "results": str(results), "ran": end.ran}
             print_json({**payload, "counts": counts, "counted_at": counted_at})
@@ -89,7 +86,6 @@ def show_counts(arguments: argparse.Namespace, study: Study, end: RunEnd) -> Non
             stands = f"{study.campaign.name}: {counts_text(progress)}{as_of(counted_at)}"
             say(stands)
             say(f"results  {display_path(results)}")
-        sys.stdout.flush()
 
 
 def standings_of_all(study: Study) -> list[PhaseStatus]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import signal
 import sys
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from typing import Any
 from benchfleet.cli.shared import local_runs
 from benchfleet.cli.shared.options import opened
 from benchfleet.cli.text.notices import as_of, counts_text
-from benchfleet.cli.text.output import print_json, say
+from benchfleet.cli.text.output import maybe_unread, print_json, say
 from benchfleet.cli.text.terminal import display_path, printable
 from benchfleet.cli.text.watch import watch
 from benchfleet.errors import LedgerError
@@ -100,13 +99,12 @@ def _concluded(command: argparse.Namespace, run: Record, end_record: Mapping[str
 def _from_record(arguments: argparse.Namespace, run: Record) -> int:
     """What is known of a run that was a call of the library, or whose ledger cannot be asked."""
     progress, end = progress_of(run), run.end or {}
-    with contextlib.suppress(OSError):
+    with maybe_unread():
         if arguments.json:
             print_json({"campaign": run.campaign, **progress.states})
         else:
             say(f"{run.campaign}: {counts_text(progress)}{as_of(end.get('counted_at'))}")
             say(f"results  {display_path(run.results)}")
-        sys.stdout.flush()
     if end.get("interrupted"):
         return 128 + signal.SIGINT
     return 0 if progress.states.get("success", 0) == progress.total else 1

@@ -18,7 +18,7 @@ from benchfleet.cli.shared import (
     worker_hours,
 )
 from benchfleet.cli.text.notices import LEVELS
-from benchfleet.cli.text.output import say
+from benchfleet.cli.text.output import maybe_unread, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
@@ -210,7 +210,6 @@ def _nothing_was_run(
         lines.append(f"run them again: {again} && {next_command.same_choice(arguments, 'run')}")
     lines.append(f"look at it with: {next_command.same_choice(arguments, 'report')}")
     lines.append(f"report   {display_path(study.layout.report)}")
-    with contextlib.suppress(OSError):  # the reader is gone; the exit code remains
+    with maybe_unread():
         say(*lines)
-        sys.stdout.flush()
     return 1 if missing else 0
