@@ -47,15 +47,15 @@ def locked(lock: Path, while_waiting: Callable[[], object] | None = None) -> Ite
     was not done."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with open(lock, "a", encoding="ascii") as state:
-        while while_waiting is not None and not _is_free(state):
+        while while_waiting is not None and not _try_lock(state):
             while_waiting()
             time.sleep(_POLL_S)
         fcntl.flock(state, fcntl.LOCK_EX)
         yield WorkMark(state)
 
 
-def _is_free(state: TextIO) -> bool:
-    """Take the lock unless somebody has it."""
+def _try_lock(state: TextIO) -> bool:
+    """Take the lock unless somebody has it; whether it was taken."""
     try:
         fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

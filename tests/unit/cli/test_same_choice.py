@@ -30,3 +30,12 @@ def test_a_worker_goes_on_with_what_it_was_given(words: str) -> None:
     arguments.verb = "work"
     assert next_command.same_choice(arguments, "run") == f"benchfleet work {words}"
     assert next_command.same_choice(arguments, "retry") == "benchfleet retry study.yaml"
+
+
+def test_a_phase_with_a_blank_in_its_name_can_be_copied() -> None:
+    parser = argparse.ArgumentParser()
+    work.configure(parser)
+    arguments = parser.parse_args(["study.yaml"])
+    arguments.verb = "work"
+    chain = next_command.joined(arguments, ["first", "second"], ["phase 1"])
+    assert chain == "first && benchfleet gate check study.yaml 'phase 1' --again && second"

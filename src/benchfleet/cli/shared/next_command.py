@@ -48,9 +48,13 @@ def joined(
 ) -> str:
     """These commands as one line to be copied; after the first, the closed gates of these phases
     are evaluated again, without which nothing of the later phases would start."""
-    check = same_choice(arguments, "gate check")
     first, *others = commands
-    return " && ".join((first, *(f"{check} {name} --again" for name in closed_phases), *others))
+    return " && ".join((first, *(gate_check(arguments, name) for name in closed_phases), *others))
+
+
+def gate_check(arguments: argparse.Namespace, phase: str) -> str:
+    """The command that evaluates the gate of a phase again."""
+    return f"{same_choice(arguments, 'gate check')} {shlex.quote(phase)} --again"
 
 
 def _same_campaign(arguments: argparse.Namespace, *, has_file: bool) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from benchfleet.cli.text.terminal import columns, padded
@@ -31,9 +32,9 @@ def advice(phase_statuses: Sequence[PhaseStatus], words: Callable[[str], str]) -
         if closed(one):
             begun = f"; not started: {_cells(waiting)}" if waiting else ""
             yield f"the gate of phase {name} is closed{begun}"
-            again = f"{words('gate check')} {name} --again"
+            again = f"{words('gate check')} {shlex.quote(name)} --again"
             yield f"evaluate it again after fixing its cells or its condition: {again}"
-            yield f"open it anyway: {words('gate override')} {name} --reason TEXT"
+            yield f"open it anyway: {words('gate override')} {shlex.quote(name)} --reason TEXT"
         elif one.decision is None and waiting and not one.blocking_phases:
             why = f"{one.ended} of its {counted(one.total, 'cell', 'have')} ended"
             begun = f"not started: {_cells(waiting)}"

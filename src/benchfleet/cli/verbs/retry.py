@@ -94,7 +94,7 @@ def main(arguments: argparse.Namespace) -> int:
     go = f"{counted(len(again), 'cell', 'go')} again with: {command}"
     waiting = len(cells) - sum(record.state in FINAL_STATES for record in records)
     for phase in closed:
-        check = f"{next_command.same_choice(arguments, 'gate check')} {phase} --again"
+        check = next_command.gate_check(arguments, phase)
         say(f"the gate of phase {phase} is closed; before you run, evaluate it again: {check}")
     print(printable(go) if again else _nothing(arguments, waiting))
     if raced:
