@@ -55,10 +55,11 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_words.py
 
-# Format, lint, types, import layers, unit tests, and the contracts of the ledgers that need no server.
+# Format, lint, types, import layers, quick unit tests, and the contracts of the ledgers that need no server.
+# Processes as many as cores, since these tests hardly wait and each process imports torch and much else.
 CONTRACTS := tests/contract/test_ledger_contract.py
 check-fast: lint
-	$(PYTEST) -q tests/unit $(CONTRACTS)::TestMemoryLedger $(CONTRACTS)::TestSqliteLedger
+	$(PYTEST) -n logical -m "not slow" -q tests/unit $(CONTRACTS)::TestMemoryLedger $(CONTRACTS)::TestSqliteLedger
 
 # Hours of what `make test` does for a minute: chaos over a real campaign, simulated fleets of ever new
 # seeds, twenty times as many random orders of a ledger's calls, the tests of a server that fails over,

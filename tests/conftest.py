@@ -60,9 +60,10 @@ def _freeze() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """For ``-n auto``: one process for each core and three more, since many tests wait."""
-    return (os.cpu_count() or 1) + 3
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """For ``-n auto`` three processes more than cores, since many tests wait; unit tests do not."""
+    more = 0 if config.option.numprocesses == "logical" else 3
+    return (os.cpu_count() or 1) + more
 
 
 @pytest.fixture(scope="session")

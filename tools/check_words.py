@@ -14,6 +14,9 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
+from multiprocessing import Pool
 from pathlib import Path
 from typing import NamedTuple
 
@@ -207,7 +210,9 @@ def main() -> int:
             print(f"{average:5.1f} words, {max(counts, default=0):3} at most  {file.name}")
         return 0
     words = read_words()
-    findings = [finding for file in chosen for finding in check_file(file, words)]
+    with Pool() as processes:
+        found = processes.imap(partial(check_file, words=words), chosen, chunksize=20)
+        findings = list(chain.from_iterable(found))
     for finding in findings:
         print(f"{finding.file.relative_to(ROOT)}:{finding.line}: {finding.text}")
     print(f"{len(findings)} findings in {len(chosen)} files", file=sys.stderr)

@@ -24,8 +24,8 @@ from .splits import RESULT, Whole, declare, samples, score
 # Nodes of Ray's own test cluster leave files open.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-BOUND_S = 180.0
-MANY = 500  # cells: enough that some are left at each of the steps below
+BOUND_S = 300.0  # a node starts a process per slot, which takes long on a busy machine
+MANY = 300  # cells: enough that some are left at each of the steps below
 STUDY = """\
 campaign: study
 defaults: {limits: {tries: 1}}
@@ -89,7 +89,7 @@ def nodes(cluster: RayNodes) -> Iterator[RayNodes]:
     cluster.clear()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_no_cell_is_lost_run_twice_or_charged_while_nodes_and_the_runner_die(
     user: User, nodes: RayNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,11 +100,11 @@ def test_no_cell_is_lost_run_twice_or_charged_while_nodes_and_the_runner_die(
     killer = user.write(KILLER, "killer.py")
     study = STUDY.replace("PYTHON", sys.executable).replace("KILLER", str(killer))
     user.write(study.replace("MANY", str(MANY)))
-    first, second = nodes.add(cpus=4), nodes.add(cpus=4)
+    first, second = nodes.add(cpus=2), nodes.add(cpus=2)
     run, notices = start(user, nodes, "first")
     with run:
         until(lambda: len(ended(notices)) >= 50, BOUND_S)
-        nodes.add(cpus=4)
+        nodes.add(cpus=2)
         nodes.remove(first, in_order=False)
         so_far = len(ended(notices))
         until(lambda: len(ended(notices)) >= so_far + 50, BOUND_S)

@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 import benchfleet
 from benchfleet.engines import frames
 from benchfleet.ledger.git import log
@@ -45,6 +47,7 @@ def test_each_number_is_the_one_in_the_code() -> None:
     assert rows == {name: str(number) for name, number in NUMBERS.items()}
 
 
+@pytest.mark.slow
 def test_the_page_knows_each_module_with_a_number_of_a_format() -> None:
     found = set()
     for module in PACKAGE.rglob("*.py"):

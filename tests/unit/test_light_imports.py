@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TASKS = Path(__file__).parents[2] / "examples" / "recall"
 HEAVY = (
     *("torch", "transformers", "vllm", "llama_cpp", "numpy", "pandas", "huggingface_hub"),
@@ -28,6 +30,7 @@ sys.exit(" ".join(name for name in {HEAVY!r} if name in sys.modules) or 0)
 """
 
 
+@pytest.mark.slow
 def test_importing_all_plugins_and_checking_a_task_loads_nothing_heavy() -> None:
     words = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)

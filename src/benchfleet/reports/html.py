@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from html import escape
 from importlib.resources import files
 from importlib.util import find_spec
@@ -112,6 +113,7 @@ def _texts(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+@cache
 def _template() -> Any:
     from jinja2 import Environment, StrictUndefined
 

@@ -42,6 +42,7 @@ def test_the_error_of_a_mean_is_close_to_its_formula() -> None:
     assert found[STDERR] == pytest.approx(float(stats.sem(VALUES)), rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_truth_about_19_times_out_of_20() -> None:
     """Of the standard deviation, whose distribution is skewed."""
 

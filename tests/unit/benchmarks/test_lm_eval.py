@@ -58,6 +58,7 @@ def test_wrong_parameters_are_refused_with_what_to_do(params: dict[str, Any], me
         shipped(**params)
 
 
+@pytest.mark.slow
 def test_a_task_is_looked_for_in_the_folder_and_then_in_lm_eval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

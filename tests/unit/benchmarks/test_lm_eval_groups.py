@@ -25,6 +25,7 @@ def benchmark(folder: Path) -> LmEval:
     return LmEval({"folder": str(folder), "include_path": "."})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [
@@ -43,6 +44,7 @@ def test_a_group_is_its_tasks_each_once(folder: Path, listed: str, expected: lis
     assert list(benchmark(folder).expand_subset("red")) == ["red"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("listed", "message"),
     [
@@ -58,6 +60,7 @@ def test_a_group_that_is_more_than_its_tasks_says_so(
     assert message in (benchmark(folder).check_subset("all") or "")
 
 
+@pytest.mark.slow
 def test_groups_of_lm_eval_are_their_tasks(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval")
     names = benchmark(tmp_path).expand_subset("mmlu")
@@ -66,5 +69,6 @@ def test_groups_of_lm_eval_are_their_tasks(tmp_path: Path) -> None:
     assert "cola" in benchmark(tmp_path).expand_subset("glue")
 
 
+@pytest.mark.slow
 def test_ones_own_tasks_are_suggested(folder: Path) -> None:
     assert "did you mean 'round'" in (benchmark(folder).check_subset("rond") or "")

@@ -129,6 +129,7 @@ def test_the_first_file_by_path_has_the_name_as_in_lm_eval(tasks: Path) -> None:
     assert found(tasks).file == tasks / "another.yaml"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
@@ -152,6 +153,7 @@ def test_a_folder_that_is_not_there_is_reported(tmp_path: Path) -> None:
         own_task(tmp_path / "gone", "choice")
 
 
+@pytest.mark.slow
 def test_lm_evals_own_tasks_are_known_by_name() -> None:
     pytest.importorskip("lm_eval")
     assert check_built_in("gsm8k") is None
@@ -159,6 +161,7 @@ def test_lm_evals_own_tasks_are_known_by_name() -> None:
     assert "did you mean 'gsm8k'" in (check_built_in("gsm8kk") or "")
 
 
+@pytest.mark.slow
 def test_the_file_and_data_of_lm_evals_own_tasks_are_found() -> None:
     pytest.importorskip("lm_eval")
     file = built_in_file("gsm8k")

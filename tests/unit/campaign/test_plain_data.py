@@ -88,6 +88,7 @@ def test_what_holds_itself_is_too_much() -> None:
         to_plain_data(endless)
 
 
+@pytest.mark.slow
 def test_few_lists_that_unfold_to_billions_are_too_much() -> None:
     value: list[Any] = []
     for _ in range(30):

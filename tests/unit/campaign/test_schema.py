@@ -155,6 +155,7 @@ def test_the_schema_has_the_reader_s_keys_and_no_other(
     assert read == written
 
 
+@pytest.mark.slow
 def test_a_file_that_has_everything_is_right_by_both(validator: Draft202012Validator) -> None:
     assert [error.message for error in validator.iter_errors(_data())] == []
     assert _refused(_data()) == []

@@ -30,6 +30,7 @@ def test_tasks_are_the_subsets_of_lm_eval(word: str) -> None:
     assert str(EXAMPLES) not in str(works[0].identity())
 
 
+@pytest.mark.slow
 def test_a_group_of_tasks_is_one_workload_for_each(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "tasks", tmp_path / "tasks")
     group = "group: both\ntask: [recall_choice, recall_generate]\n"

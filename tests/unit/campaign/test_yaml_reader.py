@@ -167,6 +167,7 @@ def test_nesting_without_end_is_refused_and_crashes_nothing(text: str) -> None:
     assert message.startswith(f"is nested more than {MAX_DEPTH} deep")
 
 
+@pytest.mark.slow
 def test_aliases_that_unfold_without_end_are_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
@@ -174,6 +175,7 @@ def test_aliases_that_unfold_without_end_are_refused() -> None:
     assert message.startswith("unfolds to more than 200,000 values")
 
 
+@pytest.mark.slow
 def test_merges_that_unfold_without_end_are_refused() -> None:
     lines = ["a0: &a0 {k: 1}"]
     lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}, *a{n - 1}]}}" for n in range(1, 40)]

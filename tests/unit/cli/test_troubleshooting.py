@@ -65,11 +65,13 @@ def test_the_fix_is_in_the_message_or_else_of_its_error(text: str, error: str, f
     assert fix_of(ErrorMessage(text, error, "module.py")) == fix
 
 
+@pytest.mark.slow
 def test_every_message_says_what_to_do(messages: list[ErrorMessage]) -> None:
     without = [one for one in messages if not fix_of(one)]
     assert not without, "add what to do to the message, or to tools/message_fixes.yaml"
 
 
+@pytest.mark.slow
 def test_no_fix_is_of_a_message_that_is_gone(messages: list[ErrorMessage]) -> None:
     texts = {one.text for one in messages}
     assert not set(FIXES["messages"]) - texts
@@ -78,6 +80,7 @@ def test_no_fix_is_of_a_message_that_is_gone(messages: list[ErrorMessage]) -> No
     assert not unused
 
 
+@pytest.mark.slow
 def test_the_page_has_every_kind_error_and_message(messages: list[ErrorMessage]) -> None:
     page = troubleshooting()
     rows = [line for line in page.splitlines() if line.startswith("| ")]
@@ -92,6 +95,7 @@ def test_the_page_has_every_kind_error_and_message(messages: list[ErrorMessage])
         assert one.text.replace("|", "\\|") in page
 
 
+@pytest.mark.slow
 def test_each_part_of_the_package_has_its_heading(messages: list[ErrorMessage]) -> None:
     parts = {one.module.partition("/")[0] for one in messages if "/" in one.module}
     assert parts <= set(AREAS)

@@ -93,6 +93,7 @@ def test_bootstrap_sends_this_package_beside_what_the_user_has_ray_install() -> 
     assert ray_settings.runtime_env({}) == {}
 
 
+@pytest.mark.slow
 def test_without_a_cluster_no_option_of_ray_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="Ray is not installed")
 

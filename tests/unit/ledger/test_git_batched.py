@@ -74,6 +74,7 @@ def handle(first: Shared, number: int, chance: random.Random) -> BatchedLedger:
     return BatchedLedger(cast(GitLedger, other), clock=first.now, chance=chance, threads=False)
 
 
+@pytest.mark.slow
 def test_twenty_workers_push_six_times_a_minute_together_and_hardly_ever_wait() -> None:
     clock, chance = FakeClock(0.0), random.Random(1)
     first = Shared(clock, {}, -1)

@@ -105,6 +105,7 @@ def test_phases_follow_each_other(study: Campaign) -> None:
         assert begin <= one.begin < one.end <= end
 
 
+@pytest.mark.slow
 def test_phases_that_require_nothing_of_each_other_run_together(study: Campaign) -> None:
     chained = _plan(study, SMALL)
     free = replace(study, phases=tuple(replace(one, requires=()) for one in study.phases))
@@ -218,6 +219,7 @@ def test_a_cell_is_done_with_when_the_form_that_counts_was_cancelled(study: Camp
     assert Assigner(study, SMALL, [cancelled], forms=forms).plan([cell], effort=0.1).done == 0
 
 
+@pytest.mark.slow
 def test_plans_for_boards_laptops_desktops_and_boxes_are_within_5_percent_of_the_bound(
     tmp_path: Path,
 ) -> None:

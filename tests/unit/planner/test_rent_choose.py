@@ -43,6 +43,7 @@ def large(count: int, seconds: float = 1000.0) -> CellGroup:
 PROBLEM = problem_of(small(8), large(2))
 
 
+@pytest.mark.slow
 def test_without_a_deadline_one_machine_of_each_needed_kind_is_cheapest() -> None:
     plan = cheapest(PROBLEM)
     assert plan.counts == {"small": 1, "large": 1}
@@ -50,6 +51,7 @@ def test_without_a_deadline_one_machine_of_each_needed_kind_is_cheapest() -> Non
     assert plan.cost_bound <= plan.cost[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deadline", [10_000.0, 5000.0, 3500.0, 2900.0])
 def test_the_cheapest_in_time_costs_no_more_than_any_other_choice(deadline: float) -> None:
     plan = cheapest(PROBLEM, deadline)
@@ -69,6 +71,7 @@ def test_a_deadline_that_nothing_meets_is_refused_with_what_all_takes() -> None:
         cheapest(PROBLEM, 1000.0)
 
 
+@pytest.mark.slow
 def test_a_larger_budget_is_quicker_until_nothing_more_helps() -> None:
     least = cheapest(PROBLEM)
     assert quickest(PROBLEM, least.cost[2]).seconds[1] <= least.seconds[1]

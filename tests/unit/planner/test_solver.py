@@ -44,6 +44,7 @@ def test_what_is_brought_is_brought_once_however_cells_wander() -> None:
     assert again.counts == timelines.counts
 
 
+@pytest.mark.slow
 def test_a_walk_from_a_bad_plan_finds_one_that_many_moves_are_between() -> None:
     problem = random_problem(2, models=5, benchmarks=2, cells=50)
     plan = anneal(Timelines(problem, greedy(problem)), goal=0.0, seed=0)
@@ -57,6 +58,7 @@ def test_few_cells_are_listed_by_slot() -> None:
     assert found.makespan == 100
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_plan() -> None:
     problem = random_problem(3, models=3, benchmarks=4, cells=36)
     one, other = (solver.solve(problem, seed=7, effort=0.1, seconds=EVER) for _ in range(2))
@@ -139,6 +141,7 @@ def test_time_that_is_over_ends_it_with_the_plan_that_there_is() -> None:
     assert next(now) < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["pass", "import time; time.sleep(1000)"])
 def test_a_solver_that_dies_or_hangs_leaves_a_plan(
     monkeypatch: pytest.MonkeyPatch, program: str

@@ -19,6 +19,8 @@ from benchfleet.planner.solver.timelines import Timelines
 
 from .problems import EVER, alike, check, distinct_problem, random_problem
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "problem",

@@ -89,6 +89,7 @@ def tell(seed: int, **options: Any) -> None:
         world.finish()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_running() -> None:
     for seed in range(STORIES):
         tell(seed)
@@ -176,6 +177,7 @@ DIRECTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("directed", DIRECTED)
 def test_what_random_stories_hardly_reach(directed: Callable[..., None]) -> None:
     directed()
@@ -198,6 +200,7 @@ BROKEN: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", BROKEN)
 def test_the_stories_catch_a_broken_rule(rule: str) -> None:
     stories, options = BROKEN[rule]

@@ -49,6 +49,7 @@ def first_rejection(
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [coin, rare_losses, rare_gains])
 def test_equal_configs_are_seldom_distinguished_by_looks_after_every_sample(
     draw: Callable[..., float],
@@ -58,6 +59,7 @@ def test_equal_configs_are_seldom_distinguished_by_looks_after_every_sample(
     assert sum(rejected) / RUNS <= ALPHA
 
 
+@pytest.mark.slow
 def test_graded_scores_keep_the_level_too() -> None:
     rng = random.Random(11)
     rejected = [first_rejection(graded, rng, 60) is not None for _ in range(100)]

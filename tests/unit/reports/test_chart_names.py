@@ -14,6 +14,8 @@ from drawn_charts import HOSTILE, only, svg, texts
 
 from .conftest import Study
 
+pytestmark = pytest.mark.slow  # altair takes long over each chart
+
 
 def test_a_forest_plot_shows_long_names_whole(study: Study) -> None:
     name = "a_config_with_a_very_long_name_whose_end_tells_it_apart"

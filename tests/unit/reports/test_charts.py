@@ -15,6 +15,8 @@ from benchfleet.reports.tables import Comparison
 
 from .conftest import Study
 
+pytestmark = pytest.mark.slow  # altair takes long over each chart
+
 HOSTILE = '"] || 1 + datum.x </text><b>`${y}`'
 
 

@@ -110,6 +110,7 @@ def test_other_scores_keep_students_interval_beside_flips() -> None:
     assert below(found) == pytest.approx(math.hypot(below(student), below(score)) / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "parts"), [(50, 3), (100, 2), (100, 5)])
 def test_a_drop_of_the_margin_in_a_suite_is_rarely_called_smaller(n: int, parts: int) -> None:
     """Losses alone, in 2 % of the pairs: Student's interval excluded them in 8 % with two parts."""

@@ -16,6 +16,7 @@ from .conftest import Study
 TEXT = re.compile(r'<text(?: [\w-]+="[^"]*")* font-size="(\d+)px"([^<]*)>([^<]+)</text>')
 
 
+@pytest.mark.slow
 def test_each_text_of_a_picture_has_the_width_by_which_it_was_laid_out(study: Study) -> None:
     for config in ("dense", HOSTILE):
         study.done(config, [1.0] * 9 + [0.0], subset="a & b")

@@ -201,6 +201,7 @@ def test_differences_have_their_interval_and_a_colour_where_they_are_sure(demo: 
     assert re.search(r'<td class="lower" title="−0\.\d{3} to −0\.\d{3} on \d+ values">', found)
 
 
+@pytest.mark.slow
 def test_many_verdicts_become_a_table_of_who_leads_where(study: Study) -> None:
     for model in range(13):
         study.done("dense", [1] * 30 + [0], model=f"m{model}")
@@ -228,6 +229,7 @@ def test_the_table_of_leaders_says_what_cannot_be_compared(study: Study) -> None
     assert few in re.sub(r"</?bdi>", "", text(study))
 
 
+@pytest.mark.slow
 def test_a_page_of_many_cells_stays_below_two_megabytes(study: Study) -> None:
     for model in range(20):
         for config in ("dense", *(f"streaming-{n}" for n in range(11))):

@@ -21,6 +21,8 @@ from drawn_charts import HOSTILE, marks, only, svg, texts
 
 from .conftest import Study
 
+pytestmark = pytest.mark.slow  # altair takes long over each chart
+
 
 def test_a_forest_plot_draws_each_difference_once_in_its_own_panel(demo: Study) -> None:
     chart = only(demo, "forest")

@@ -86,6 +86,7 @@ def test_a_significant_difference_has_an_interval_without_zero(effect: float) ->
                 assert paired_interval(gains / effect, losses / effect, 200 / effect)[0] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("contexts", "questions"), [(20, 10), (50, 5), (100, 5)])
 @pytest.mark.parametrize("shared", [0.0, 0.8, 1.0])
 def test_a_drop_of_the_margin_in_contexts_is_rarely_called_smaller(

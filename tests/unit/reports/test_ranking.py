@@ -79,6 +79,7 @@ def test_each_model_has_its_own_winner(study: Study) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_equal_configs_seldom_differ_significantly() -> None:
     """Of reports on configs that do not differ, 5 % may call some difference sure: once among
     those to the baseline, and once among the others. Uncorrected it would be about 20 %."""

@@ -185,6 +185,7 @@ def test_a_cell_that_ended_early_has_its_checkpoint() -> None:
     assert first_load_warnings([partial]) == ()  # it is among the failures
 
 
+@pytest.mark.slow
 def test_charts_are_svg_that_needs_no_script() -> None:
     drawn = {one.title: one.svg for one in charts([point(), point(requests_per_second=8.0)])}
     assert list(drawn) == [
@@ -213,6 +214,7 @@ def drawn_texts(one: Chart) -> list[str]:
     return re.findall(r"<text [^>]*>([^<]*)</text>", one.svg)
 
 
+@pytest.mark.slow
 def test_of_twelve_configs_eight_have_a_colour_and_a_shape_and_the_others_are_grey() -> None:
     latency, throughput, *_ = charts(named_points(12))
     for one in (latency, throughput):

@@ -130,6 +130,7 @@ def test_what_won_comes_before_all_tables_and_the_rest_after_them(study: Study) 
     assert "\n  b on recall_0, " in more
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_thousand_entries_and_a_file_all(study: Study) -> None:
     for model in range(4):
         for config, subset in product(range(4), range(100)):

@@ -82,6 +82,7 @@ def test_over_one_per_cent_of_errors_is_a_miss() -> None:
     assert found.verdict == "miss"
 
 
+@pytest.mark.slow
 def test_a_search_is_near_the_true_limit_though_requests_vary() -> None:
     draw, found = random.Random(1), []
     for _ in range(20):

@@ -48,6 +48,7 @@ def check(given: Scene, names: Sequence[str], steps: tuple[AttentionConfig, ...]
                 assert found == pytest.approx(expected, rel=1e-3), (row, head, query)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [2, 6])
 @pytest.mark.parametrize(
     ("name", "params"), [(name, params) for name, cases in CASES.items() for params in cases]
@@ -66,6 +67,7 @@ def test_a_config_keeps_what_the_slow_reference_keeps(
     check(given, [name], steps_of((name, params), heads=heads))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), ONE_OF_EACH)
 def test_behind_sinks_and_a_window_it_adds_to_them(
     scene: Callable[..., Scene],
@@ -99,6 +101,7 @@ def test_in_half_precision_it_keeps_what_the_reference_keeps(
     assert torch.equal(kept_of(steps, half).selected, kept_of(steps, given).selected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "params"), ONE_OF_EACH)
 def test_of_a_model_that_caps_scores_it_keeps_what_the_reference_keeps(
     scene: Callable[..., Scene],

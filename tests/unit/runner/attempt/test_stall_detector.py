@@ -124,6 +124,7 @@ costs = st.floats(min_value=0, max_value=10, allow_nan=False)
 texts = st.tuples(st.integers(1, 200_000), st.integers(0, 5_000))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     cost=st.tuples(costs, costs, costs, costs, costs),
