@@ -103,7 +103,7 @@ def test_it_has_a_session_of_its_own_and_no_terminal_and_ignores_hang_up(user: U
     assert process.lives()
     ended = user.run("stop", "study.yaml").stdout
     # It follows the run from when it has signalled it; the cell may have stopped by then.
-    stops = "1 running cell stops after the sample at hand", "given back with"
+    stops = "1 running cell stops after the sample at hand", "given back"
     assert any(words in ended for words in stops)
     assert "study: ended; 1 cell · 0 done\n" in ended
     assert "nothing is lost; continue with: benchfleet run study.yaml" in ended

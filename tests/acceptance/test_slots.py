@@ -77,7 +77,7 @@ def test_devices_come_and_go_while_a_run_goes_on(
     until(lambda: states(user) == {"cpu:0": "drained", "cpu:1": "drained"})
     process.send_signal(signal.SIGINT)
     out = end_of(process, 130)
-    assert out.count("given back with") == 2
+    assert out.count("given back") == 2
     assert user.json("slots")["runners"] == []
 
 

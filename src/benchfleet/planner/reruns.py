@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from benchfleet.planner.explain import Difference, differences, subject
 from benchfleet.study import Study
 
 FILES = "workload.data_digest"
-_MAX_LISTED = 3  # cells, keys or files in a sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,16 +26,22 @@ class Reruns:
     changed: tuple[str, ...]  # what people call these keys, and the file that was written last
     cells: tuple[str, ...]  # ids
     seconds: float  # that the finished cells took
-    identities: tuple[str, ...]  # values of the key `identity` that keep the results; or none
+    # Values of the key `identity` that keep the results, each with its benchmarks; or none.
+    identities: Mapping[str, tuple[str, ...]]
 
     def __str__(self) -> str:
         took = f" ({duration(self.seconds)} of work)" if self.seconds else ""
         what = f"{counted(len(self.cells), 'finished cell')} would run again{took}"
         keep = "To keep the results, undo the change"
         if self.identities:
-            values = " or ".join(f'`identity: "{one}"`' for one in self.identities[:_MAX_LISTED])
-            keep += f" or write {values} in the benchmark's entry"
+            keep += f" or write {self._entries()}"
         return f"{what}, because {examples(self.changed)} changed. {keep}."
+
+    def _entries(self) -> str:
+        keys = {f'`identity: "{one}"`': names for one, names in self.identities.items()}
+        if len(keys) == 1:
+            return f"{next(iter(keys))} in the benchmark's entry"
+        return examples([f"{key} in the entry of {examples(keys[key])}" for key in keys])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
@@ -44,7 +49,7 @@ class Reruns:
             "changed": list(self.changed),
             "cells": list(self.cells),
             "seconds": self.seconds,
-            "identities": list(self.identities),
+            "identities": {one: list(names) for one, names in self.identities.items()},
         }
 
 
@@ -88,8 +93,18 @@ def _grouped(new: dict[Any, Cell], earlier: Iterable[CellRecord]) -> Iterator[Re
             changed=tuple(_subject(key, cell, benchmark) for key in keys),
             cells=tuple(record.id for record, _ in members),
             seconds=sum(sum(outcome.seconds.values()) for outcome in outcomes),
-            identities=tuple(dict.fromkeys(str(d[0].old) for _, d in members)) if keeps else (),
+            identities=_identities(new, members) if keeps else {},
         )
+
+
+def _identities(
+    new: Mapping[Any, Cell], members: Iterable[tuple[CellRecord, list[Difference]]]
+) -> dict[str, tuple[str, ...]]:
+    """Each digest of files that finished cells had, with the benchmarks of these cells."""
+    names: dict[str, set[str]] = {}
+    for record, (digest,) in members:
+        names.setdefault(str(digest.old), set()).add(new[record.id].workload.name)
+    return {digest: tuple(sorted(ones)) for digest, ones in names.items()}
 
 
 def _subject(key: str, cell: Cell, benchmark: type[Benchmark]) -> str:

@@ -134,10 +134,15 @@ def _samples(notice: Notice, verb: str = "") -> str:
     return counted(notice.data["samples"], "sample", verb)
 
 
+def _with_samples(notice: Notice) -> str:
+    """Of scripts no sample is counted before the end, though their answers may be kept."""
+    return f" with {_samples(notice)}" if notice.data["samples"] else ""
+
+
 _SENTENCES: Mapping[str, Callable[[Notice], str]] = {
     "cell_done": _done,
     "cell_failed": _failed,
-    "cell_released": lambda n: f"↩ {n.cell}  given back with {_samples(n)} ({n.message})",
+    "cell_released": lambda n: f"↩ {n.cell}  given back{_with_samples(n)} ({n.message})",
     "cell_resumed": lambda n: f"↻ {n.cell}  resumes after {_samples(n)} of an earlier attempt",
     "cell_split": lambda n: f"⑂ {n.cell}  split into {n.data['parts']} parts",
     "cell_cancelled": lambda n: f"↩ {n.cell}  cancelled; {_samples(n, 'are')} kept",

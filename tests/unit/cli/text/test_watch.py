@@ -7,6 +7,8 @@ import re
 import time
 from pathlib import Path
 
+import pytest
+
 from benchfleet.cli.text.notices import LEVELS, sentence
 from benchfleet.cli.text.watch import PlainLines, watch
 from benchfleet.runner.progress import Notice, Progress, Running
@@ -139,3 +141,14 @@ def test_a_part_of_a_split_cell_ends_with_its_samples_and_no_score() -> None:
     assert sentence(part) == "✓ m/dense/b+part2of2  12 samples  29 s"
     whole = Notice(kind="cell_done", cell="m/dense/b", data=data)
     assert sentence(whole) == "✓ m/dense/b  0.000  29 s"
+
+
+@pytest.mark.parametrize(("samples", "text"), [(3, "given back with 3 samples"), (0, "given back")])
+def test_of_a_cell_given_back_samples_are_counted_where_there_are_some(
+    samples: int, text: str
+) -> None:
+    """The samples of a script are counted at its end alone, though its answers are kept."""
+    given = Notice(
+        kind="cell_released", cell="m/dense/b", message="stopped", data={"samples": samples}
+    )
+    assert sentence(given) == f"↩ m/dense/b  {text} (stopped)"
