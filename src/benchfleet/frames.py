@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,7 @@ from benchfleet.reports.charts.timeline import Spans, longest_spans
 from benchfleet.reports.pooling import column_names
 from benchfleet.reports.side_by_side import DEFAULT_MIN_EFFECT, changes
 from benchfleet.reports.statistics import Difference
+from benchfleet.reports.suites import SuiteScore
 from benchfleet.reports.tables import Comparison
 from benchfleet.results.layout import SAMPLES, Layout
 from benchfleet.results.read import is_published
@@ -41,6 +43,10 @@ _SAMPLE_COLUMNS = (
     *("sample", "index", "score", "answer", "prompt_tokens", "completion_tokens", "seconds"),
     *("finish", "ended", "question", "draw", "reasoning", "reasoning_tokens", "error", "context"),
 )
+_ATTEMPT_COLUMNS = (
+    *("attempt", "runner", "began", "ended", "how", "state", "host", "device", "failure"),
+)
+_OF_SUITE = ("difference", "p_value", "adjusted_p", "sure", "low", "high")  # its difference
 _KEYS = {"sample": "id", "answer": "predicted_answer"}  # of these columns in samples.jsonl
 
 
@@ -127,7 +133,7 @@ class Results:
             if fingerprint in cells
             for attempt in some
         ]
-        return self._frame(rows)
+        return self._frame(rows, empty=(*_AXES, *_ATTEMPT_COLUMNS))
 
     @cached_property
     @no_collection()
@@ -154,13 +160,9 @@ class Results:
     def suites(self) -> Any:
         """One row for each suite and model × config: its score, and how it differs from the
         baseline's."""
-        rows = []
-        for score in self.comparison.suites:
-            values = score.to_dict()
-            difference = _with_bounds(values.pop("difference") or {})
-            names = ("difference", "p_value", "adjusted_p", "sure", "low", "high")
-            rows.append({**values, **{name: difference.get(name) for name in names}})
-        return self._frame(rows)
+        rows = [_suite_row(score) for score in self.comparison.suites]
+        own = [one.name for one in fields(SuiteScore) if one.name not in _OF_SUITE]
+        return self._frame(rows, empty=(*own, *_OF_SUITE))
 
     @cached_property
     @no_collection()
@@ -283,17 +285,14 @@ def _with_bounds(difference: dict[str, Any]) -> dict[str, Any]:
     return {**difference, "low": low, "high": high}
 
 
+def _suite_row(score: SuiteScore) -> dict[str, Any]:
+    values = score.to_dict()
+    difference = _with_bounds(values.pop("difference") or {})
+    return {**values, **{name: difference.get(name) for name in _OF_SUITE}}
+
+
 def _attempt_row(axes: Mapping[str, Any], attempt: Attempt) -> dict[str, Any]:
-    outcome = attempt.outcome
-    return {
-        **axes,
-        "attempt": attempt.attempt,
-        "runner": attempt.runner,
-        "began": attempt.claimed_at,
-        "ended": attempt.ended_at,
-        "how": attempt.how or "running",
-        "state": outcome.state if outcome else None,
-        "host": outcome.host if outcome else None,
-        "device": outcome.device if outcome else None,
-        "failure": outcome.why if outcome else None,
-    }
+    how = attempt.how or "running"
+    values = (attempt.attempt, attempt.runner, attempt.claimed_at, attempt.ended_at, how)
+    of_outcome = (getattr(attempt.outcome, one, None) for one in ("state", "host", "device", "why"))
+    return {**axes, **dict(zip(_ATTEMPT_COLUMNS, (*values, *of_outcome), strict=True))}

@@ -79,6 +79,8 @@ def test_a_frame_without_rows_has_its_columns(user: User, library: Any) -> None:
     assert len(results.samples) == len(results.comparisons) == 0
     assert {"cell", "label", "answer"} <= {*results.samples.columns}
     assert {"label", "first_model", "difference", "low"} <= {*results.comparisons.columns}
+    assert {"cell", "attempt", "began", "failure"} <= {*results.attempts.columns}
+    assert {"suite", "mean", "difference", "low"} <= {*results.suites.columns}
 
 
 def test_a_chart_is_one_of_altair(finished: User) -> None:
