@@ -151,6 +151,7 @@ def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) ->
             ctypes.string_at(0)
         class Empty:
             pass
+        wrapped = lambda adapter: fine(adapter)
         """,
     )
     study.script("broken.py", "import no_such_module_here\ndef run(adapter): return 1\n")
@@ -160,7 +161,7 @@ def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) ->
         - python: {name: raises, call: mine:raises}
         - python: {name: leaves, call: mine:leaves}
         - python: {name: nothing, call: mine:nothing}
-        - python: {name: subsets, call: mine:fine, subsets: [a]}
+        - python: {name: subsets, call: mine:wrapped, subsets: [a]}
         - python: {name: empty, call: mine:Empty}
         - python: {name: broken, call: broken:run}
         - python: {name: taken, call: json:run}

@@ -18,6 +18,7 @@ from benchfleet.benchmarks.source_files import matching_files, source_digest
 from benchfleet.benchmarks.user_code import UserCode, importable, optional_aggregate, user_error
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Workload
+from benchfleet.hints import hint
 
 _DEFAULTS: dict[str, Any] = {
     "name": None,
@@ -31,6 +32,8 @@ _DEFAULTS: dict[str, Any] = {
     "folder": ".",
 }
 _SUBSETS = ("subset", "subsets", "subsets_to_run")
+_OFFERED = ("seed", "repeat", "limit", "generation", "generation_kwargs", "result_dir")
+_NO_SUBSET = f"takes no subset; give it a parameter {', '.join(_SUBSETS)}, or remove the subsets"
 
 
 class Python(Benchmark):
@@ -96,10 +99,12 @@ class Python(Benchmark):
     def data_digest(self, subset: str | None) -> str:
         """The digest of the module or its package and of `files`, or the declared identity.
 
-        Raises ValueError where there is no such module, or nothing of that name in it.
+        Raises ValueError where there is no such module, nothing of that name in it, or a function
+        that does not take `params`.
         """
         for code in self._codes:
             code.check()
+        self._check_arguments(subset)
         # By their names under `path`: wherever it lies, the same code is the same benchmark.
         own, others = source_digest(self._path, self._own_files()), self._other_files()
         return self._identity or content_digest([own, source_digest(self._folder, others)])
@@ -125,14 +130,9 @@ class Python(Benchmark):
 
     def _answer(self, target: Any, session: Session, result_dir: str) -> Any:
         adapter = ModelClient(session)
-        offered = {
-            "seed": session.seed,
-            "repeat": session.repeat,
-            "limit": session.limit,
-            "generation": dict(session.generation),
-            "generation_kwargs": dict(session.generation),
-            "result_dir": result_dir,
-        }
+        generation = dict(session.generation), dict(session.generation)
+        values = (session.seed, session.repeat, session.limit, *generation, result_dir)
+        offered = dict(zip(_OFFERED, values, strict=True))
         params = self._with_subset(target, session.subset)
         if not inspect.isclass(target):
             return target(adapter, **{**_named(target, offered), **params})
@@ -145,16 +145,28 @@ class Python(Benchmark):
         del offered["result_dir"]
         return run(adapter, result_dir, **_named(run, offered))
 
+    def _check_arguments(self, subset: str | None) -> None:
+        """Raises ValueError for arguments that the text of a function does not take, or lacks."""
+        if (arguments := self._call.arguments()) is None:
+            return
+        name = self._call.name
+        for one in self._params:
+            if one not in arguments:
+                raise ValueError(f"params: {name} takes no {one!r}; {hint(one, arguments)}")
+        passed = {*self._params, *_OFFERED, *(_SUBSETS if subset is not None else ())}
+        for one, required in arguments.items():
+            if required and one not in passed:
+                raise ValueError(f"params: {name} needs {one!r}; give it a value")
+        if subset is not None and not arguments.keys() & {*_SUBSETS}:
+            raise ValueError(f"{name} {_NO_SUBSET}")
+
     def _with_subset(self, target: Any, subset: str | None) -> dict[str, Any]:
         if subset is None:
             return self._params
         for name in _SUBSETS:
             if name in inspect.signature(target).parameters:
                 return {**self._params, name: subset if name == "subset" else [subset]}
-        raise user_error(
-            f"{self._call.name} takes no subset; give it a parameter {', '.join(_SUBSETS)}, "
-            "or remove the subsets"
-        )
+        raise user_error(f"{self._call.name} {_NO_SUBSET}")
 
     @property
     def _codes(self) -> list[UserCode]:

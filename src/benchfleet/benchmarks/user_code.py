@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import re
@@ -44,6 +45,11 @@ class UserCode:
         """``module:name``"""
         return f"{self.module}:{self.attribute}"
 
+    @property
+    def _file(self) -> Path:
+        folder = self.path.joinpath(*self.module.split("."))
+        return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+
     def files(self) -> list[Path]:
         """The module, or the whole package that it is in."""
         top = self.path / self.module.partition(".")[0]
@@ -53,8 +59,7 @@ class UserCode:
     def check(self) -> None:
         """Raises ValueError if the module is not there or lacks the name, as far as its text
         tells."""
-        folder = self.path.joinpath(*self.module.split("."))
-        file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+        file = self._file
         if not file.is_file():
             raise ValueError(f"{self.key}: module {self.module} not found in {self.path}")
         source, first = file.read_text("utf-8-sig"), self.attribute.partition(".")[0]
@@ -69,6 +74,27 @@ class UserCode:
         if first in known_names or _STAR.search(source) or "__getattr__" in known_names:
             return
         raise ValueError(f"{self.key}: {self.module} has no {first!r}; {hint(first, known_names)}")
+
+    def arguments(self) -> dict[str, bool] | None:
+        """The arguments that a function takes by name, each with whether it must be given. None
+        where its text does not tell: of a class, or a function with ``**`` or a decorator."""
+        tree = ast.parse(self._file.read_text("utf-8-sig"))
+        bound = [one for one in ast.walk(tree) if _binds(one, self.attribute)]
+        match bound:
+            case [ast.FunctionDef(decorator_list=[], args=found)] if bound[0] in tree.body:
+                pass
+            case _:
+                return None
+        if found.kwarg:
+            return None
+        positional = [*found.posonlyargs, *found.args]
+        optional = {one.arg for one in positional[len(positional) - len(found.defaults) :]}
+        for one, default in zip(found.kwonlyargs, found.kw_defaults, strict=True):
+            if default is not None:
+                optional.add(one.arg)
+        by_name = found.args if found.posonlyargs else found.args[1:]  # the first is the model
+        named = [*by_name, *found.kwonlyargs]
+        return {one.arg: one.arg not in optional for one in named}
 
     def load(self) -> Any:
         """Import it; inside `importable`. Raises CellFailure."""
@@ -85,6 +111,19 @@ class UserCode:
                 raise user_error(f"{self.module} has no {self.attribute!r}")
             target = getattr(target, part)
         return target
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether a module's name is given a value there."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return node.name == name
+        case ast.Name(ctx=ast.Store()):
+            return node.id == name
+        case ast.alias():
+            return (node.asname or node.name) in {name, "*"}
+        case _:
+            return False
 
 
 def optional_aggregate(values: Mapping[str, Any], path: Path) -> UserCode | None:

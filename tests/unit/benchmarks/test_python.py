@@ -76,6 +76,46 @@ def test_what_is_not_there_is_reported_before_anything_runs(
         _made(folder, **changed).data_digest(None)
 
 
+@pytest.mark.parametrize(
+    ("signature", "params", "output"),
+    [
+        ("adapter, rows, *, seed", {"row": 1}, r"takes no 'row'; did you mean 'rows'\?"),
+        ("adapter, rows=2, /, *, split='x'", {"splits": 1}, "did you mean 'split'"),
+        ("adapter, rows, columns", {"rows": 1}, "my_eval:run needs 'columns'; give it a value"),
+        ("adapter, *, rows", {}, "needs 'rows'"),
+        ("adapter, rows=2, /", {"rows": 1}, "takes no 'rows'"),
+    ],
+)
+def test_arguments_that_a_function_does_not_take_are_reported_before_anything_runs(
+    folder: Path, signature: str, params: Mapping[str, Any], output: str
+) -> None:
+    (folder / "my_eval.py").write_text(f"def run({signature}): return 1\n")
+    with pytest.raises(ValueError, match=output):
+        _made(folder, params=params).data_digest(None)
+
+
+def test_a_function_without_a_parameter_for_subsets_is_reported(folder: Path) -> None:
+    with pytest.raises(ValueError, match="my_eval:run takes no subset; give it a parameter"):
+        _made(folder).data_digest("easy")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def run(adapter, **kwargs): return 1",
+        "def run(adapter, seed, generation, rows=1): return 1",
+        "def run(adapter): return 1\nrun = wrapped(run)",
+        "@wrapped\ndef run(adapter): return 1",
+        "if 1:\n    def run(adapter, rows): return 1\nelse:\n    def run(adapter): return 1",
+        "class run:\n    def __init__(self, rows): pass",
+        "from other import *\ndef run(adapter): return 1",
+    ],
+)
+def test_what_the_text_does_not_tell_is_left_to_the_run(folder: Path, source: str) -> None:
+    (folder / "my_eval.py").write_text(f"{source}\n")
+    assert _made(folder, params={"rows": 1}).data_digest(None)
+
+
 def test_an_error_of_syntax_is_reported_with_its_line(folder: Path) -> None:
     (folder / "my_eval.py").write_text("x = 1\ndef run(:\n")
     with pytest.raises(ValueError, match=r"my_eval\.py, line 2"):
