@@ -10,6 +10,7 @@ from benchfleet.serving.percentiles import percentile
 from benchfleet.serving.request import Request
 
 _NS = 1_000_000_000
+_MAX_DRAIN = 0.25  # of the time of a segment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,25 +42,29 @@ def steady_window(
 ) -> Window:
     """The steady window of one segment's requests, which may not be empty.
 
-    Left out are requests sent before the ramp ended and the first full wave was answered, and
-    those sent after the last arrival less the median end-to-end latency. The first wave is a
-    request for each stream of a closed loop, and in an open loop all requests sent before the
-    first answer ended.
+    Left out are requests sent before the ramp ended and the first full wave was answered. The
+    first wave is a request for each stream of a closed loop, and in an open loop all requests sent
+    before the first answer ended.
+
+    Left out at the end is the median end-to-end latency, a quarter of the time at most, before the
+    load fell: in an open loop with the last arrival, in a closed one when a stream ended its last
+    request. So a server that stalls until the end is measured with its stall.
     """
-    segment, ended = requests[0].segment, max(one.end for one in requests)
-    by_start = sorted(requests, key=lambda one: one.sent)
+    segment, by_start = requests[0].segment, sorted(requests, key=lambda one: one.sent)
+    first, ends = by_start[0].sent, sorted(one.end for one in requests)
     if concurrency is None:
-        first_answer = min(one.end for one in requests)
-        wave = [one for one in by_start if one.sent <= first_answer]
+        wave = [one for one in by_start if one.sent <= ends[0]]
+        fell = by_start[-1].sent
     else:
         wave = by_start[:concurrency]
+        fell = ends[-min(concurrency, len(ends))]
     begin = max(round(ramp_s * _NS), max(one.end for one in wave))
     durations = sorted(one.e2e for one in requests if one.ok and one.e2e is not None)
     drain = round(percentile(durations, 50)) if durations else 0
-    end = by_start[-1].sent - drain
+    end = fell - min(drain, round((fell - first) * _MAX_DRAIN))
     if end > begin:
         return Window(begin=begin, end=end, segment=segment)
-    return Window(begin=by_start[0].sent, end=ended, segment=segment, is_steady=False)
+    return Window(begin=first, end=ends[-1], segment=segment, is_steady=False)
 
 
 def tokens_in(window: Window, request: Request) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,10 +21,15 @@ def steady_edges(requests: Sequence[Request], concurrency: int | None) -> tuple[
     if concurrency is None:
         first_end = min(r.end for r in requests)
         begin = max(r.end for r in requests if r.sent <= first_end)
+        fell = int(sent.max())
     else:
         begin = max(requests[i].end for i in order[:concurrency])
+        free = [0] * concurrency  # when each stream ended its request
+        for i in order:
+            heapq.heapreplace(free, requests[i].end)
+        fell = free[0]
     e2e = [r.last - r.sent for r in requests if not r.error and r.last is not None]
-    return begin, int(sent.max() - nearest_rank(e2e, 50))
+    return begin, int(fell - min(nearest_rank(e2e, 50), (fell - sent.min()) / 4))
 
 
 def output_rate(requests: Sequence[Request], begin: int, end: int) -> float:
