@@ -196,8 +196,17 @@ class CellFailure(BenchfleetError):
 
     filtered: bool = False  # a server's content filter refused the request
 
-    def __init__(self, *, stage: str, kind: str, message: str, retryable: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        stage: str,
+        kind: str,
+        message: str,
+        retryable: bool = False,
+        retry_after_s: float = 0.0,  # not before, by what a server asked for
+    ) -> None:
         self.stage = stage
         self.kind = kind
         self.is_retryable = retryable
+        self.retry_after_s = retry_after_s
         super().__init__(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from collections import deque
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from benchfleet.testing.simulated_server import Behaviour, SimulatedServer
 
-from .conftest import User, samples_kept, until
+from .conftest import User, end_of, samples_kept, until
 
 LOAD_REQUESTS = 2  # of each load: a token, and what the server can do
 STUDY = """\
@@ -84,6 +85,17 @@ def test_a_server_that_is_overloaded_for_a_moment_fails_no_cell(user: User, key:
         user.write(STUDY % server.url)
         user.run("run", "study.yaml", "--cpu-slots", "1")
     assert len(user.published()) == 1
+
+
+def test_a_cell_comes_back_when_its_server_wants_to_be_asked_again(user: User, key: str) -> None:
+    limited = [*[Behaviour()] * LOAD_REQUESTS, Behaviour(status=429, retry_after="100")]
+    with SimulatedServer(key=key, script=deque(limited)) as server:
+        user.write(STUDY % server.url)
+        run = user.start("run", "study.yaml", "--cpu-slots", "1")
+        until(lambda: user.json("status", "study.yaml").get("used", {}).get("attempts") == 1)
+        run.send_signal(signal.SIGINT)
+        out = end_of(run, 130)
+    assert re.search(r"asks to come back in 100 s.*; again in 1 min 4[12] s", out)
 
 
 BESIDE = """\

@@ -52,9 +52,14 @@ class Failure:
     retryable: bool = False
     trace: str = ""  # the stack trace, where there is one
     log_tail: str = ""  # the last lines of the attempt's log
+    retry_after_s: float = 0.0  # the next try is not before, by what a server asked for
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """JSON values only; `retry_after_s` where there is one."""
+        values = asdict(self)
+        if not self.retry_after_s:
+            del values["retry_after_s"]
+        return values
 
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Failure:

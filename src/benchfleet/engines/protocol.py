@@ -201,6 +201,7 @@ def _failure(frame: Frame) -> Failure:
         failure.stage not in STAGES
         or failure.kind not in KINDS
         or type(failure.retryable) is not bool
+        or type(failure.retry_after_s) not in (int, float)
         or not all(isinstance(text, str) for text in texts)
     ):
         raise ProtocolError(f"frame 'failed': invalid failure {value!r:.300}")

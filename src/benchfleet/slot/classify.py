@@ -30,7 +30,12 @@ def classify(error: BaseException, stage: Stage, *, trace: str) -> Failure:
         named: Stage = next((s for s in STAGES if s == error.stage), stage)
         kind: Kind = next((k for k in KINDS if k == error.kind), "error")
         return Failure(
-            stage=named, kind=kind, message=detail, retryable=error.is_retryable, trace=trace
+            stage=named,
+            kind=kind,
+            message=detail,
+            retryable=error.is_retryable,
+            trace=trace,
+            retry_after_s=error.retry_after_s,
         )
     kind = _kind(error, message)
     return Failure(

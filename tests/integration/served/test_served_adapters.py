@@ -137,6 +137,7 @@ def test_retries_are_bounded_and_the_failure_is_named(
             list(client.post_each("/chat/completions", [{"model": server.model, "messages": []}]))
         client.close()
     assert caught.value.kind == kind
+    assert caught.value.retry_after_s == (3600 if trouble.retry_after == "3600" else 0)
     assert len(server.requests) == requests
 
 

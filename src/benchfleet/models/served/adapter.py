@@ -257,6 +257,7 @@ class ServedAdapter(Adapter):
             kind=failure.kind,
             message=f"{failure}; {advice}" if advice else str(failure),
             retryable=failure.is_retryable,
+            retry_after_s=failure.retry_after_s,
         )
 
     def _ask(

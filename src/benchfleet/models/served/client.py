@@ -258,6 +258,7 @@ class Client:
                     kind=failure.kind,
                     message=f"{failure}; it asks to come back in {delay:.0f} s",
                     retryable=True,
+                    retry_after_s=delay,
                 )
             await asyncio.sleep(self._delay(len(statuses)) if delay is None else delay)
 

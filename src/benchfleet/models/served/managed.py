@@ -187,6 +187,7 @@ class ManagedAdapter(ServedAdapter):
             kind=explained.kind,
             message=server.with_log(str(explained)),
             retryable=explained.is_retryable,
+            retry_after_s=explained.retry_after_s,
         )
 
     def provenance(self) -> Mapping[str, Any]:

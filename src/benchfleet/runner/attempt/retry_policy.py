@@ -11,6 +11,7 @@ from benchfleet.domain.failure import Failure
 
 FIRST_DELAY_S = 2.0  # seconds
 MAX_DELAY_S = 600.0
+MAX_REQUESTED_DELAY_S = 3600.0  # of what a server may ask for
 MAX_FREE_HOST_LOSSES = 10  # hosts that a cell may lose before each further one uses up a try
 MAX_FREE_FULL_DISKS = 3  # the same for disks other than that of the results, which is waited for
 MAX_FREE_OUTAGES = 8  # failures because the cell's server is away; delays of about six minutes
@@ -91,7 +92,8 @@ def retry_in(
 
     `charged` says whether the failure used up a try; `tries` counts that one too. `outages` counts
     earlier ones of the cell's server where this is another. The delay doubles with every try and
-    outage, and a random half of it is left off so that neighbours do not come back at once.
+    outage, and a random half of it is left off so that neighbours do not come back at once. It
+    begins when a server wants to be asked again, after an hour at the latest.
     """
     if not charged and outages is None:
         return 0.0
@@ -99,4 +101,5 @@ def retry_in(
         return None
     doublings = max(tries - 1, outages or 0)
     delay = min(MAX_DELAY_S, FIRST_DELAY_S * 2.0**doublings)
-    return delay * (0.5 + 0.5 * random())
+    requested = min(MAX_REQUESTED_DELAY_S, failure.retry_after_s)
+    return requested + delay * (0.5 + 0.5 * random())

@@ -10,6 +10,7 @@ from benchfleet.domain.attempt import Advice, Outcome
 from benchfleet.domain.failure import Failure
 from benchfleet.runner.attempt.retry_policy import (
     MAX_DELAY_S,
+    MAX_REQUESTED_DELAY_S,
     AttemptMemory,
     charged,
     first_reason,
@@ -38,6 +39,13 @@ def test_delays_double_up_to_a_limit() -> None:
 
 def test_a_random_half_of_the_delay_is_left_off() -> None:
     assert delay(TRANSIENT, 3, draw=0.0) == 4.0
+
+
+def test_a_server_s_own_delay_comes_first_up_to_an_hour() -> None:
+    limited = replace(TRANSIENT, kind="rate_limited", retry_after_s=100.0)
+    assert delay(limited, 1, draw=0.0) == 101.0
+    assert delay(replace(limited, retry_after_s=1e9), 1) == MAX_REQUESTED_DELAY_S + 2.0
+    assert delay(limited, 3, allowed=3) is None
 
 
 def test_the_last_try_is_the_last() -> None:
