@@ -83,6 +83,76 @@ def test_a_share_of_refused_samples_is_allowed_and_asked_again(user: User) -> No
         user.run("verify", "study.yaml")
 
 
+OWN = """\
+campaign: study
+defaults: {limits: {sample_errors: 50%%, tries: 1}}
+matrix:
+  models: [{name: m, adapter: openai, model: simulated, url: "%s/v1"}]
+  configs: {dense: null}
+  benchmarks: [python: {name: own, call: own:evaluate}]
+"""
+CODE = """\
+def evaluate(adapter):
+    answers = adapter.generate([f"question {n}" for n in range(10)])
+    samples = [{"id": n, "predicted_answer": a, "score": a == "yes"} for n, a in enumerate(answers)]
+    return {"samples": samples}
+"""
+
+
+def test_of_a_callable_of_ones_own_failed_requests_are_errors_and_are_asked_again(
+    user: User,
+) -> None:
+    def refused(body: dict[str, Any]) -> Behaviour | str:
+        text = str(body["messages"][-1]["content"])
+        return Behaviour(status=400) if re.search("question [37]", text) and refusing else "yes"
+
+    refusing = True
+    user.write(CODE, "own.py")
+    with SimulatedServer(respond=refused) as server:
+        user.write(OWN % server.url)
+        shown = user.run("run", "study.yaml", "--cpu-slots", "1").stdout
+        (place,) = user.published()
+        metrics = json.loads((user.results / place / "metrics.json").read_text())
+        assert metrics["overall_score"] == 0.8
+        assert metrics["summary"]["ended_error"] == 0.2
+        assert "ended_empty" not in metrics["summary"]
+        assert "are empty" not in shown
+        samples = (user.results / place / "samples.jsonl").read_text().splitlines()
+        failed = [one for one in map(json.loads, samples) if one["ended"] == "error"]
+        assert [one["id"] for one in failed] == ["3", "7"]
+        assert all("HTTP 400" in one["error"] for one in failed)
+        refusing = False
+        user.run("retry", "study.yaml", "--samples")
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+    assert json.loads((user.results / place / "metrics.json").read_text())["overall_score"] == 1
+
+
+def test_a_failed_request_of_a_callable_is_asked_again_by_the_next_attempt(user: User) -> None:
+    def refused(body: dict[str, Any]) -> Behaviour | str:
+        return Behaviour(status=400) if "question" in str(body) and refusing else "yes"
+
+    refusing = True
+    user.write(CODE, "own.py")
+    with SimulatedServer(respond=refused) as server:
+        user.write(OWN % server.url)
+        user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+        assert "10 samples failed for good" in user.run("failures", "study.yaml").stdout
+        refusing = False
+        user.run("retry", "study.yaml")
+        user.run("run", "study.yaml", "--cpu-slots", "1")
+    (place,) = user.published()
+    assert json.loads((user.results / place / "metrics.json").read_text())["overall_score"] == 1
+
+
+def test_empty_answers_to_a_callable_are_reported(user: User) -> None:
+    user.write(CODE, "own.py")
+    with SimulatedServer(respond=lambda body: "") as server:
+        user.write(OWN % server.url)
+        shown = user.run("run", "study.yaml", "--cpu-slots", "1").stdout
+    assert "100% of the answers are empty" in " ".join(shown.split())
+    assert "How the answers ended" in shown
+
+
 def test_without_a_limit_one_refused_sample_fails_the_cell(user: User) -> None:
     with SimulatedServer(respond=Filter(1)) as server:
         user.write(STUDY % ("0", server.url))

@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchfleet.benchmarks.asking import answer_fields, ask, generation_of_draw
 from benchfleet.benchmarks.base import Record, Session
+from benchfleet.domain.humanize import counted
 from benchfleet.models.base import Answer, Prompt
 
 
@@ -33,6 +34,7 @@ class ModelClient:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._request_count = 0
+        self._answered: list[Answer] = []  # in the order of the requests
         self._request_counts: Counter[str] = Counter()  # by the digest of the question
         self._earlier: dict[str, deque[Record]] = defaultdict(deque)
         for record in sorted(session.recorded, key=lambda record: -record.index):
@@ -66,7 +68,24 @@ class ModelClient:
                     if (number := some[position]) not in answers:
                         answers[number] = answer
                         self._session.record(_record(indices[number], ids[number], answer))
-        return [answers[number] for number in range(len(requests))]
+        in_order = [answers[number] for number in range(len(requests))]
+        self._answered += in_order
+        return in_order
+
+    def with_ends(self, records: Sequence[Record]) -> Sequence[Record]:
+        """The samples that a callable reported. If it has one for each request, a sample with the
+        answer of its request has also that answer's finish and error."""
+        answers = self._answered if len(self._answered) == len(records) else []
+        ended = {
+            n: replace(record, finish=record.finish or answer.finish, error=answer.error)
+            for n, (record, answer) in enumerate(zip(records, answers, strict=False))
+            if record.predicted_answer.strip() == answer.text.strip()
+        }
+        failed = sum(bool(one.error) for one in self._answered)
+        if failed > sum(bool(one.error) for one in ended.values()):
+            requests = counted(failed, "request")
+            self._session.notice(f"{requests} failed for good; the callable got empty texts")
+        return [ended.get(n, record) for n, record in enumerate(records)]
 
     def _draw(self, id: str) -> int:
         """How often a question was asked before, if the campaign wants several answers to each."""

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -117,7 +118,8 @@ class Python(Benchmark):
         scratch = session.scratch.absolute()
         try:
             with _inside(self._folder), importable(self._path):
-                returned = self._answer(self._call.load(), session, str(scratch))
+                client = ModelClient(session)
+                returned = self._answer(self._call.load(), session, client, str(scratch))
                 file = scratch / METRICS
                 value = read_file(file) if file.exists() else plain(returned)
                 if value is None:
@@ -126,10 +128,9 @@ class Python(Benchmark):
                 report = read_report(value, metric=self._metric, aggregate=aggregate)
         finally:
             rename_reserved_files(scratch)
-        return report.record(session)
+        return replace(report, records=client.with_ends(report.records)).record(session)
 
-    def _answer(self, target: Any, session: Session, result_dir: str) -> Any:
-        adapter = ModelClient(session)
+    def _answer(self, target: Any, session: Session, adapter: ModelClient, result_dir: str) -> Any:
         generation = dict(session.generation), dict(session.generation)
         values = (session.seed, session.repeat, session.limit, *generation, result_dir)
         offered = dict(zip(_OFFERED, values, strict=True))
