@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,38 @@ def test_a_point_without_an_answer_fails_with_the_first_error_and_starts_again(
             score = Serving(params).run(session)
     assert score.summary["successful_requests"] == 40
     assert score.overall > 0
+
+
+@pytest.mark.parametrize(
+    ("params", "status", "kind"),
+    [
+        (QUICK, 401, "wrong_key"),
+        (QUICK, 429, "rate_limited"),
+        (SEARCH, 401, "wrong_key"),
+        (SEARCH, 429, None),
+    ],
+)
+def test_a_server_that_refuses_all_requests_is_not_asked_until_the_end(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    params: Mapping[str, Any],
+    status: int,
+    kind: str | None,
+) -> None:
+    """Of a search an overload is a result: its points miss."""
+    monkeypatch.setattr(point, "MAX_REFUSED_S", 1.0)
+    is_search = params is SEARCH
+    params = {**params, "duration": "10s" if is_search else "10m", "slo": {"ttft": "1s"}}
+    server = SimulatedServer(otherwise=Behaviour(gap_s=0.001))
+    with server, session_of(server, tmp_path) as session:
+        server.respond = failing_after(20, Behaviour(status=status))
+        if kind is None:
+            assert Serving(params).run(session).overall < 64
+            return
+        with pytest.raises(CellFailure, match=f"http_{status}.*so no more was sent") as caught:
+            Serving(params).run(session)
+    assert caught.value.kind == kind
+    assert session.samples
 
 
 def failing_after(count: int, behaviour: Behaviour) -> Callable[[dict[str, Any]], Behaviour | None]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchfleet.benchmarks.base import Record, Session
 from benchfleet.benchmarks.serving.prompt_source import Source, client_spec
+from benchfleet.benchmarks.serving.unanswered import HTTP_ERROR, refused
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import LoadTarget
 from benchfleet.serving.load_run import ClientLost, LoadRun, Second
@@ -18,6 +19,8 @@ from benchfleet.serving.server_metrics import MetricsSampler
 
 HEALTH_EVERY_S = 30.0
 MAX_FAILED_CHECKS = 2  # in a row, without an answer in between
+# Requests in a row with one HTTP error: enough for a search, and for others if they took so long.
+FEW_REFUSED, MAX_REFUSED, MAX_REFUSED_S = 10, 100, 10.0
 CHECKPOINT_EVERY_S = 5.0
 _POLL_S = 0.1
 _GONE_CHECK_EVERY_S = 1.0  # after requests that found no server
@@ -96,9 +99,11 @@ class PointRunner:
         duration_s: float,
         requests: int | None = None,
         rule: Rule | None = None,
+        overload_counts: bool = False,
     ) -> None:
         """One more segment of a point, added to `measured`. Raises CellFailure if the server or
-        the client is gone; what ended until then is recorded."""
+        the client is gone, or if the server refuses all requests; what ended until then is
+        recorded. `overload_counts`: refusals that another time would be answered are a result."""
         segment, first = measured.next_segment, measured.next_index
         spec = self._spec(load, duration_s, first, requests)
         try:
@@ -109,7 +114,7 @@ class PointRunner:
                 MetricsSampler(self._target.root, key=self._target.key) as sampler,
             ):
                 measured.origins[segment] = run.origin
-                watch = _ServerWatch(self._target, self._health_every_s)
+                watch = _ServerWatch(self._target, self._health_every_s, overload_counts)
                 checkpoint_at = CHECKPOINT_EVERY_S
                 try:
                     while not run.done:
@@ -123,6 +128,8 @@ class PointRunner:
                         self._session.check_stop()
                         time.sleep(_POLL_S)
                     self._take(name, run, measured, watch)
+                    if overload_counts:  # what no load causes is no result of a search
+                        watch.check_refused(FEW_REFUSED)
                 finally:
                     measured.seconds += run.seconds
                     measured.server += sampler.samples(run.origin, segment)
@@ -222,10 +229,12 @@ class TokenCounter:
 
 
 class _ServerWatch:
-    """Notices a server that is gone, or that answers neither health checks nor requests."""
+    """Notices a server that is gone, that answers neither health checks nor requests, or that
+    refuses them all."""
 
-    def __init__(self, target: LoadTarget, every_s: float) -> None:
-        self._target, self._every_s = target, every_s
+    def __init__(self, target: LoadTarget, every_s: float, overload_counts: bool) -> None:
+        self._target, self._every_s, self._overload_counts = target, every_s, overload_counts
+        self._refused: list[Request] = []  # in a row, with one HTTP error
         self._next, self._failed = every_s, 0
         self._lost = self._answered = False
         self._gone_check_at = 0.0
@@ -234,9 +243,17 @@ class _ServerWatch:
         """A request ended."""
         self._answered = self._answered or request.ok
         self._lost = self._lost or request.error in _LOST
+        if not request.error.startswith(HTTP_ERROR):
+            self._refused = []
+        elif self._refused and self._refused[0].error == request.error:
+            self._refused.append(request)
+        else:
+            self._refused = [request]
 
     def check(self, elapsed_s: float) -> None:
         """Raise CellFailure if the server is of no use any more."""
+        if self._refused and elapsed_s - self._refused[0].sent / 1e9 >= MAX_REFUSED_S:
+            self.check_refused(MAX_REFUSED)
         if self._lost and elapsed_s >= self._gone_check_at:
             self._lost, self._gone_check_at = False, elapsed_s + _GONE_CHECK_EVERY_S
             if self._target.is_gone():
@@ -250,6 +267,14 @@ class _ServerWatch:
         self._failed = 0 if healthy else self._failed + 1
         if self._failed >= MAX_FAILED_CHECKS:
             raise self._target.failure()
+
+    def check_refused(self, least: int) -> None:
+        """Raise CellFailure if at least so many requests in a row were refused; where overload
+        counts, only if they would be another time, too."""
+        if len(self._refused) >= least:
+            failure = refused(self._refused, self._target)
+            if not (self._overload_counts and failure.is_retryable):
+                raise failure
 
 
 def recorded_points(records: Sequence[Record]) -> dict[str, Measured]:

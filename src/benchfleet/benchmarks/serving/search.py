@@ -80,7 +80,7 @@ class CapacitySearch:
             measured = measured.restarted()
         rule = _Decided(load, self._slo, self._settings.point_s)
         limit_s = (1 + MAX_EXTENSIONS) * max(self._settings.duration_s, self._settings.point_s)
-        self._runner.run(name, load, measured, duration_s=limit_s, rule=rule)
+        self._runner.run(name, load, measured, duration_s=limit_s, rule=rule, overload_counts=True)
         self.measured[level] = measured
         verdict: Verdict = rule.judgement.verdict or "miss"
         if verdict == "miss" and self._is_client_bound(measured.seconds, load):

@@ -1,4 +1,4 @@
-"""Why a load point fails if no request of its steady window was answered."""
+"""Why a load point fails if its requests, or all of its steady window, were not answered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchfleet.errors import CellFailure
 from benchfleet.models.base import LoadTarget
 from benchfleet.serving.request import Request
 
-_HTTP_ERROR = "http_"
+HTTP_ERROR = "http_"  # how the error of a request begins that was answered with a status
 _RETRYABLE: Mapping[str, str] = {  # kinds of failures, by the error of a request
     "timeout": "timeout",
     "connect": "server_unavailable",
@@ -39,9 +39,21 @@ def unanswered(requests: Sequence[Request], target: LoadTarget) -> CellFailure:
     )
 
 
+def refused(requests: Sequence[Request], target: LoadTarget) -> CellFailure:
+    """The failure of a point whose last requests all had the same error."""
+    failure = _failure(requests[0], target)
+    return CellFailure(
+        stage="benchmark",
+        kind=failure.kind,
+        message=f"the last {counted(len(requests), 'request')} failed "
+        f"({requests[0].error}), so no more was sent; the first: {failure}",
+        retryable=failure.is_retryable,
+    )
+
+
 def _failure(request: Request, target: LoadTarget) -> CellFailure:
     """The failure of a cell that asks this one request."""
-    if request.error.startswith(_HTTP_ERROR):
+    if request.error.startswith(HTTP_ERROR):
         return target.refused(request.status, request.message)
     kind = _RETRYABLE.get(request.error)
     advice = "" if kind else "; is it a server of this protocol?"
