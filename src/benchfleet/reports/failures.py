@@ -39,7 +39,8 @@ WAYS_OUT: Mapping[str, str] = {
     "`benchfleet retry`.",
     "server_died": "A server that benchfleet started ended or stopped answering: the message has "
     "the end of its log; correct its 'server: args', or give it more memory.",
-    "wrong_key": "Set the variable or the file that the model's 'key' names to a valid key.",
+    "wrong_key": "Set the variable or the file that the model's 'key' names to a valid key; add a "
+    "'key' if it has none.",
     "bad_request": "The server refuses the request, or its reply has another form: correct what "
     "the message names.",
     "try_again": "The script ended with exit code 75 (try again) each time: its log says what it "

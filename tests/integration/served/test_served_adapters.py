@@ -141,6 +141,19 @@ def test_retries_are_bounded_and_the_failure_is_named(
     assert len(server.requests) == requests
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_chat_template_is_suspected_only_before_the_first_answer(answered: bool) -> None:
+    with SimulatedServer() as server, loaded(OpenAIAdapter, server) as adapter:
+        assert isinstance(adapter, OpenAIAdapter)
+        if not answered and adapter._client:
+            adapter._client.answered = 0  # it was, by loading it
+        server.otherwise = Behaviour(status=500)
+        with pytest.raises(CellFailure) as caught:
+            adapter.answer(PROMPTS[1:2], GREEDY)
+        explained = adapter.explain(caught.value, "benchmark")
+    assert ("set api: completions" in str(explained)) is not answered
+
+
 def test_429s_leave_fewer_requests_at_a_time() -> None:
     with SimulatedServer() as server:
         server.script = deque([Behaviour(status=429, retry_after="0")])

@@ -250,8 +250,11 @@ class ServedAdapter(Adapter):
     def explain(self, failure: CellFailure, stage: Stage) -> CellFailure:
         """The failure as it is reported: of that stage, or of the setup that came before it."""
         advice = ""
+        answered = self._client.answered if self._client else 0
         if isinstance(failure, RefusedRequest) and self._endpoint:
-            advice = self._wire.advice(failure.status, self._endpoint.url, str(failure))
+            # An error 500 after answers is none of the protocol.
+            status = 0 if failure.status == 500 and answered else failure.status
+            advice = self._wire.advice(status, self._endpoint.url, str(failure))
         return CellFailure(
             stage="setup" if failure.stage == "setup" else stage,
             kind=failure.kind,

@@ -73,7 +73,7 @@ class Client:
         uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._endpoint, self._watch, self._uniform = endpoint, watch, uniform
-        self._answered = 0
+        self.answered = 0  # requests
         self.limit = AdaptiveLimit(endpoint.requests_at_once, adapts=adapts)
         self._loop = asyncio.new_event_loop()
         self._session = self._loop.run_until_complete(self._open())
@@ -198,12 +198,12 @@ class Client:
 
     async def _until_unhealthy(self, watch: HealthWatch) -> None:
         """Return once the server died, or failed health checks in a row without an answer."""
-        failures, answered = 0, self._answered
+        failures, answered = 0, self.answered
         while failures < watch.most_failures and watch.is_alive():
             await asyncio.sleep(watch.every_s)
             healthy = await asyncio.to_thread(watch.is_healthy)
-            healthy = healthy or self._answered > answered
-            failures, answered = 0 if healthy else failures + 1, self._answered
+            healthy = healthy or self.answered > answered
+            failures, answered = 0 if healthy else failures + 1, self.answered
 
     async def _post(
         self, path: str, body: Mapping[str, Any], cuts: int, read: _Read = _json
@@ -231,7 +231,7 @@ class Client:
                     if reply.status == 200:
                         value = await read(reply)
                         self.limit.succeeded()
-                        self._answered += 1
+                        self.answered += 1
                         if (aborted := aborted_answer(value, where=self._endpoint.url)) is None:
                             return value
                         failure, text = aborted, ""
