@@ -175,7 +175,11 @@ def until(condition: Callable[[], object], seconds: float = 60) -> None:
 
 def end_of(process: subprocess.Popen[str], code: int = 0) -> str:
     """Wait until it ends with this exit code; what it printed that was not read yet."""
-    out, err = process.communicate(timeout=240)
+    try:
+        out, err = process.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError("\n".join(["it did not end:", *process.communicate()])) from None
     assert process.returncode == code, out + err
     return out
 

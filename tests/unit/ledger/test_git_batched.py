@@ -243,3 +243,19 @@ def test_progress_goes_with_the_next_push_of_a_renewal() -> None:
     ledger.renew([claim.lease])
     push(clock, ledger)
     assert [report.eta for report in ledger.progress()] == [5.0]
+
+
+def test_a_cell_whose_lease_ran_out_while_it_was_held_is_claimed_again() -> None:
+    clock, first, ledger = alone()
+    first.enroll([sample_cell(0)])
+    assert claim_any(ledger, RunnerId("me"), 1) == []
+    push(clock, ledger)
+    (held,) = claim_any(ledger, RunnerId("me"), 1)
+    clock.advance(LEASE + 1)
+    assert first.reap()
+    assert ledger.renew([held.lease]) == [held.lease]  # the next push tells
+    push(clock, ledger)
+    assert ledger.renew([held.lease]) == []
+    assert claim_any(ledger, RunnerId("me"), 1) == []
+    push(clock, ledger)
+    assert claim_any(ledger, RunnerId("me"), 1)

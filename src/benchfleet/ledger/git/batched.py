@@ -136,6 +136,7 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         """All but those that the last push lost; the next push renews them."""
         with self._lock:
             lost, self._lost = self._lost, set()
+            self._begun.difference_update(fingerprint for fingerprint, _ in lost)
             renewing, self._renewing = self._renewing, tuple(leases)
         if renewing is None:
             self._queue.add(self._renew)
