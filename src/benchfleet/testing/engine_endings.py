@@ -37,7 +37,7 @@ class SlotEndings:
         seen = bench.until(SlotLost)
         lost = seen[-1]
         assert isinstance(lost, SlotLost)
-        assert (lost.expected, lost.kind) == (False, "stuck")
+        assert (lost.expected, lost.kind) == (False, "stuck"), lost
         assert sum(isinstance(event, Recorded) for event in seen) == 1
         assert not psutil.pid_exists(pid)
 
@@ -51,7 +51,7 @@ class SlotEndings:
         slot.suspend()
         lost = bench.until(SlotLost)[-1]
         assert isinstance(lost, SlotLost)
-        assert (lost.expected, lost.kind) == (False, "stuck")
+        assert (lost.expected, lost.kind) == (False, "stuck"), lost
         assert psutil.wait_procs([slot, supervisor], timeout=EVENT_TIMEOUT_S)[1] == []
 
     def test_nothing_a_slot_started_outlives_it(self, bench: Bench, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ class Shared(MemoryLedger):
         super().__init__(clock=clock, lease=LEASE)
         self.pushes, self.number, self.now = pushes, number, clock
         self.outbox, self.store = NoOutbox(), SimpleNamespace(closing=threading.Event())
+        self.pushed: Callable[[], None] = lambda: None  # called before the answers are there
 
     def reap_expired(self) -> Sequence[Any]:
         return self.reap()
@@ -57,6 +58,7 @@ class Shared(MemoryLedger):
                 answers.append(verb(self))
             except BenchfleetError as error:
                 answers.append(error)
+        self.pushed()
         return answers
 
     def last_known_event(self) -> int:
@@ -258,4 +260,24 @@ def test_a_cell_whose_lease_ran_out_while_it_was_held_is_claimed_again() -> None
     assert ledger.renew([held.lease]) == []
     assert claim_any(ledger, RunnerId("me"), 1) == []
     push(clock, ledger)
+    assert claim_any(ledger, RunnerId("me"), 1)
+
+
+def test_who_follows_between_a_push_and_its_answers_still_asks_for_what_was_claimed_ahead() -> None:
+    clock, first, ledger = alone()
+    first.enroll([sample_cell(number) for number in range(2)])
+    own, other = (cell.fingerprint for cell in (sample_cell(0), sample_cell(1)))
+    assert ledger.claim(RunnerId("me"), [own, other]) == []
+    first.claim(RunnerId("other"), [other])
+    seen: list[str] = []
+    states: dict[str, str] = {}
+
+    def follow() -> None:
+        seen.extend(event.fingerprint for event in ledger.events(kinds=["claimed"]))
+        states.update((record.fingerprint, record.state) for record in ledger.cells())
+
+    first.pushed = follow
+    push(clock, ledger)
+    assert seen == [other]
+    assert states == {own: "pending", other: "running"}
     assert claim_any(ledger, RunnerId("me"), 1)

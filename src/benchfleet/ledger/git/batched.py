@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord, Claim, Lease, Outcome, RunnerId
@@ -64,6 +65,7 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         self._ahead: dict[str, Claim] = {}  # claimed and not begun, by fingerprint
         self._begun: set[str] = set()  # fingerprints of what runs
         self._claim_requests: list[tuple[RunnerId, Sequence[str], int]] = []  # what to claim next
+        self._requested: set[tuple[str, str]] = set()  # runners and cells of a push under way
         self._renewing: tuple[Lease, ...] | None = None  # what the next push renews
         self._progress: WorkerProgress | None = None
         self._lost: set[tuple[str, int]] = set()  # fingerprints and tokens, not reported yet
@@ -76,12 +78,23 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         """What the next push claims ahead."""
         with self._lock:
             requests, self._claim_requests = self._claim_requests, []
-        return [(_claiming(*one), self._claimed) for one in requests]
+            requested = [{(runner, name) for name in names} for runner, names, _ in requests]
+            self._requested.update(*requested)
+        return [
+            (_claiming(*request), partial(self._claimed, cells))
+            for request, cells in zip(requests, requested, strict=True)
+        ]
 
-    def _claimed(self, claims: Any) -> None:
-        if not isinstance(claims, BaseException):
-            with self._lock:
+    def _claimed(self, requested: Collection[tuple[str, str]], claims: Any) -> None:
+        with self._lock:
+            if not isinstance(claims, BaseException):
                 self._ahead.update((claim.lease.fingerprint, claim) for claim in claims)
+            self._requested.difference_update(requested)
+
+    def _is_ahead(self, fingerprint: str, runner: str) -> bool:
+        """Whether the cell is claimed ahead; also where the answer of its push is yet to come."""
+        requested = (runner, fingerprint) in self._requested and fingerprint not in self._begun
+        return requested or fingerprint in self._ahead
 
     # The verbs
 
@@ -189,15 +202,15 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         with_cell: bool = False,
     ) -> Iterator[CellRecord]:
         """A cell that is claimed ahead is still pending for those who ask here."""
-        with self._lock:
-            ahead = set(self._ahead)
         queried = states
         if states is not None and "pending" in states:
             queried = {*states, "running"}
         for record in self.inside.cells(
             states=queried, fingerprints=fingerprints, with_cell=with_cell
         ):
-            if record.fingerprint in ahead and record.state == "running":
+            with self._lock:
+                is_ahead = self._is_ahead(record.fingerprint, record.runner)
+            if is_ahead and record.state == "running":
                 record = replace(record, state="pending", runner="", expires_in=None)
             if states is None or record.state in states:
                 yield record
@@ -211,7 +224,12 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         """Without the claims ahead, so that runners still ask for these cells."""
         events = self.inside.events(since, fingerprints, kinds)
         with self._lock:
-            return [e for e in events if e.kind != "claimed" or e.fingerprint not in self._ahead]
+            return [
+                event
+                for event in events
+                if event.kind != "claimed"
+                or not self._is_ahead(event.fingerprint, event.data.get("runner", ""))
+            ]
 
     def last_event(self) -> int:
         return self.inside.last_event()
