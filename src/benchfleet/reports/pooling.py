@@ -56,6 +56,11 @@ class Pool:
             self.outcomes.append(outcome)
             self.scored.append((cell.repeat, headline, scores(record)))
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether a higher headline is a better one, by what the benchmark says."""
+        return all(outcome.reported.get("ranked", True) for outcome in self.outcomes)
+
     def is_mean_of_samples(self) -> bool:
         """Whether the headline is the mean of its samples' scores in every repeat whose samples
         are here."""
@@ -197,8 +202,7 @@ class Row:
     @property
     def is_ranked(self) -> bool:
         """Whether a higher headline is a better one, by what the benchmark says."""
-        outcomes = [outcome for pool in self.pools.values() for outcome in pool.outcomes]
-        return all(outcome.reported.get("ranked", True) for outcome in outcomes)
+        return all(pool.is_ranked for pool in self.pools.values())
 
     def measured(self) -> dict[str, Pool]:
         """The configs that have values."""

@@ -285,6 +285,8 @@ def _remark(
             return f"not in {name}"
         if not scores:
             return f"no result in {name}"
+        if not entry.pool.is_ranked:
+            return f"not ranked in {name}: its client was the bottleneck, or its rate decides it"
     if before and after and before.versions != after.versions:
         first, second = (", ".join(sorted(one.versions)) for one in (before, after))
         return f"versions {first} and {second} of the benchmark cannot be compared"

@@ -74,6 +74,16 @@ def test_what_only_one_side_has_is_listed_with_the_reason() -> None:
     assert remarks == {"dense": "", "window": "not in new", "other": "not in old"}
 
 
+def test_a_speed_that_its_client_limited_is_shown_and_not_compared() -> None:
+    first, second = Study(), Study()
+    first.done("dense", RIGHT)
+    second.done("dense", WORSE, reported={"ranked": False})
+    (change,) = changes(side("old", first), side("new", second))
+    assert change.remark.startswith("not ranked in new: its client was the bottleneck")
+    assert change.after is not None
+    assert (change.difference.difference, change.regression) == (None, False)
+
+
 def test_versions_of_a_benchmark_are_not_compared() -> None:
     first, second = two(RIGHT, WORSE)
     (cell,) = second.cells
