@@ -139,12 +139,13 @@ def test_a_killed_host_loses_only_its_part_to_another_host(
     store.mkdir()
     postgres.sql(f"create database {name}")
     url = postgres.url(database=name)
-    file = declare(user, 8, seconds=0.2, more=f"results: file://{store}\n")
+    file = declare(user, 8, seconds=0.4, more=f"results: file://{store}\n")
     hosts = {}
     for host in ("ana", "bea"):
         monkeypatch.setenv("BENCHFLEET_HOST", host)
         words = ("study.yaml", "--ledger", url, "--cpu-slots", "1", "--results", host)
         hosts[host] = user.start("run", *words)
+    for host in hosts:
         until(lambda: list((user.folder / host).rglob("samples.jsonl")))  # noqa: B023 - now
     here = user.folder / "ana" / "study"
     until(lambda: stored_parts(here) and stored_parts(here) <= stored_parts(store / "study"))
