@@ -17,7 +17,7 @@ LIST_EVERY_S = 1.0
 SUSPENDED_S = 10.0  # without a check: this process did not run, so the head is not to blame
 JOIN_S = 10.0  # for a call of Ray that may never return, since the head is away
 FIRST_ANSWER_S = 300.0  # a runtime environment may be installed first
-ANSWER_S = 10.0  # at first: other slots run there, and a busy node starts processes slowly
+ANSWER_S = 30.0  # at first: other slots run there, and a busy node starts processes slowly
 FIRST_RETRY_S = 1.0  # a node that joins may refuse at first: not all of Ray knows it yet
 MAX_RETRY_S = 10.0
 
