@@ -142,7 +142,7 @@ def pq_cache(q: Query, kept: set[int]) -> Weights:
         total = 0.0
         for part in range(len(centroids)):
             place = slice(part * sub, (part + 1) * sub)
-            distances = [float((q.k(column)[place] - each).norm()) for each in centroids[part]]
+            distances = (centroids[part] - q.k(column)[place]).norm(dim=1).tolist()
             nearest = centroids[part][distances.index(min(distances))]
             total += float(q.q(head)[place] @ nearest)
         return q.scaled(total)
