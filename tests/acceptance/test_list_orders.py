@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchfleet.campaign.load import load_campaign
+from benchfleet.results.stores.phase_lists import update_lists
 from benchfleet.study import open_study
 from repositories import git, make_bare
 
@@ -157,3 +158,29 @@ def test_what_was_changed_while_nobody_ran_is_followed_by_the_next_run(
     assert "1 cell moved up" in output.stderr
     user.run("run", *at, "--cpu-slots", "1", "--only", "phases=one", code=1)
     assert started(user) == ["first", "fourth", "second"]
+
+
+def test_a_second_campaign_takes_no_line_of_the_first_for_an_order(
+    user: User, at: tuple[str, ...], lists: Lists, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cells have the same names, and the first one's run removes what is done."""
+    monkeypatch.chdir(user.folder)
+    user.write(SETTINGS, "other.py")
+    other = ("other.py", *at[1:])
+    user.run("run", *other, "--cpu-slots", "1", "--only", "phases=two")
+    user.run("run", *at, "--cpu-slots", "1", "--only", "benchmarks=fourth")
+    study = open_study(load_campaign(user.folder / "other.py"), ledger=at[-1])
+    ledger = study.open_existing_ledger(writes=True)
+    assert ledger is not None
+    with closing(ledger):
+        files = ledger.shared_files()
+        assert files is not None
+        with closing(files.objects):
+            assert update_lists(files, "other", ledger) == []
+    assert lists.read() == [name(level) for level in LEVELS[:3]]
+    user.run("run", *other, "--cpu-slots", "1", "--only", "phases=one")
+    assert len(started(user)) == 2 + len(LEVELS)
+    refused = user.run("phase", "generate", *other, "--repo", "seed", "--branch", "main", code=None)
+    assert refused.returncode == 2
+    assert "belong to the campaign 'study'" in refused.stderr
+    user.run("phase", "generate", *other, "--repo", "seed")  # a branch of its own

@@ -247,6 +247,23 @@ def test_progress_goes_with_the_next_push_of_a_renewal() -> None:
     assert [report.eta for report in ledger.progress()] == [5.0]
 
 
+def test_short_cells_are_claimed_ahead_for_as_many_as_began_and_one_more() -> None:
+    """Two slots whose cells take a second, which ask one after the other."""
+    clock, first, ledger = alone()
+    first.enroll([sample_cell(number) for number in range(40)])
+    ends: list[Claim] = []
+    done = 0
+    for _ in range(90):
+        for claim in ends:
+            ledger.finish_later(claim.lease, SUCCESS)
+        done += len(ends)
+        ends = [claim for _ in range(2) for claim in claim_any(ledger, RunnerId("me"), 1)]
+        ledger.step()
+        clock.advance(1.0)
+    assert len(first.pushes[0]) <= 9
+    assert done >= 25  # with one ahead for each that runs, about one for each push
+
+
 def test_a_cell_whose_lease_ran_out_while_it_was_held_is_claimed_again() -> None:
     clock, first, ledger = alone()
     first.enroll([sample_cell(0)])

@@ -21,7 +21,12 @@ from benchfleet.git.branch import Branch, Read, find_repository
 from benchfleet.git.objects import Objects
 from benchfleet.git.process import Git
 from benchfleet.git.shared_files import SharedFiles
-from benchfleet.results.stores.phase_lists import seen_ref, update_lists
+from benchfleet.results.stores.phase_lists import (
+    ALL_SEEN,
+    owner_of_lists,
+    seen_ref,
+    update_lists,
+)
 from benchfleet.study import Study
 
 BRANCH = "benchfleet/phases"
@@ -73,15 +78,17 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _generate(arguments: argparse.Namespace) -> int:
     study, cells = options.opened(arguments)
-    if arguments.ledger and not arguments.dry_run:  # others are to find the cells there
-        with closing(study.open_ledger()) as ledger:
-            study.record_campaign(ledger)
-            ledger.enroll(cells)
     root = _root(arguments)
     folder = Path(os.path.abspath(arguments.repo or "."))
     if not folder.is_dir():
         raise wrong_option("--repo", f"no folder {folder}")
     repository = find_repository(folder)
+    if repository is not None and not arguments.dry_run:
+        _check_owner(study, Branch(repository, arguments.branch))
+    if arguments.ledger and not arguments.dry_run:  # others are to find the cells there
+        with closing(study.open_ledger()) as ledger:
+            study.record_campaign(ledger)
+            ledger.enroll(cells)
     if repository is not None and not arguments.dry_run:
         _follow_edits(arguments, study, repository)
     records = study.records(cells)
@@ -119,6 +126,18 @@ def _generate(arguments: argparse.Namespace) -> int:
         say(f"  phase/{name}.txt  unknown, kept as comments: {', '.join(lines)}")
     say(where)
     return 0
+
+
+def _check_owner(study: Study, branch: Branch) -> None:
+    """Raises BenchfleetError if the lists of the branch are those of another campaign."""
+    if branch.remote is None:
+        return
+    campaign = study.campaign.name
+    if other := owner_of_lists(branch.remote.refs(ALL_SEEN), campaign, branch.name):
+        raise BenchfleetError(
+            f"the lists on the branch {branch.name} belong to the campaign {other!r}, which would "
+            f"take those of {campaign!r} for edits; name another branch with --branch"
+        )
 
 
 def _follow_edits(arguments: argparse.Namespace, study: Study, repository: Path) -> None:

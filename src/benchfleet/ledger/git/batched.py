@@ -64,6 +64,7 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         )
         self._ahead: dict[str, Claim] = {}  # claimed and not begun, by fingerprint
         self._begun: set[str] = set()  # fingerprints of what runs
+        self._begun_since = 0  # how many began since the last push
         self._claim_requests: list[tuple[RunnerId, Sequence[str], int]] = []  # what to claim next
         self._requested: set[tuple[str, str]] = set()  # runners and cells of a push under way
         self._renewing: tuple[Lease, ...] | None = None  # what the next push renews
@@ -77,7 +78,7 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
     def _take_requests(self) -> list[tuple[Verb, Callable[[Any], None]]]:
         """What the next push claims ahead."""
         with self._lock:
-            requests, self._claim_requests = self._claim_requests, []
+            requests, self._claim_requests, self._begun_since = self._claim_requests, [], 0
             requested = [{(runner, name) for name in names} for runner, names, _ in requests]
             self._requested.update(*requested)
         return [
@@ -122,7 +123,10 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
             claims = [self._ahead.pop(name) for name in names]
             self._begun.update(names)
             mine = sum(name in self._ahead for name in candidates)
-            missing = max(limit - mine, len(self._begun) - len(self._ahead))
+            self._begun_since += len(names)
+            # One for each that runs, or where cells end before the next push, one more than began.
+            short = self._begun_since + 1 if self._begun_since > len(self._begun) else 0
+            missing = max(limit - mine, max(len(self._begun), short) - len(self._ahead))
             rest = [name for name in candidates if name not in self._begun]
             if missing > 0 and rest:
                 # It replaces an older request for some of these cells, not those of other slots.

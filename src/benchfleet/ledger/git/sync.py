@@ -155,7 +155,8 @@ class Sync:
                 raise LedgerUnreachable(
                     f"{store.label} has lost {what}the ledger of {store.campaign!r}, which was "
                     f"there; check that it is the same repository (if the ledger is lost, "
-                    f"remove {store.folder}: the next command creates a new one)"
+                    f"remove {store.folder}, and `benchfleet ledger rebuild` creates a new one "
+                    "from the results)"
                 )
 
     def _begin_with(self, snapshot: str, refs: Mapping[str, str]) -> None:

@@ -2,14 +2,15 @@
 
 A list is a view of the ledger: done lines leave it. People edit it by hand, so each campaign has a
 ref beside each branch that points to the commit whose lists were read last. What differs since
-is what people changed.
+is what people changed. A second campaign would take lines that the first one removes for edits, so
+the lists of a branch belong to one campaign.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchfleet.domain.attempt import CellRecord
@@ -34,6 +35,7 @@ from benchfleet.results.stores.list_edits import (
 BRANCHES = ("main", "benchfleet/phases")  # the second is where `phase generate` writes by default
 LISTS_ORDERED = "lists_ordered"  # the kind of the event that lines of a list were moved
 _SEEN = "refs/benchfleet-lists"
+ALL_SEEN = f"{_SEEN}/*"  # of all campaigns
 _LIST = re.compile(r"(?:[^/]+/)?phase/[^/]+\.txt")
 _AUTHOR = "benchfleet <lists@benchfleet.invalid>"
 _MAX_PUSHES = 5
@@ -43,6 +45,15 @@ _PRIORITIES = "priorities"
 def seen_ref(campaign: str, branch: str) -> str:
     """The ref that points to the commit of a branch whose lists were read last."""
     return f"{_SEEN}/{path_part(campaign)}/{branch}"
+
+
+def owner_of_lists(refs: Iterable[str], campaign: str, branch: str) -> str:
+    """The other campaign that the lists of the branch belong to, by the remote's refs; ``""`` if
+    they belong to this one, or to none yet."""
+    if seen_ref(campaign, branch) in refs:
+        return ""
+    names = (ref.removeprefix(f"{_SEEN}/").partition("/") for ref in refs if ref.startswith(_SEEN))
+    return next((name for name, _, of in names if of == branch), "")
 
 
 @dataclass
@@ -71,14 +82,14 @@ def update_lists(
     files: SharedFiles, campaign: str, ledger: Ledger, *, branches: Sequence[str] = BRANCHES
 ) -> list[ListUpdate]:
     """Follow the edits of all lists, and remove the lines that are done. One entry for each branch
-    with lists. Raises GitError, LedgerError, and BenchfleetError for a list with conflicts
-    or in another encoding."""
+    with lists of this campaign. Raises GitError, LedgerError, and BenchfleetError for a list with
+    conflicts or in another encoding."""
     for _ in range(_MAX_PUSHES):
-        refs = files.remote.refs(
-            *(f"refs/heads/{branch}" for branch in branches), f"{_SEEN}/{path_part(campaign)}/*"
-        )
+        refs = files.remote.refs(*(f"refs/heads/{branch}" for branch in branches), ALL_SEEN)
         done, updates = list[ListUpdate](), list[RefUpdate]()
         for branch in branches:
+            if owner_of_lists(refs, campaign, branch):
+                continue
             tip, seen = refs.get(f"refs/heads/{branch}", ""), seen_ref(campaign, branch)
             one = _update_branch(files, ledger, tip, refs.get(seen, "")) if tip else None
             if one is not None:
