@@ -61,6 +61,8 @@ class LedgerUnavailable:
 class LedgerAvailable:
     """It answers again."""
 
+    refuses: bool = False  # it answered before in this outage, and took nothing since
+
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadWarning:

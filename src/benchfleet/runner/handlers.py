@@ -69,7 +69,8 @@ class EventHandlers:
             )
             self._state.notify("warning", message=message)
         elif isinstance(event, LedgerAvailable):
-            self._state.notify("warning", message="the ledger answers again; going on")
+            if not event.refuses:
+                self._state.notify("warning", message="the ledger answers again; going on")
         elif isinstance(event, ThreadWarning):
             self._state.notify("warning", message=event.message)
         return False

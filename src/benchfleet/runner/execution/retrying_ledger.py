@@ -213,5 +213,5 @@ class RetryingLedger(ForwardingLedger):
                 pass  # it answers; the next caller gets the error
             self._outage.succeeded(write=False)
             self._away = None
-            self._post(LedgerAvailable())
+            self._post(LedgerAvailable(refuses=self._outage.answers > 1))
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -193,6 +194,29 @@ def test_a_server_that_is_away_is_reported_once_and_holds_up_nobody_but_what_end
     assert ledger.reap() == []
     assert [record.state for record in ledger.cells()] == ["success", "pending"]
     assert len(ledger.claim(US, BOTH)) == 1
+    ledger.close()
+
+
+def test_a_server_that_answers_and_takes_nothing_is_back_once() -> None:
+    class Refusing(AwayLedger):
+        def events(self, *words, **named):  # type: ignore[no-untyped-def]
+            return MemoryLedger.events(self, *words, **named)
+
+    server, looks = Refusing(), queue.Queue[LedgerAvailable]()
+
+    def post(news: object) -> None:
+        if isinstance(news, LedgerAvailable):
+            looks.put(news)
+
+    ledger = RetryingLedger(server, post=post, ending=threading.Event(), pause=0.001)
+    ledger.enroll([sample_cell(0)])
+    (claim,) = claim_any(ledger, US)
+    server.away = True
+    refuses = []
+    for _ in range(3):
+        ledger.renew([claim.lease])
+        refuses.append(looks.get(timeout=30).refuses)
+    assert refuses == [False, True, True]
     ledger.close()
 
 
