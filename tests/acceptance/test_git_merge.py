@@ -94,6 +94,25 @@ def test_a_merge_brings_results_onto_one_branch_whose_lists_runs_keep(
     assert git(bare, "fsck", "--no-dangling", "--no-progress") == ""
 
 
+def test_a_file_of_the_project_is_never_replaced_by_a_folder_of_results(
+    user: User, bare: Path
+) -> None:
+    user.write(MOCK)
+    at = ("study.yaml", "--ledger", "git+file:lab.git", "--only", "models=m1")
+    seed, name = user.folder / "seed", ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+    git(user.folder, "clone", "-q", str(bare), str(seed))
+    (seed / "results").write_text("what we know\n")
+    git(seed, "add", ".")
+    git(seed, *name, "commit", "-q", "-m", "begin")
+    git(seed, "push", "-q", "origin", "HEAD:main")
+    user.run("run", *at, "--cpu-slots", "1")
+    refused = user.json("merge", *at, code=None)["branch"]["refused"]
+    assert list(refused.values()) == [
+        "results is a file on main, where results need a folder; rename it"
+    ]
+    assert git(bare, "show", "main:results") == "what we know\n"
+
+
 def test_a_result_that_another_machine_made_again_takes_the_place_of_the_damaged_one(
     user: User, bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

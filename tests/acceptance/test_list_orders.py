@@ -180,6 +180,8 @@ def test_a_second_campaign_takes_no_line_of_the_first_for_an_order(
     assert lists.read() == [name(level) for level in LEVELS[:3]]
     user.run("run", *other, "--cpu-slots", "1", "--only", "phases=one")
     assert len(started(user)) == 2 + len(LEVELS)
+    user.run("merge", *other)
+    assert lists.read() == [name(level) for level in LEVELS[:3]]
     refused = user.run("phase", "generate", *other, "--repo", "seed", "--branch", "main", code=None)
     assert refused.returncode == 2
     assert "belong to the campaign 'study'" in refused.stderr

@@ -19,7 +19,7 @@ from benchfleet.results.stores.git import (
     seal_digest,
     summary_path,
 )
-from benchfleet.results.stores.phase_lists import list_blobs
+from benchfleet.results.stores.phase_lists import ALL_SEEN, list_blobs, owner_of_lists
 
 MAIN = "refs/heads/main"
 LISTS = "refs/heads/benchfleet/phases"  # where `phase generate` writes lists by default
@@ -95,8 +95,10 @@ def _merged(
                 why = "main has an older result, and no branch has the one of the ledger"
                 merged.refused.setdefault(result.path, why)
     entries, swaps = {f"{entry_name(one.id)}.json" for one in done}, list[RefUpdate]()
-    tree, merged.struck = _struck(objects, tree, entries)
-    if lists := refs.get(LISTS):
+    seen = remote.refs(ALL_SEEN)
+    if not owner_of_lists(seen, campaign, _branch_of(MAIN)):
+        tree, merged.struck = _struck(objects, tree, entries)
+    if (lists := refs.get(LISTS)) and not owner_of_lists(seen, campaign, _branch_of(LISTS)):
         remaining, struck = _struck(objects, objects.commit_of(lists).tree, entries)
         merged.struck += struck
         if struck:
@@ -107,6 +109,10 @@ def _merged(
     parents = (*((old,) if old else ()), *(tips[ref] for ref in sorted(merged_refs)))
     merged.commit = objects.commit(tree, parents, _message(campaign, merged), who=_AUTHOR, at=at)
     return merged, [*swaps, RefUpdate(ref=MAIN, old=old, new=merged.commit)]
+
+
+def _branch_of(ref: str) -> str:
+    return ref.removeprefix("refs/heads/")
 
 
 def _message(campaign: str, merged: Merged) -> str:
@@ -123,6 +129,9 @@ def _with(objects: Objects, tree: str, branch: str, campaign: str, result: Done)
     tree_path, run = result_path(campaign, result.path), summary_path(campaign, result.path)
     with TemporaryDirectory(prefix="benchfleet-") as folder:
         extract(objects, branch, tree_path, Path(folder) / "checked", result.digest)
+    for top in (tree_path.partition("/")[0], run.partition("/")[0]):
+        if (entry := objects.lookup(tree, top)) is not None and not entry[1]:
+            raise ResultsError(f"{top} is a file on main, where results need a folder; rename it")
     entry = objects.lookup(branch, tree_path)
     if entry is None:
         raise ResultsError(f"{tree_path} is missing")
