@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -186,3 +187,6 @@ def test_a_second_campaign_takes_no_line_of_the_first_for_an_order(
     assert refused.returncode == 2
     assert "belong to the campaign 'study'" in refused.stderr
     user.run("phase", "generate", *other, "--repo", "seed")  # a branch of its own
+    (ref,) = re.findall(r"delete (\S+) on the remote", refused.stderr)
+    git(user.folder / "seed", "push", "-q", "origin", "--delete", ref)
+    user.run("phase", "generate", *other, "--repo", "seed", "--branch", "main")

@@ -136,7 +136,8 @@ def _check_owner(study: Study, branch: Branch) -> None:
     if other := owner_of_lists(branch.remote.refs(ALL_SEEN), campaign, branch.name):
         raise BenchfleetError(
             f"the lists on the branch {branch.name} belong to the campaign {other!r}, which would "
-            f"take those of {campaign!r} for edits; name another branch with --branch"
+            f"take those of {campaign!r} for edits; name another branch with --branch, or delete "
+            f"{seen_ref(other, branch.name)} on the remote if that campaign is over"
         )
 
 
