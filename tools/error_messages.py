@@ -13,7 +13,7 @@ GAP = "…"  # in place of what a message fills in
 _OWN_ERROR_FILES = ("errors.py",)
 # Errors of Python whose text benchfleet passes on to the user, beside its own classes.
 _BUILTIN = {"ValueError", "ArgumentTypeError", "SystemExit", "HTTPException"}
-_BUILDERS = {"wrong_option", "Mistake", "CellFailure", "Failure"}  # calls that make a message
+_BUILDERS = {"wrong_option", "Mistake", "CellFailure", "Failure", "with_message"}  # make a message
 _KEYWORDS = ("message", "detail", "reason")
 _INTERNAL = ("testing/", "slot/", "cli/templates/")  # for authors, between processes, for copies
 

@@ -210,3 +210,13 @@ class CellFailure(BenchfleetError):
         self.is_retryable = retryable
         self.retry_after_s = retry_after_s
         super().__init__(message)
+
+    def with_message(self, message: str, *, stage: str = "") -> CellFailure:
+        """The same failure with other words, and of another stage where one is named."""
+        return CellFailure(
+            stage=stage or self.stage,
+            kind=self.kind,
+            message=message,
+            retryable=self.is_retryable,
+            retry_after_s=self.retry_after_s,
+        )

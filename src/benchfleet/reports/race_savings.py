@@ -12,6 +12,8 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.race import RaceHistory, RaceKey, RaceStop
 
+from .pooling import column_names
+
 MAX_SENTENCES = 5  # of a first screen
 _ONCE = ("pull", "load")  # stages of a model, which cells that follow one another share
 
@@ -50,8 +52,6 @@ def race_savings(
     """What races saved among these cells."""
     if not history.stops:
         return
-    from .pooling import column_names  # not where no race is on
-
     columns = column_names(cells)
     record_of = {record.fingerprint: record for record in records}
     members: dict[RaceKey, list[CellRecord]] = {}

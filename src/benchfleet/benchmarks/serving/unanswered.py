@@ -30,25 +30,21 @@ def unanswered(requests: Sequence[Request], target: LoadTarget) -> CellFailure:
     first = next(one for one in requests if one.error == most_frequent)
     failure = _failure(first, target)
     counts = ", ".join(f"{count} {error}" for error, count in errors.most_common())
-    return CellFailure(
-        stage="benchmark",
-        kind=failure.kind,
-        message=f"{errors.total()} of {counted(len(requests), 'request')} failed ({counts}), and "
-        f"none of the steady window was answered; the first: {failure}",
-        retryable=failure.is_retryable,
+    message = (
+        f"{errors.total()} of {counted(len(requests), 'request')} failed ({counts}), and "
+        f"none of the steady window was answered; the first: {failure}"
     )
+    return failure.with_message(message, stage="benchmark")
 
 
 def refused(requests: Sequence[Request], target: LoadTarget) -> CellFailure:
     """The failure of a point whose last requests all had the same error."""
     failure = _failure(requests[0], target)
-    return CellFailure(
-        stage="benchmark",
-        kind=failure.kind,
-        message=f"the last {counted(len(requests), 'request')} failed "
-        f"({requests[0].error}), so no more was sent; the first: {failure}",
-        retryable=failure.is_retryable,
+    message = (
+        f"the last {counted(len(requests), 'request')} failed ({requests[0].error}), so no more "
+        f"was sent; the first: {failure}"
     )
+    return failure.with_message(message, stage="benchmark")
 
 
 def _failure(request: Request, target: LoadTarget) -> CellFailure:

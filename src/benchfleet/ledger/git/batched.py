@@ -212,10 +212,11 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         for record in self.inside.cells(
             states=queried, fingerprints=fingerprints, with_cell=with_cell
         ):
-            with self._lock:
-                is_ahead = self._is_ahead(record.fingerprint, record.runner)
-            if is_ahead and record.state == "running":
-                record = replace(record, state="pending", runner="", expires_in=None)
+            if record.state == "running":
+                with self._lock:
+                    is_ahead = self._is_ahead(record.fingerprint, record.runner)
+                if is_ahead:
+                    record = replace(record, state="pending", runner="", expires_in=None)
             if states is None or record.state in states:
                 yield record
 

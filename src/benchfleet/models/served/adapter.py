@@ -249,19 +249,14 @@ class ServedAdapter(Adapter):
 
     def explain(self, failure: CellFailure, stage: Stage) -> CellFailure:
         """The failure as it is reported: of that stage, or of the setup that came before it."""
-        advice = ""
-        answered = self._client.answered if self._client else 0
+        message = str(failure)
+        has_answered = self._client is not None and self._client.answered > 0
         if isinstance(failure, RefusedRequest) and self._endpoint:
-            # An error 500 after answers is none of the protocol.
-            status = 0 if failure.status == 500 and answered else failure.status
-            advice = self._wire.advice(status, self._endpoint.url, str(failure))
-        return CellFailure(
-            stage="setup" if failure.stage == "setup" else stage,
-            kind=failure.kind,
-            message=f"{failure}; {advice}" if advice else str(failure),
-            retryable=failure.is_retryable,
-            retry_after_s=failure.retry_after_s,
-        )
+            broke = failure.status == 500 and has_answered  # so its protocol is not to blame
+            url = self._endpoint.url
+            if not broke and (advice := self._wire.advice(failure.status, url, message)):
+                message += f"; {advice}"
+        return failure.with_message(message, stage="setup" if failure.stage == "setup" else stage)
 
     def _ask(
         self, prompts: Sequence[Prompt], generation: Mapping[str, Any]

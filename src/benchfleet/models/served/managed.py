@@ -182,13 +182,7 @@ class ManagedAdapter(ServedAdapter):
             self.unload()
             return super().explain(failure, stage)
         explained = super().explain(failure, stage)
-        return CellFailure(
-            stage=explained.stage,
-            kind=explained.kind,
-            message=server.with_log(str(explained)),
-            retryable=explained.is_retryable,
-            retry_after_s=explained.retry_after_s,
-        )
+        return explained.with_message(server.with_log(str(explained)))
 
     def provenance(self) -> Mapping[str, Any]:
         server = self._server
