@@ -144,6 +144,12 @@ class User:
     def json(self, *words: str, code: int | None = 0) -> Any:
         return json.loads(self.run(*words, "--json", code=code).stdout)
 
+    def failures(self, *words: str) -> str:
+        """What ``failures`` shows; a cell's log may end with a trace, as a run's output may not."""
+        shown, output = self.start("failures", "study.yaml", *words).communicate(timeout=60)
+        assert output == ""
+        return shown
+
     @property
     def results(self) -> Path:
         return self.folder / "benchmark_results" / "study"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,6 @@ matrix:
     - _hostile: {{{hostile}}}
 """
 
-RETRY_ERRORS = "benchfleet retry study.yaml --kind error && benchfleet run study.yaml"
-
 
 def write(user: User, hostile: str, *, batch: int = 1) -> None:
     user.write(STUDY.format(hostile=hostile, batch=batch))
@@ -34,13 +31,6 @@ def write(user: User, hostile: str, *, batch: int = 1) -> None:
 def folders(user: User) -> list[Path]:
     """Every attempt's folder that was not published."""
     return sorted((user.results / ".attempts").glob("*/*"))
-
-
-def failures(user: User, *words: str) -> str:
-    """What ``failures`` shows; a cell's log may end with a trace, as a run's output may not."""
-    shown, output = user.start("failures", "study.yaml", *words).communicate(timeout=60)
-    assert output == ""
-    return shown
 
 
 def wait_for(user: User, **wanted: int) -> None:
@@ -78,7 +68,7 @@ def test_cells_that_do_not_fit_beside_each_other_run_one_after_the_other(user: U
 def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: User) -> None:
     write(user, "act: memory, at: 1", batch=2)
     user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
-    output = failures(user)
+    output = user.failures()
     assert "2 cells without a result, 1 kind of failure" in output
     assert "benchmark: oom · 2 cells" in output
     assert "failed 3 times (3 oom); at last with batch size 1" in output
@@ -87,7 +77,7 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
     assert "| MemoryError" in output
     command = "benchfleet retry study.yaml --kind oom && benchfleet run study.yaml"
     assert command in output
-    (group,) = json.loads(failures(user, "--only", "models=m2", "--json"))["groups"]
+    (group,) = json.loads(user.failures("--only", "models=m2", "--json"))["groups"]
     assert group["cells"] == ["m2/dense/_hostile"]
     assert [one["failure"] for one in group["attempts"]] == ["benchmark: oom (MemoryError)"] * 3
     assert user.json("failures", "study.yaml", "--kind", "timeout")["groups"] == []
@@ -95,29 +85,6 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
         "nothing of this choice failed"
         in user.run("failures", "study.yaml", "--kind", "timeout").stdout
     )
-
-
-@pytest.mark.parametrize("identity", ["", "identity: mine, "])
-def test_the_command_after_a_failed_script_runs_the_corrected_one(
-    user: User, identity: str
-) -> None:
-    user.write("raise KeyError('gone')", "script.py")
-    user.write(f"""\
-campaign: study
-matrix:
-  models: [{{name: m1, adapter: mock}}]
-  benchmarks: [{{command: {{name: mine, {identity}argv: [python, script.py]}}}}]
-""")
-    shown = user.run("run", "study.yaml", code=1).stdout
-    assert "see what to change: benchfleet failures study.yaml\n" in shown
-    assert f"again: {RETRY_ERRORS.replace(' --kind error', '')}\n" in shown
-    assert "Correct your script or function" in shown
-    (group,) = json.loads(failures(user, "--json"))["groups"]
-    assert group["command"] == RETRY_ERRORS
-    user.write("print('{\"accuracy\": 1.0}')", "script.py")
-    for command in group["command"].split(" && "):
-        user.run(*command.split()[1:])
-    assert len(user.published()) == 1
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +173,7 @@ def test_a_scorer_that_raises_loses_no_answer_and_is_run_again_without_the_model
     assert "collect: error" in done.stdout
     (folder,) = folders(user)
     assert len((folder / "samples.jsonl").read_text().splitlines()) == 4
-    assert "benchfleet rescore study.yaml" in failures(user)
+    assert "benchfleet rescore study.yaml" in user.failures()
     found = user.json("rescore", "study.yaml")
     assert [(one["cell"], one["score"]) for one in found["cells"]] == [("m1/dense/_hostile", 1.0)]
     sealed = json.loads(user.published()["m1/dense/_hostile"])
@@ -220,11 +187,11 @@ def test_a_scorer_that_raises_loses_no_answer_and_is_run_again_without_the_model
 def test_a_score_that_fails_again_changes_nothing(user: User) -> None:
     write(user, "act: score, samples: 2")
     user.run("run", "study.yaml", "--only", "models=m1", code=1)
-    before = failures(user)
+    before = user.failures()
     output = user.run("rescore", "study.yaml", code=1).stdout
     assert "it cannot be scored, on purpose" in output
     assert "its answers are kept" in output
-    assert failures(user) == before
+    assert user.failures() == before
 
 
 def test_what_is_published_is_compared_and_stays(user: User) -> None:
@@ -270,34 +237,8 @@ def test_what_a_verb_says_to_run_next_names_no_more_than_it_was_asked_about(user
     shown = user.run("status", "study.yaml").stdout
     assert "try them again: benchfleet retry study.yaml --failed" in shown
     assert "bring it back: benchfleet retry study.yaml --cancelled" in shown
-    assert "retry study.yaml --cell 'm1/*' --kind error" in failures(user, "--cell", "m1/*")
+    assert "retry study.yaml --cell 'm1/*' --kind error" in user.failures("--cell", "m1/*")
     again = user.json("retry", "study.yaml", "--cancelled")["pending_again"]
     assert again == ["m2/dense/_hostile"]
     again = user.json("retry", "study.yaml", "--failed")["pending_again"]
     assert again == ["m1/dense/_hostile"]
-
-
-FAILING_SCRIPT = """\
-print("starting")
-raise ValueError("no column 'answer'")
-"""
-
-
-def test_a_failed_script_shows_its_own_error_first_and_a_changed_one_is_run(user: User) -> None:
-    user.write(FAILING_SCRIPT, "own.py")
-    command = f"{{command: {{name: own, argv: [{sys.executable}, own.py]}}}}"
-    user.write(MOCK.replace("mock_benchmark", command).replace("    - {name: m2", "    # "))
-    user.run("run", "study.yaml", code=1)
-    output = failures(user)
-    assert "benchmark: error (ValueError: no column 'answer' (" in output
-    (group,) = json.loads(failures(user, "--json"))["groups"]
-    assert (user.folder / group["folder"]).is_dir()
-    assert group["command"] == RETRY_ERRORS
-    assert f"all of it is in {group['folder']}" in output
-    ledger = f"sqlite:///{user.results}/ledger.db"
-    away = failures(user, "--ledger", ledger, "--results", "away")
-    assert f"all of it is on {group['attempts'][-1]['host']}" in away
-    user.write("print('{\"score\": 1}')", "own.py")
-    retried = user.run("retry", "study.yaml").stdout
-    assert retried == "nothing to retry; 1 cell waits to run: benchfleet run study.yaml\n"
-    user.run("run", "study.yaml")

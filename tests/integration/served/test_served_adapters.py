@@ -13,7 +13,7 @@ import pytest
 
 from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure
-from benchfleet.models.base import Adapter, Prompt
+from benchfleet.models.base import Adapter
 from benchfleet.models.served.client import Client
 from benchfleet.models.served.endpoint import Endpoint
 from benchfleet.models.served.ollama import OllamaAdapter
@@ -21,27 +21,7 @@ from benchfleet.models.served.openai import OpenAIAdapter
 from benchfleet.testing.simulated_answers import answer_tokens
 from benchfleet.testing.simulated_server import DIGEST, Behaviour, SimulatedServer
 
-GREEDY = {"max_new_tokens": 4, "seed": 1}
-PROMPTS = [Prompt(context=f"text {n} ", question="why?") for n in range(20)]
-
-
-@contextmanager
-def loaded(kind: type[Adapter], server: SimulatedServer, **settings: Any) -> Iterator[Adapter]:
-    url = server.url + ("/v1" if kind is OpenAIAdapter else "")
-    kwargs = {"url": url, **settings}
-    model = Model(
-        name="m",
-        adapter="openai",
-        source=server.model,
-        digest=kind.identify(server.model, kwargs),
-        model_kwargs=kwargs,
-    )
-    adapter = kind(model)
-    try:
-        adapter.load()
-        yield adapter
-    finally:
-        adapter.unload()
+from .adapters import GREEDY, PROMPTS, loaded
 
 
 @pytest.mark.parametrize("kind", [OpenAIAdapter, OllamaAdapter])
@@ -94,73 +74,6 @@ def test_requests_are_answered_beside_each_other_up_to_the_limit() -> None:
     ):
         adapter.answer(PROMPTS[:9], GREEDY)
     assert server.most_at_once == 3
-
-
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        Behaviour(status=503),
-        Behaviour(status=502),
-        Behaviour(status=429, retry_after="0"),
-        Behaviour(fault="reset"),
-        Behaviour(fault="aborted"),
-    ],
-)
-def test_a_request_that_fails_for_a_moment_is_sent_again(trouble: Behaviour) -> None:
-    with SimulatedServer() as server, loaded(OpenAIAdapter, server) as adapter:
-        server.script = deque([trouble, trouble])
-        (answer,) = adapter.answer(PROMPTS[:1], GREEDY)
-    assert answer.text == "".join(answer_tokens(f"user: {PROMPTS[0].text}", 4))
-    assert len(server.requests) == 2 + 3  # two as it was loaded
-
-
-@pytest.mark.parametrize(
-    ("trouble", "kind", "requests"),
-    [
-        (Behaviour(status=503), "server_unavailable", 5),
-        (Behaviour(status=500), "server_unavailable", 2),
-        (Behaviour(fault="aborted"), "server_unavailable", 5),
-        (Behaviour(status=429, retry_after="0"), "rate_limited", 5),
-        (Behaviour(status=429, code="insufficient_quota"), "rate_limited", 1),
-        (Behaviour(status=429, retry_after="3600"), "rate_limited", 1),
-        (Behaviour(status=400), "bad_request", 1),
-        (Behaviour(status=500, code="chat_template is not set"), "bad_request", 1),
-    ],
-)
-def test_retries_are_bounded_and_the_failure_is_named(
-    trouble: Behaviour, kind: str, requests: int
-) -> None:
-    with SimulatedServer(otherwise=trouble) as server:
-        endpoint = Endpoint(url=server.url + "/v1")
-        client = Client(endpoint, uniform=lambda low, high: 0.0)
-        with pytest.raises(CellFailure) as caught:
-            list(client.post_each("/chat/completions", [{"model": server.model, "messages": []}]))
-        client.close()
-    assert caught.value.kind == kind
-    assert caught.value.retry_after_s == (3600 if trouble.retry_after == "3600" else 0)
-    assert len(server.requests) == requests
-
-
-@pytest.mark.parametrize("answered", [True, False])
-def test_a_chat_template_is_suspected_only_before_the_first_answer(answered: bool) -> None:
-    with SimulatedServer() as server, loaded(OpenAIAdapter, server) as adapter:
-        assert isinstance(adapter, OpenAIAdapter)
-        if not answered and adapter._client:
-            adapter._client.answered = 0  # it was, by loading it
-        server.otherwise = Behaviour(status=500)
-        with pytest.raises(CellFailure) as caught:
-            adapter.answer(PROMPTS[1:2], GREEDY)
-        explained = adapter.explain(caught.value, "benchmark")
-    assert ("set api: completions" in str(explained)) is not answered
-
-
-def test_429s_leave_fewer_requests_at_a_time() -> None:
-    with SimulatedServer() as server:
-        server.script = deque([Behaviour(status=429, retry_after="0")])
-        client = Client(Endpoint(url=server.url + "/v1", requests_at_once=8))
-        list(client.post_each("/chat/completions", [{"model": server.model, "messages": []}]))
-        client.close()
-    assert client.limit.now == 4
 
 
 def test_a_server_that_is_away_is_named_at_load() -> None:
