@@ -92,16 +92,18 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
                 self._ahead.update((claim.lease.fingerprint, claim) for claim in claims)
             self._requested.difference_update(requested)
 
-    def _is_ahead(self, fingerprint: str, runner: str) -> bool:
+    def _is_ahead(self, running: CellRecord) -> bool:
         """Whether the cell is claimed ahead; also where the answer of its push is yet to come."""
-        requested = (runner, fingerprint) in self._requested and fingerprint not in self._begun
-        return requested or fingerprint in self._ahead
+        name = running.fingerprint
+        requested = (running.runner, name) in self._requested and name not in self._begun
+        return requested or name in self._ahead
 
     # The verbs
 
     def claim(self, runner: RunnerId, candidates: Sequence[str], limit: int = 1) -> Sequence[Claim]:
         """Those of the candidates that were claimed ahead and still are; the next push claims more.
-        Raises LedgerAway if none was, and the last push failed."""
+        A candidate is a cell that does not run here any more. Raises LedgerAway if none was claimed
+        ahead, and the last push failed."""
         unsent = self.inside.outbox.fingerprints()
         candidates = [name for name in candidates if name not in unsent]
         with self._lock:
@@ -121,6 +123,7 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
             if not names and (away := self._queue.away):
                 raise away
             claims = [self._ahead.pop(name) for name in names]
+            self._begun.difference_update(candidates)
             self._begun.update(names)
             mine = sum(name in self._ahead for name in candidates)
             self._begun_since += len(names)
@@ -214,7 +217,7 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         ):
             if record.state == "running":
                 with self._lock:
-                    is_ahead = self._is_ahead(record.fingerprint, record.runner)
+                    is_ahead = self._is_ahead(record)
                 if is_ahead:
                     record = replace(record, state="pending", runner="", expires_in=None)
             if states is None or record.state in states:
@@ -226,15 +229,7 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         fingerprints: Collection[str] | None = None,
         kinds: Collection[str] | None = None,
     ) -> Sequence[Event]:
-        """Without the claims ahead, so that runners still ask for these cells."""
-        events = self.inside.events(since, fingerprints, kinds)
-        with self._lock:
-            return [
-                event
-                for event in events
-                if event.kind != "claimed"
-                or not self._is_ahead(event.fingerprint, event.data.get("runner", ""))
-            ]
+        return self.inside.events(since, fingerprints, kinds)
 
     def last_event(self) -> int:
         return self.inside.last_event()

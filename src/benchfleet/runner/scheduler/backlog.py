@@ -41,11 +41,13 @@ class Backlog:
         device_type: str,
         shape: Callable[[str], SlotShape],
         *,
+        holds: Callable[[str], bool],
         first: int = 0,
     ) -> None:
-        """`first`: at which of the cells this runner begins, where several are equally good. On a
-        ledger of many hosts each runner begins elsewhere, so that few of them claim the same."""
-        self._runner, self._cells, self.shape = runner, cells, shape
+        """`holds`: whether this runner holds a lease of the cell. `first`: at which of the cells
+        this runner begins, where several are equally good. On a ledger of many hosts each runner
+        begins elsewhere, so that few of them claim the same."""
+        self._runner, self._cells, self.shape, self._holds = runner, cells, shape, holds
         order = islice(cycle(cells), first, first + len(cells))
         self._positions = {fingerprint: n for n, fingerprint in enumerate(order)}
         self._waiting: dict[str, Lane] = {}
@@ -220,9 +222,12 @@ class Backlog:
             fingerprint = event.fingerprint
             if fingerprint not in self._cells:
                 continue
-            if event.kind == "claimed" and event.data.get("runner") != self._runner:
-                self.mark_running_elsewhere(fingerprint, now)
-            elif event.kind in ("claimed", "cancel_asked"):
+            if event.kind == "claimed":
+                if event.data.get("runner") != self._runner:
+                    self.mark_running_elsewhere(fingerprint, now)
+                elif self._holds(fingerprint):  # else the ledger claimed it ahead: it is asked for
+                    self.mark_unavailable(fingerprint)
+            elif event.kind == "cancel_asked":
                 self.mark_unavailable(fingerprint)
             elif event.kind in ("released", "reaped", "retry_asked"):
                 self.mark_waiting(fingerprint)

@@ -76,6 +76,7 @@ class Scheduler:
             policy,
             types[0] if types else "",
             self.advice.shape,
+            holds=context.heartbeat.holds,
             first=spread % max(1, len(cells)),
         )
         self._reservations = reservations = Reservations(slots, self.backlog.estimates, self._now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from benchfleet.domain.attempt import Outcome, RunnerId
 from benchfleet.domain.cell import Cell
@@ -32,13 +32,19 @@ def backlog(*cells: Cell, policy: Policy | None = None, first: int = 0) -> Backl
     return waiting(by_name(cells), policy, first)
 
 
-def waiting(known: dict[str, Cell], policy: Policy | None = None, first: int = 0) -> Backlog:
+def waiting(
+    known: dict[str, Cell],
+    policy: Policy | None = None,
+    first: int = 0,
+    held: Container[str] = (),
+) -> Backlog:
     found = Backlog(
         RunnerId("me"),
         known,
         policy or Fifo(),
         "cpu",
         lambda fingerprint: SlotShape(1),
+        holds=lambda fingerprint: fingerprint in held,
         first=first,
     )
     for fingerprint in known:
@@ -113,3 +119,17 @@ def test_trials_do_not_tell_what_whole_cells_take() -> None:
     assert of_trials.estimates.typical == 0.1
     of_whole.estimates.learn(whole, Outcome(state="success", seconds={"benchmark": 90.0}))
     assert of_whole.estimates.typical == 90.0
+
+
+def test_a_claim_of_this_runner_counts_once_it_holds_the_lease() -> None:
+    """A ledger may claim a cell ahead, and an answer may be lost: the cell is asked for."""
+    ahead, held, theirs = cells = [sample_cell(number) for number in range(3)]
+    found = waiting(by_name(cells), held={str(held.fingerprint)})
+    runners = zip(cells, ("me", "me", "other"), strict=True)
+    claims = [
+        Event(kind="claimed", fingerprint=cell.fingerprint, data={"token": 1, "runner": runner})
+        for cell, runner in runners
+    ]
+    found.follow(claims, now=5.0)
+    assert list(found.waiting) == [ahead.fingerprint]
+    assert found.running_elsewhere == {theirs.fingerprint: 5.0}
