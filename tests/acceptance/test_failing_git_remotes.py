@@ -150,13 +150,17 @@ def test_a_run_whose_first_push_is_refused_for_good_soon_says_why(
     assert says in error
 
 
-def test_a_run_says_that_its_start_waits_for_the_ledger(user: User, bare: Path, gate: Path) -> None:
+def test_a_run_says_that_its_start_waits_for_the_ledger_and_why(
+    user: User, bare: Path, gate: Path
+) -> None:
     gate.unlink()
     user.run("run", *AT, "--cpu-slots", "1")
     user.write((user.folder / "study.yaml").read_text().replace("samples: 4", "samples: 5"))
     refusal = hook(bare, "echo no pushes now >&2; exit 1")
     run = start_hurried(user, "run", *AT, "--cpu-slots", "1")
-    wait_for_line(run, "waiting for the ledger, which has not taken this run in yet")
+    waits = "waiting for the ledger, which has not taken this run in yet"
+    line = wait_for_line(run, f"{waits}: the ledger git+file:lab.git rejects the push")
+    assert "no pushes now" in line
     refusal.unlink()
     end_of(run)
     assert len(user.published()) == 2

@@ -210,6 +210,10 @@ class Ledger(ABC):
         Otherwise they retry as long as the ledger is configured to."""
         return nullcontext()
 
+    def problem(self) -> str:
+        """Why the last try of a call failed that is being repeated; ``""`` if none is."""
+        return ""
+
     def shared_files(self) -> SharedFiles | None:
         """The repository that the ledger lies in, for files beside it; None without one."""
         return None

@@ -37,6 +37,9 @@ class ForwardingLedger(Ledger):
     def within(self, seconds: float) -> AbstractContextManager[None]:
         return self.inside.within(seconds)
 
+    def problem(self) -> str:
+        return self.inside.problem()
+
     def shared_files(self) -> SharedFiles | None:
         return self.inside.shared_files()
 

@@ -125,14 +125,23 @@ class RunState:
 
     @contextlib.contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """Send a notice if the work inside takes long."""
-        timer = threading.Timer(SILENT_S, self.notify, ["waiting"], {"message": what})
-        timer.daemon = True
-        timer.start()
+        """Send a notice if the work inside takes long, and another once it is known why."""
+        done = threading.Event()
+
+        def tell() -> None:
+            sent = ""
+            while not done.wait(SILENT_S):
+                problem = self._ledger.problem()
+                message = f"{what}: {problem}" if problem else what
+                if message != sent:
+                    self.notify("waiting", message=message)
+                sent = message
+
+        threading.Thread(target=tell, name="patience", daemon=True).start()
         try:
             yield
         finally:
-            timer.cancel()
+            done.set()
 
     def notify(
         self, kind: NoticeKind, *, cell: str = "", slot: str = "", message: str = "", **data: Any

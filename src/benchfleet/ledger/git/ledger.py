@@ -137,9 +137,12 @@ class GitLedger(CopyableLedger):
             renewed += self._transactions.run_one(renew, timeout=self.store.lease / 5)
         return renewed
 
-    def finish_all(self, ended: Sequence[tuple[Lease, Outcome]]) -> Sequence[ClaimLost | None]:
+    def finish_all(
+        self, ended: Sequence[tuple[Lease, Outcome]], timeout: float | None = None
+    ) -> Sequence[ClaimLost | None]:
         """End all of them in one push. The outbox keeps outcomes that the remote did not take."""
-        return self._finish(ended)
+        with self.outbox.hold(ended):
+            return refusals(self._transactions.run(list(map(finishing, ended)), timeout=timeout))
 
     def keep(self, ended: Sequence[tuple[Lease, Outcome]]) -> None:
         self.outbox.add(ended)
@@ -150,13 +153,7 @@ class GitLedger(CopyableLedger):
             if waiting:
                 self.pull()  # which tells within a minute that a remote is away
             for start in range(0, len(waiting), _OUTCOMES_PER_PUSH):
-                self._finish(waiting[start : start + _OUTCOMES_PER_PUSH], timeout=0.0)
-
-    def _finish(
-        self, ended: Sequence[tuple[Lease, Outcome]], timeout: float | None = None
-    ) -> Sequence[ClaimLost | None]:
-        with self.outbox.hold(ended):
-            return refusals(self._transactions.run(list(map(finishing, ended)), timeout=timeout))
+                self.finish_all(waiting[start : start + _OUTCOMES_PER_PUSH], timeout=0.0)
 
     def release(self, leases: Sequence[Lease], reason: str) -> None:
         if leases:
@@ -212,6 +209,9 @@ class GitLedger(CopyableLedger):
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         return self._transactions.within(seconds)
+
+    def problem(self) -> str:
+        return self._transactions.problem
 
     # More than the verbs
 

@@ -36,6 +36,7 @@ class Transactions:
         self._store, self._sync, self._timeout, self._files = store, sync, timeout, files
         self._call_timeout = store.call_timeout
         self._failed_at = self._away_since = 0.0  # by time.monotonic; 0: the remote is there
+        self.problem = ""  # see `Ledger.problem`
         self._unconfirmed: list[tuple[str, list[Lease]]] = []  # claims whose push got no answer
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
@@ -68,6 +69,7 @@ class Transactions:
         late = is_interrupted() or time.monotonic() + pause > until
         if late or not isinstance(error, (GitAway, GitDenied)):
             return False
+        self.problem = str(self._store.ledger_error(error))
         return not self._store.closing.wait(pause)
 
     # Writing
@@ -106,6 +108,7 @@ class Transactions:
         while True:
             try:
                 self._attempt(verbs, attempt, stale)
+                self.problem = ""
                 return attempt.answers
             except StaleMirror:
                 attempt.push = Push()
