@@ -80,6 +80,7 @@ def test_each_host_that_cannot_be_used_is_reported_with_its_reason(
         own_sshd.host("no-python", python="/no/such/python"),
         own_sshd.host("bare", python=""),
         own_sshd.host("no-gpu", gpus=(99,)),
+        own_sshd.host("no-room", folder="/proc/x"),
         own_sshd.host("behind", jump=jump, identity=stranger),
     ]
     name = user.inventory(*hosts)
@@ -91,10 +92,12 @@ def test_each_host_that_cannot_be_used_is_reported_with_its_reason(
         "no-python": "python",
         "bare": "benchfleet",
         "no-gpu": "devices",
+        "no-room": "folder",
         "behind": "jump",
     }
     assert "Connection refused" in found["off"]
     assert "/no/such/python" in found["no-python"]
+    assert "/proc cannot be written" in found["no-room"]
     output = user.run("hosts", "check", name, code=1).stdout
     assert "install it: benchfleet hosts bootstrap machines.json --hosts bare" in output
 

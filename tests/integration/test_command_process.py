@@ -113,6 +113,8 @@ def test_a_command_that_cannot_start_is_the_users_to_fix(tmp_path: Path) -> None
         ("raise SystemExit(75)", "try_again"),
         ("import socket; socket.create_connection(('127.0.0.1', 1))", "connection"),
         ("raise RuntimeError('HTTP Error 503: Service Unavailable')", "connection"),
+        ("raise OSError(28, 'No space left on device')", "disk_full"),
+        ("import sys; print('No space left on device', file=sys.stderr); 1 / 0", "error"),
         ("raise ValueError('HTTP Error 404: Not Found')", "error"),
         ("import sys; print('Connection refused', file=sys.stderr); 1 / 0", "error"),
     ],

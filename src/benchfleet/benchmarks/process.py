@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchfleet.domain.error_signatures import (
     RETRYABLE_KINDS,
+    find_error_signature,
     is_connection_failure,
     kind_of_exit,
 )
@@ -108,8 +109,13 @@ def _exit_kind(code: int, errors: bytes, *, was_oom: bool) -> Kind:
     kind = kind_of_exit(code)
     if kind == "killed" and code in (-signal.SIGKILL, 128 + signal.SIGKILL) and was_oom:
         return "oom"
-    failed = kind == "error" and is_connection_failure(_last_line(errors))
-    return "connection" if failed else kind
+    if kind != "error":
+        return kind
+    last = _last_line(errors)
+    if is_connection_failure(last):
+        return "connection"
+    sign = find_error_signature(last)
+    return "disk_full" if sign and sign.kind == "disk_full" else "error"
 
 
 def _last_line(errors: bytes) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchfleet.benchmarks.base import benchmark_class
@@ -11,6 +12,7 @@ from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.failure import Kind
 from benchfleet.errors import BenchfleetError
+from benchfleet.models.base import adapter_class
 
 
 class ProvisionFailed(BenchfleetError):
@@ -28,6 +30,19 @@ class Bundle:
     name: str  # where they go, under the host's folder
     model: Path | None = None  # a whole folder, or one file that goes into a folder of its own; or
     files: tuple[Path, ...] = ()  # single files, under their whole path; folders are made empty
+    label: str = ""  # what they are, in messages
+    digest: str = ""  # of their content when the campaign was read
+    digest_now: Callable[[], str] = field(default=str, compare=False)
+
+    def check(self) -> None:
+        """Raise ProvisionFailed if the files have changed since the campaign was read."""
+        try:
+            now = self.digest_now()
+        except (ValueError, OSError) as error:
+            raise ProvisionFailed(f"{self.label}: {error}", kind="user_error") from error
+        if now != self.digest:
+            message = f"{self.label} has changed since the campaign was read; run it again"
+            raise ProvisionFailed(message, kind="user_error")
 
 
 def model_bundle(cell: Cell) -> Bundle | None:
@@ -37,7 +52,14 @@ def model_bundle(cell: Cell) -> Bundle | None:
     is_here = path.is_dir() or (path.is_absolute() and path.is_file())
     if not model.source or not is_here:
         return None
-    return Bundle(name=f"models/{short_digest(model.digest)}", model=path.absolute())
+    kwargs = {**model.model_kwargs, **model.outside}
+    return Bundle(
+        name=f"models/{short_digest(model.digest)}",
+        model=path.absolute(),
+        label=model.source,
+        digest=model.digest,
+        digest_now=lambda: adapter_class(model.adapter).identify(model.source, kwargs),
+    )
 
 
 def files_bundle(cell: Cell) -> Bundle | None:
@@ -47,7 +69,8 @@ def files_bundle(cell: Cell) -> Bundle | None:
     if not work.data_digest:
         return None
     try:
-        paths = benchmark_class(work.benchmark)({**work.params, **work.outside}).files(work.subset)
+        benchmark = benchmark_class(work.benchmark)({**work.params, **work.outside})
+        paths = benchmark.files(work.subset)
         files = tuple(dict.fromkeys(Path(os.path.abspath(file)) for file in paths))  # each once
         # A declared identity stays the same when the files change; their state does not.
         state = [_state(file) for file in files] if "identity" in work.outside else []
@@ -56,7 +79,13 @@ def files_bundle(cell: Cell) -> Bundle | None:
     if not files:
         return None
     name = content_digest([work.data_digest, [str(file) for file in files], *state])
-    return Bundle(name=f"files/{short_digest(name)}", files=files)
+    return Bundle(
+        name=f"files/{short_digest(name)}",
+        files=files,
+        label=work.name,
+        digest=work.data_digest,
+        digest_now=lambda: benchmark.data_digest(work.subset),
+    )
 
 
 def relocated(cell: Cell, *, model: str, files: str) -> Cell:

@@ -3,7 +3,8 @@
 A model's folder goes to ``<host.folder>/models/<digest>``, a model that is one file into such a
 folder of its own, and the files of a user's own benchmark
 to ``<host.folder>/files/<digest>`` under their whole path here, so that they stand to each other
-as they do here. The slot checks them by the digests of the cell.
+as they do here. They are sent only as they were when the campaign was read: before the host keeps
+them, their digest is compared with that of the cell.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.error_signatures import find_error_signature
 from benchfleet.domain.failure import Kind
 from benchfleet.domain.host import Host
 from benchfleet.engines import commands
@@ -118,9 +120,11 @@ class FileSync:
         stdin = cast(IO[bytes], receiver.stdin)
         word, path = _reply(receiver)
         if word == "want":
+            bundle.check()
             path, _, means = path.rpartition(" ")
             if bundle.model is not None and means == "rsync" and shutil.which("rsync"):
                 self._rsync(bundle.model, f"{path}.part", stdin)
+                bundle.check()
                 stdin.write(b"rsynced\n")
             else:
                 stdin.write(b"tar\n")
@@ -130,11 +134,12 @@ class FileSync:
         return path if word == "have" else ""
 
     def _rsync(self, model: Path, path: str, receiver: IO[bytes]) -> None:
-        """Rsync resumes a transfer that broke off. The receiver is kept alive meanwhile."""
+        """Rsync resumes a transfer that broke off, whose files it compares by content (`-I`). The
+        receiver is kept alive meanwhile."""
         shell = shlex.join(["ssh", *self._ssh.options(self._host)])
         name = destination(self._host)
         target = f"[{name}]:{path}/" if ":" in name else f"{name}:{path}/"
-        options = ["-rLt", "--partial", "--delete", "--chmod=u+rw", "-s", "-e", shell]
+        options = ["-rLtI", "--partial", "--delete", "--chmod=u+rw", "-s", "-e", shell]
         source = f"{model}/" if model.is_dir() else str(model)
         with self._started(["rsync", *options, "--", source, target]) as running:
             while running.process.poll() is None:
@@ -200,14 +205,20 @@ class _Running:
     def kind(self) -> Kind:
         """The kind of its failure, once the process has ended."""
         code = self.process.poll()
-        return "host_lost" if code in CONNECTION_ERRORS or (code or 0) < 0 else "error"
+        if code in CONNECTION_ERRORS or (code or 0) < 0:
+            return "host_lost"
+        sign = find_error_signature("\n".join(self._lines()))
+        return "disk_full" if sign and sign.kind == "disk_full" else "error"
+
+    def _lines(self) -> list[str]:
+        self._stderr.seek(0)
+        return self._stderr.read().decode("utf-8", "replace").strip().splitlines()
 
     def why(self) -> str:
         """The last line of its errors that says something, once the process has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(EXIT_GRACE_S)
-        self._stderr.seek(0)
-        lines = self._stderr.read().decode("utf-8", "replace").strip().splitlines()
+        lines = self._lines()
         informative = [line for line in lines if not line.startswith("rsync error: some files")]
         lines = informative or lines
         return lines[-1].strip() if lines else f"exit code {self.process.returncode}"
@@ -231,4 +242,5 @@ def _pack(bundle: Bundle, stream: IO[bytes]) -> None:
             archive.add(bundle.model, arcname=name, recursive=True)
         for file in bundle.files:
             archive.add(file, arcname=str(file).lstrip("/"), recursive=False)
+        bundle.check()  # without the end, the receiver keeps nothing
         archive.addfile(tarfile.TarInfo(END))

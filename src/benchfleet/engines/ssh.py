@@ -116,7 +116,10 @@ class SshEngine(RemoteEngine):
 
     def _fail(self, slot: SlotId, request: AttemptRequest, error: ProvisionFailed) -> None:
         failure = Failure(
-            stage="provision", kind=error.kind, message=str(error), retryable=error.kind == "error"
+            stage="provision",
+            kind=error.kind,
+            message=str(error),
+            retryable=error.kind in ("error", "disk_full"),
         )
         with self._lock:  # so that it never comes after the slot's last event
             if slot in self._slots:

@@ -12,6 +12,7 @@ import platform
 import shutil
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -31,6 +32,7 @@ from benchfleet.machines.wheel import environment_name
 ASK = "import sys; sys.path = [p for p in sys.path if p]; "
 ASK += "from benchfleet.machines.facts import main; main()"
 _MARK = "benchfleet_facts"
+_PROBE_BYTES = 2**16  # that are written where benchfleet keeps what it needs
 _FORMAT = 1
 _PACKAGES = ("torch", "transformers", "lm_eval", "inspect_ai", "rouge", "bitsandbytes")
 
@@ -68,6 +70,7 @@ class Facts:
     cores: int  # that a process may use
     memory: int  # bytes
     disk_free: int  # bytes where FOLDER is or will be
+    folder_problem: str = ""  # why nothing can be written there
     gpus: tuple[Gpu, ...] = ()
     no_gpu: str = ""  # why it has none
     gpu_problem: str = ""  # why those that it may have cannot be asked
@@ -83,6 +86,7 @@ def facts(folder: str) -> Facts:
 
     gpu_list: tuple[Gpu, ...] = ()
     absent = problem = ""
+    existing = _existing(Path(os.path.expanduser(folder)))
     try:
         gpu_list = gpus()
     except NoGpu as error:
@@ -98,7 +102,8 @@ def facts(folder: str) -> Facts:
         platform=platform.platform(),
         cores=cores(),
         memory=int(psutil.virtual_memory().total),
-        disk_free=_disk_free(Path(os.path.expanduser(folder))),
+        disk_free=shutil.disk_usage(existing).free,
+        folder_problem=_write_problem(existing),
         gpus=gpu_list,
         no_gpu=absent,
         gpu_problem=problem,
@@ -163,10 +168,23 @@ def gpus() -> tuple[Gpu, ...]:
         )
 
 
-def _disk_free(folder: Path) -> int:
+def _existing(folder: Path) -> Path:
+    """The folder, or the one in which it would be made."""
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return folder
+
+
+def _write_problem(folder: Path) -> str:
+    """Why a file of some size cannot be written in the folder; ``""`` if it can."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return f"{folder} cannot be written: {error.strerror}"
+    return ""
 
 
 def _versions() -> dict[str, str]:

@@ -44,7 +44,9 @@ def version_mismatch(facts: Facts) -> str:
 
 def host_capacity(host: Host, facts: Facts) -> HostReady:
     """What of it a run may use. Raises DeviceError where it lacks what its inventory names,
-    or cannot tell what it has."""
+    cannot tell what it has, or has a folder that takes no files."""
+    if facts.folder_problem:
+        raise DeviceError(f"{facts.folder_problem}; make room there, or name another 'folder'")
     devices = tuple(replace(device, host=host.name) for device in _devices(host, facts))
     spare = [gpu.device for gpu in facts.gpus if devices[0].kind == "gpu"]
     slots, begin = len(devices), 0

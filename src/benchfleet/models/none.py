@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from benchfleet.domain.cell import Config
+from benchfleet.domain.cell import Config, Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Adapter, Answer, Prompt
 from benchfleet.models.digest import files_digest
+from benchfleet.models.fetch import check_current
 
 
 class NoAdapter(Adapter):
@@ -24,6 +25,18 @@ class NoAdapter(Adapter):
     @classmethod
     def digest(cls, source: str) -> str:
         return files_digest(Path(source)) if Path(source).is_absolute() else f"name:{source}"
+
+    @classmethod
+    def fetch(cls, model: Model) -> Path | None:
+        """The file or folder. Raises CellFailure if it is gone, or has changed since the campaign
+        was read: a script would measure other weights under the name of these."""
+        if not Path(model.source).is_absolute():
+            return None
+        try:
+            check_current(model.source, model.digest, cls.digest(model.source))
+        except (ValueError, OSError) as error:
+            raise CellFailure(stage="load", kind="model_not_found", message=str(error)) from error
+        return Path(model.source)
 
     def load(self) -> None:
         raise CellFailure(

@@ -70,7 +70,8 @@ WAYS_OUT: Mapping[str, str] = {
     "bad_result": "The answers are kept but their score cannot be used: fix the benchmark's "
     "scoring, or move what lies in the result's place.",
     "user_error": "Correct what the message names, in the campaign file or in the model's files.",
-    "disk_full": "Free space where the results lie, or name another folder with --results.",
+    "disk_full": "Free space where the message says, or else where the results lie; `--results` "
+    "names another folder for them.",
     "interrupted": "Run the same command again: it goes on after the last answer that was kept.",
     "error": "The end of log.txt in the attempt's folder says what went wrong; failure.json there "
     "has the stack trace.",
@@ -92,6 +93,10 @@ _IN_OWN_CODE = frozenset({"error", "bad_result", "user_error"})  # that a change
 _QUOTA_SPENT = (
     "The quota of the account is spent, so no retry helps: pay for more or raise its limit at the "
     "provider, or name another 'key'; then `benchfleet retry`."
+)
+_NOT_SENT = (
+    "Correct what the message names: `benchfleet hosts check` says whether the host's folder takes "
+    "files; then `benchfleet retry`."
 )
 NO_REASON = "no reason was recorded"
 _UNKNOWN = "unknown"  # the stage where no reason was recorded
@@ -115,6 +120,8 @@ class Cause:
         """What to do about it."""
         if self.quota_spent:
             return _QUOTA_SPENT
+        if (self.stage, self.kind) == ("provision", "error"):
+            return _NOT_SENT
         if self.kind == "error" and self.scoring:
             return _SCORING
         if self.kind == "bad_result" and not self.scoring:
@@ -163,7 +170,7 @@ def cause_of(
 ) -> Cause:
     """The cause of a failure, whose stage and kind are ``""`` where no reason was recorded;
     `own_code` says that the cell runs the user's own files."""
-    in_own = own_code and kind in _IN_OWN_CODE
+    in_own = own_code and kind in _IN_OWN_CODE and (stage, kind) != ("provision", "error")
     # A script that answers no samples has none to score, and fails whole.
     unscored = state == "partial" and stage == "collect" and kind in {"error", "bad_result"}
     return Cause(

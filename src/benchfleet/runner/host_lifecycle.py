@@ -185,7 +185,7 @@ class HostLifecycle:
         elif event.busy:
             if slot.waiting_claim is not None:
                 self._lifecycle.release_claim(slot.waiting_claim, why)
-            if self._devices.set_aside(slot, event.unfit, self._inbox.now()):
+            if self._devices.set_aside(slot, self._inbox.now(), gpus=event.unfit):
                 message = f"{slot.display.devices} is left alone, and looked at again now and then"
                 self._state.notify("warning", message=f"{message}: {event.reason}")
         elif slot.waiting_claim is not None:
@@ -206,11 +206,13 @@ class HostLifecycle:
                 self._state.disk_refused()
             else:  # of some disk here; that of the results tells itself
                 self._state.check_disk()
-        elif kind == "disk_full":
-            gpus = [device.index for device in slot.spec.devices]
-            if self._devices.set_aside(slot, gpus, self._inbox.now()):
-                full = f"the disk of {slot.spec.host} is full: {slot.display.devices} is left alone"
-                self._state.notify("warning", message=f"{full}, and looked at again now and then")
+        elif kind == "disk_full" or (stage == "provision" and kind == "error"):
+            if self._devices.set_aside(slot, self._inbox.now(), failed=True):
+                host = slot.spec.host
+                why = f"the disk of {host} is full" if kind == "disk_full" else ""
+                why = why or f"what the cell needs could not be sent to {host}"
+                then = f"{slot.display.devices} is left alone, and looked at again now and then"
+                self._state.notify("warning", message=f"{why}: {then}")
             if slot.idle:
                 self._slots.retire(slot)
 

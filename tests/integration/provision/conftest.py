@@ -5,15 +5,18 @@ from __future__ import annotations
 import io
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchfleet.benchmarks.command import Command
 from benchfleet.domain.cell import Cell
 from benchfleet.engines import provision
 from benchfleet.engines.bundles import Bundle
 from benchfleet.engines.openssh import OpenSsh, connections
 from benchfleet.engines.provision import FileSync
+from benchfleet.models.none import NoAdapter
 from benchfleet.testing.sample_cells import sample_cell
 from sshd import Sshd
 
@@ -52,7 +55,17 @@ def model(tmp_path: Path) -> Path:
 
 
 def cell_of(model: Path) -> Cell:
-    return sample_cell(source=str(model), digest="a digest")
+    plain = sample_cell(source=str(model), digest=NoAdapter.digest(str(model)))
+    return replace(plain, model=replace(plain.model, adapter="none"))
+
+
+def cell_of_script(script: Path, **more: str) -> Cell:
+    """A cell that runs this script."""
+    outside = {"folder": str(script.parent), **more}
+    params = {"name": "own", "argv": ["python3", script.name]}
+    digest = Command({**params, **outside}).data_digest(None)
+    plain = sample_cell(benchmark="command", outside=outside)
+    return replace(plain, workload=replace(plain.workload, params=params, data_digest=digest))
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:

@@ -21,7 +21,7 @@ from benchfleet.engines.provision import FileSync
 from benchfleet.testing.sample_cells import sample_cell
 from sshd import Sshd
 
-from .conftest import MakeSync, cell_of, contents, followed, without_rsync
+from .conftest import MakeSync, cell_of, cell_of_script, contents, followed, without_rsync
 
 
 def python_without_rsync(folder: Path, python: str) -> str:
@@ -236,16 +236,12 @@ def test_the_files_of_a_benchmark_arrive_under_their_whole_path(
 def test_changed_files_are_sent_again_though_the_identity_is_declared(tmp_path: Path) -> None:
     script = tmp_path / "measure.py"
     script.write_text("print(1)")
-    outside = {"folder": str(tmp_path), "identity": "v1"}
-    plain = sample_cell(benchmark="command", outside=outside)
-    params = {"name": "own", "argv": ["python3", "measure.py"]}
-    digest = Command({**params, **outside}).data_digest(None)
-    cell = replace(plain, workload=replace(plain.workload, params=params, data_digest=digest))
+    cell = cell_of_script(script, identity="v1")
     before = files_bundle(cell)
     assert files_bundle(cell) == before
     script.write_text("print(22)")
     after = files_bundle(cell)
-    assert digest == "v1"
+    assert cell.workload.data_digest == "v1"
     assert before is not None
     assert after is not None
     assert before.name != after.name

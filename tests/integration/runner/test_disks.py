@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchfleet.domain.failure import Failure
+from benchfleet.domain.failure import Failure, Kind
 from benchfleet.domain.limits import Limits
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
@@ -101,9 +101,37 @@ def test_a_full_disk_of_a_host_stops_that_host_alone(stage: Stage) -> None:
 
     stage.engine.script = script
     stage.inbox.post(HostReady(host="lab1", devices=(far,), slots=1, threads=1))
-    end = stage.run(cells(30))
-    assert end.progress.states == {"success": 30}
+    end = stage.run(cells(60))
+    assert end.progress.states == {"success": 60}
     (output,) = stage.warnings("the disk of lab1 is full")
     assert "left alone" in output
     hosts = [spec.host for spec in stage.engine.opened]
     assert hosts.count("lab1") == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("disk_full", "the disk of lab1 is full"),
+        ("error", "what the cell needs could not be sent to lab1"),
+    ],
+)
+def test_a_host_that_takes_no_files_fails_no_cell_that_can_run_elsewhere(
+    stage: Stage, kind: Kind, said: str
+) -> None:
+    failure = Failure(stage="provision", kind=kind, message="no room", retryable=True)
+    stage.engine.far = ("lab1",)
+    far = Device(kind="cpu", index=0, host="lab1")
+
+    def script(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        if stage.engine.specs[slot].host:
+            return [(1, Failed(slot=slot, attempt=request.attempt, failure=failure))]
+        return good(slot, request)
+
+    stage.engine.script = script
+    stage.inbox.post(HostReady(host="lab1", devices=(far,), slots=1, threads=1))
+    end = stage.run(cells(60))
+    assert end.progress.states == {"success": 60}
+    assert len(stage.warnings(said)) == 1
+    hosts = [spec.host for spec in stage.engine.opened]
+    assert 2 <= hosts.count("lab1") < 6

@@ -56,6 +56,12 @@ def test_a_host_begins_with_few_slots_where_they_are_to_be_as_many_as_there_is_r
     assert host_capacity(Host(name="lab1", slots_per_gpu=3), GPUS).begin == 0
 
 
+def test_a_host_whose_folder_takes_no_files_gives_nothing() -> None:
+    full = replace(BARE, folder_problem="/data cannot be written: No space left on device")
+    with pytest.raises(DeviceError, match=r"No space left on device; make room there, or name"):
+        host_capacity(Host(name="lab1"), full)
+
+
 def test_a_host_whose_driver_is_broken_does_not_become_one_without_gpus() -> None:
     with pytest.raises(DeviceError, match=r"Driver/library version mismatch.*cpu_slots"):
         host_capacity(Host(name="lab1"), BROKEN)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.failure import KINDS, Failure
-from benchfleet.reports.failures import WAYS_OUT, grouped_failures
+from benchfleet.reports.failures import WAYS_OUT, cause_of, grouped_failures
 
 from .conftest import Study
 
@@ -106,6 +106,14 @@ def test_a_failure_of_the_user_s_own_script_names_new_cells_and_an_identity(stud
     assert "Correct your script" in own.way_out
     assert "which `run` takes" in own.way_out
     assert "'identity'" in own.way_out
+
+
+def test_a_host_that_takes_no_files_is_not_blamed_on_the_user_s_own_code() -> None:
+    cause = cause_of(
+        "failed", "provision", "error", "Read-only file system", retryable=True, own_code=True
+    )
+    assert not cause.own_code
+    assert "hosts check" in cause.way_out
 
 
 def test_answers_of_the_user_s_own_code_are_not_scored_again(study: Study) -> None:

@@ -115,7 +115,8 @@ def _unfit(host: Host, facts: Facts) -> Diagnosis | None:
     try:
         host_capacity(host, facts)
     except DeviceError as error:
-        return Diagnosis(stage="devices", message=str(error), hopeless=True)
+        stage = "folder" if facts.folder_problem else "devices"
+        return Diagnosis(stage=stage, message=str(error), hopeless=True)
     return None
 
 

@@ -252,10 +252,13 @@ class Devices:
         self._exclude(slot.spec.devices)
         return True
 
-    def set_aside(self, slot: Slot, gpus: Sequence[int], now: float) -> bool:
-        """Leave these GPUs of a slot to others for a while; whether that is news."""
+    def set_aside(
+        self, slot: Slot, now: float, *, gpus: Sequence[int] = (), failed: bool = False
+    ) -> bool:
+        """Leave devices of a slot alone for a while, only these GPUs if any are given; whether that
+        is news. `failed`: see `Quarantine.set_aside`."""
         devices = [device for device in slot.spec.devices if device.index in gpus]
-        news = self.quarantine.set_aside(devices or slot.spec.devices, now)
+        news = self.quarantine.set_aside(devices or slot.spec.devices, now, failed=failed)
         self._use_open()
         return news
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from benchfleet.domain.resource import Device
 from benchfleet.runner.resources.shapes import Pool, without
 
 RETRY_DEVICE_S = 60.0  # seconds until a busy device is looked at again
+MAX_RETRY_DEVICE_S = 3600.0  # the same for one under which cell after cell failed
 
 
 class Quarantine:
@@ -18,6 +20,7 @@ class Quarantine:
         self._aside: dict[Device, float] = {}  # until when, on the inbox's clock
         self._drained: set[Device] = set()
         self._reported: set[Device] = set()
+        self._failures = Counter[Device]()  # in a row, under cells that may run elsewhere
         self._faults: dict[tuple[Device, ...], str] = {}  # the cell that failed there last
 
     def exclude(self, devices: Iterable[Device]) -> None:
@@ -34,6 +37,7 @@ class Quarantine:
         self._drained.discard(device)
         self._aside.pop(device, None)
         self._reported.discard(device)
+        self._failures.pop(device, None)
         self._faults = {d: cell for d, cell in self._faults.items() if device not in d}
 
     @property
@@ -49,9 +53,14 @@ class Quarantine:
             return "drained"
         return "left alone" if device in self._aside else ""
 
-    def set_aside(self, devices: Sequence[Device], now: float) -> bool:
-        """Let these be for a while; whether that is news."""
-        self._aside.update(dict.fromkeys(devices, now + RETRY_DEVICE_S))
+    def set_aside(self, devices: Sequence[Device], now: float, *, failed: bool = False) -> bool:
+        """Let these be for a while; whether that is news. `failed`: a cell failed there, which may
+        run elsewhere. Each further one in a row doubles the time."""
+        wait = RETRY_DEVICE_S
+        if failed:
+            wait = min(MAX_RETRY_DEVICE_S, wait * 2.0 ** max(self._failures[d] for d in devices))
+            self._failures.update(devices)
+        self._aside.update(dict.fromkeys(devices, now + wait))
         news = not self._reported.issuperset(devices)
         self._reported.update(devices)
         return news
@@ -67,6 +76,8 @@ class Quarantine:
         """A cell ended well there."""
         self._faults.pop(devices, None)
         self._reported.difference_update(devices)
+        for device in devices:
+            self._failures.pop(device, None)
 
     def faulted(self, devices: tuple[Device, ...], cell: str) -> bool:
         """A GPU failed under a cell; whether it was the second cell in a row, so that it is the
