@@ -24,6 +24,7 @@ from benchfleet.runs.registry import Record
 from benchfleet.study import Study
 
 WRITE_INTERVAL_S = 0.5  # seconds between two looks at how it stands
+REFRESH_S = 3.0  # seconds between two writes while cells run and report nothing
 _WRITE_PAUSE_FACTOR = 50  # pause at least this many times the duration of a write
 DETACHED = "BENCHFLEET_DETACHED"  # the log of a detached run, which names its record too
 
@@ -101,12 +102,18 @@ class LiveStateWriter:
 
     def _keep(self) -> None:
         while not self._over.is_set():
-            self._changed.wait()
+            if not self._changed.wait(REFRESH_S) and not self._is_at_work():
+                continue
             self._changed.clear()
             began = time.monotonic()
             self._write()
             self._over.wait(max(WRITE_INTERVAL_S, _WRITE_PAUSE_FACTOR * (time.monotonic() - began)))
         self._write()
+
+    def _is_at_work(self) -> bool:
+        """Whether a slot runs a cell: the time that is left changes without a notice."""
+        slots = list(self._progress.slots.values()) if self._progress else []
+        return any(slot.cell for slot in slots)
 
     def _write(self) -> None:
         # RuntimeError: the loop changed something meanwhile; it is written down the next time.

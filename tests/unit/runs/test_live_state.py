@@ -18,8 +18,9 @@ from benchfleet.errors import LedgerError
 from benchfleet.results.layout import Layout
 from benchfleet.runner.progress import Eta, Notice, Progress, Running
 from benchfleet.runner.run_end import RunEnd
+from benchfleet.runs import live_state
 from benchfleet.runs import registry as records
-from benchfleet.runs.follow import FollowedProgress, follow
+from benchfleet.runs.follow import FollowedProgress, follow, progress_of
 from benchfleet.runs.live_state import DETACHED, LiveStateWriter, registered_run
 from benchfleet.runs.process import Process
 from benchfleet.study import Study
@@ -231,3 +232,20 @@ def test_two_that_begin_at_once_with_two_ledgers_do_not_both_go_on(layout: Layou
         for one in combine:
             one.join(60)
         assert len(going) < 2
+
+
+def test_the_time_that_is_left_is_kept_up_to_date_while_a_cell_reports_nothing(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_state, "REFRESH_S", 0.05)
+    seen = progress()
+    with run(layout) as feed:
+        feed(Notice(kind="cell_started"), seen)
+        seen.eta = Eta(seconds=3000.0, spread=7.0, at=time.monotonic())
+        until = time.monotonic() + 60
+        left: float | None = None
+        while (left is None or left < 1000) and time.monotonic() < until:
+            (record,) = records.runs_of(layout)
+            left = progress_of(record).seconds_left(time.monotonic())
+        assert left is not None
+        assert left > 1000
