@@ -7,9 +7,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from benchfleet.benchmarks.reported_scores import read_file
+from benchfleet.errors import CellFailure
 
 from .conftest import COMMAND, MOCK, User
 from .hurried import start_with
@@ -41,6 +45,21 @@ def small_disk(user: User) -> Iterator[Callable[[str], None]]:
         pytest.skip(reason)
     yield lambda size: remounted(small, size)
     subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
+def test_a_report_that_a_full_disk_cut_off_is_no_bad_result(
+    small_disk: Callable[[str], None], user: User
+) -> None:
+    report = user.folder / "small" / "result.json"
+    report.write_text('{"accuracy": 0.')
+    with pytest.raises(CellFailure, match="cannot be read as JSON") as failure:
+        read_file(report)
+    assert failure.value.kind == "bad_result"
+    with suppress(OSError):
+        (report.parent / "fill").write_bytes(bytes(10**6))
+    with pytest.raises(CellFailure, match="no space left on device") as failure:
+        read_file(report)
+    assert (failure.value.stage, failure.value.kind) == ("benchmark", "disk_full")
 
 
 def remounted(small: Path, size: str) -> None:

@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import json
 import math
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from benchfleet.benchmarks.scoring import mean
 from benchfleet.errors import CellFailure
 
 METRICS = "metrics.json"
+_LEAST_FREE_BYTES = 2**16  # where less is free, a script could not write its report
 HEADLINES = ("overall_score", "success_rate", "accuracy", "score")
 _MAX_TEXT_CHARS = 200  # characters; longer text is no summary
 _MEASURED_KEYS = {"prompt_tokens", "completion_tokens", "seconds"}
@@ -49,10 +51,15 @@ class Report:
 
 
 def read_file(file: Path) -> Any:
-    """The JSON in a file. Raises CellFailure where it holds none."""
+    """The JSON in a file. Raises CellFailure where it holds none, or was cut off by a full disk."""
     try:
         return json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
+        if shutil.disk_usage(file.parent).free < _LEAST_FREE_BYTES:
+            message = f"{file.name} was cut off: no space left on device where {file.parent} is"
+            raise CellFailure(
+                stage="benchmark", kind="disk_full", message=message, retryable=True
+            ) from None
         raise bad_result(f"{file.name} cannot be read as JSON: {error}") from None
 
 

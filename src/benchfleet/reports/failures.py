@@ -170,7 +170,7 @@ def cause_of(
 ) -> Cause:
     """The cause of a failure, whose stage and kind are ``""`` where no reason was recorded;
     `own_code` says that the cell runs the user's own files."""
-    in_own = own_code and kind in _IN_OWN_CODE and (stage, kind) != ("provision", "error")
+    in_own = own_code and kind in _IN_OWN_CODE and stage not in ("provision", "load")
     # A script that answers no samples has none to score, and fails whole.
     unscored = state == "partial" and stage == "collect" and kind in {"error", "bad_result"}
     return Cause(
