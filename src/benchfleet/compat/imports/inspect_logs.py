@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ def inspect_files(folder: Path) -> list[Path]:
 
 
 def read_inspect(file: Path) -> Iterator[ForeignResult]:
-    """The one result of a log. A log that failed, or with a sample that failed, is none."""
+    """The one result of a log. A log that failed, or that lacks samples, is none."""
     try:
         log, samples = _zipped(file) if file.suffix == ".eval" else _plain(file)
         about = log["eval"]
@@ -42,6 +41,7 @@ def read_inspect(file: Path) -> Iterator[ForeignResult]:
     if failed := sum(bool(one.get("error")) for one in samples):
         raise UnreadableResult(f"{failed} of {len(samples)} samples of {file} failed")
     answers, questions = _epochs(file, samples), len({str(one.get("id")) for one in samples})
+    _check_whole(file, log, len(samples), questions)
     metrics, scorers = _metrics((log.get("results") or {}).get("scores") or [])
     dataset = about.get("dataset") or {}
     total = dataset.get("samples")
@@ -72,6 +72,24 @@ def read_inspect(file: Path) -> Iterator[ForeignResult]:
             "started_at": stats.get("started_at"),
         },
     )
+
+
+def _check_whole(file: Path, log: Mapping[str, Any], samples: int, questions: int) -> None:
+    """Raises UnreadableResult for a log that lacks samples, or has others than the first ones."""
+    config = log["eval"].get("config") or {}
+    if config.get("log_samples") is False:
+        return
+    total = (log["eval"].get("dataset") or {}).get("samples")
+    limit, chosen = config.get("limit"), config.get("sample_id")
+    planned = (log.get("results") or {}).get("total_samples")
+    if planned is None and total is not None and limit is None and chosen is None:
+        planned = total * (config.get("epochs") or 1)
+    if planned is not None and samples < planned:
+        raise UnreadableResult(f"{file} is not whole: it has {samples} of {planned} samples")
+    from_later_on = isinstance(limit, Sequence) and limit[0] != 0
+    if questions != total and (chosen is not None or from_later_on):
+        name = "limit" if chosen is None else "sample_id"
+        raise UnreadableResult(f"{file} has chosen samples ({name}); a cell has the first, or all")
 
 
 def _epochs(file: Path, samples: list[dict[str, Any]]) -> int:
@@ -132,8 +150,7 @@ def _metrics(scores: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], dic
     for score in scores:
         for name, metric in (score.get("metrics") or {}).items():
             value = metric.get("value")
-            is_number = isinstance(value, (int, float)) and math.isfinite(value)
-            if is_number and name not in ("stderr", "std", "var"):
+            if isinstance(value, (int, float)) and name not in ("stderr", "std", "var"):
                 key = name if name not in metrics else f"{score.get('name')} {name}"
                 metrics[key], scorers[key] = float(value), str(score.get("name"))
     return metrics, scorers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ def lm_eval_files(folder: Path) -> list[Path]:
     return sorted(folder.rglob("results_*.json"))
 
 
-def read_lm_eval(file: Path) -> Iterator[ForeignResult]:
+def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
     """A result for each task; groups are left out, since their tasks are there."""
     try:
         content = json.loads(file.read_text("utf-8"))
@@ -32,7 +33,11 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult]:
             continue
         counts = (content.get("n-samples") or {}).get(task) or {}
         answered, total = counts.get("effective"), counts.get("original")
-        lines = _sample_lines(file.with_name(f"samples_{task}_{date}.jsonl"))
+        try:
+            lines = _sample_lines(file.with_name(f"samples_{task}_{date}.jsonl"), answered)
+        except UnreadableResult as error:
+            yield error
+            continue
         metrics = {k: float(v) for k, v in values.items() if _is_metric(k, v)}
         yield ForeignResult(
             file=file,
@@ -65,16 +70,24 @@ def _model_name(content: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 
 def _is_metric(key: str, value: Any) -> bool:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and math.isfinite(value) and "," in key and "_stderr," not in key
+    return number and "," in key and "_stderr," not in key
 
 
-def _sample_lines(file: Path) -> list[dict[str, Any]]:
+def _sample_lines(file: Path, answered: int | None) -> list[dict[str, Any]]:
+    """The samples of a task, which are of `answered` documents or more by each filter: lm-eval
+    counts no document without a metric."""
     try:
-        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+        text = file.read_text("utf-8")
+        lines = [json.loads(line) for line in text.split("\n") if line.strip()]
+        numbers = {(int(line["doc_id"]), str(line.get("filter"))) for line in lines}
     except FileNotFoundError:
         return []  # lm-eval writes them only with --log_samples
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise UnreadableResult(f"{file} is not whole: {error}") from error
+    by_filter = Counter(chosen for _, chosen in numbers)
+    expected = max(answered or 0, len({number for number, _ in numbers}))
+    if (fewest := min(by_filter.values(), default=0)) < expected:
+        raise UnreadableResult(f"{file} is not whole: it has {fewest} of {expected} samples")
     return sorted(lines, key=lambda line: int(line["doc_id"]))
 
 

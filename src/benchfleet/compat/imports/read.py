@@ -13,7 +13,7 @@ from .lm_eval import lm_eval_files, read_lm_eval
 from .result import ForeignResult, UnreadableResult
 from .serving_tools import aiperf_files, guidellm_files, read_aiperf, read_guidellm
 
-Reader = Callable[[Path], Iterator[ForeignResult]]
+Reader = Callable[[Path], Iterator[ForeignResult | UnreadableResult]]
 FORMATS: dict[str, tuple[Callable[[Path], list[Path]], Reader]] = {
     "lm-eval": (lm_eval_files, read_lm_eval),
     "inspect": (inspect_files, read_inspect),
@@ -35,7 +35,11 @@ def read_results(folder: Path) -> tuple[Sequence[ForeignResult], Sequence[str]]:
     for find, read in FORMATS.values():
         for file in find(folder):
             try:
-                results += read(file)
+                for one in read(file):
+                    if isinstance(one, UnreadableResult):
+                        problems.append(str(one))
+                    else:
+                        results.append(one)
             except UnreadableResult as error:
                 problems.append(str(error))
     if not results and not problems:

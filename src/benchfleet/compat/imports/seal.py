@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,19 @@ def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
         key = headline_key(metrics, result.higher_is_better, metric)
         if key is None:
             names = ", ".join(metrics) or "none"
-            raise UnreadableResult(f"{result.name} has no metric {metric or ''!r}; it has {names}")
+            expected = f" {metric!r}" if metric else ""
+            raise UnreadableResult(f"{result.name} has no metric{expected}; it has {names}")
+        if not math.isfinite(metrics[key]):
+            raise UnreadableResult(f"the value of {key} in {result.name} is {metrics[key]}")
         sign = -1 if result.higher_is_better.get(key.partition(",")[0]) is False else 1
         headline, overall = key.removesuffix(",none"), metrics[key] * factor * sign
         values = [value * factor * sign for value in result.per_sample.get(key, ())]
         per_sample = values if len(values) == len(result.samples) else []
-        metrics = {name.removesuffix(",none"): v * factor for name, v in metrics.items()}
+        metrics = {
+            name.removesuffix(",none"): value * factor
+            for name, value in metrics.items()
+            if math.isfinite(value)
+        }
     summary: dict[str, Any] = {"metric": headline, "origin": "imported", "harness": result.harness}
     summary |= result.summary
     return Verdict(
