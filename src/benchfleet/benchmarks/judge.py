@@ -133,7 +133,7 @@ class Judge(SampleBenchmark):
         read = []
         for file in (self._answers, self._baseline):
             if file:
-                lines = Path(file).read_text(encoding="utf-8").splitlines()
+                lines = Path(file).read_bytes().splitlines()
                 records = [json.loads(line) for line in lines]
                 read.append(sorted(records, key=lambda one: int(one["index"])))
         return read

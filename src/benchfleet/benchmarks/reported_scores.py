@@ -73,7 +73,7 @@ def find_report(result: Path, scratch: Path, stdout: bytes) -> Any:
         whole = json.loads(stdout)
         if isinstance(whole, dict):
             return whole
-    for line in reversed(stdout.decode("utf-8", "replace").splitlines()):
+    for line in reversed(stdout.decode("utf-8", "replace").split("\n")):
         if line.lstrip().startswith("{"):
             try:
                 return json.loads(line)

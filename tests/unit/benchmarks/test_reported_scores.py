@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from scipy import stats
 
 from benchfleet.benchmarks.bootstrap import HIGH, LOW, RESAMPLES, STDERR
-from benchfleet.benchmarks.reported_scores import plain, read_report
+from benchfleet.benchmarks.reported_scores import find_report, plain, read_report
 from benchfleet.errors import CellFailure
 
 
@@ -215,3 +216,9 @@ def test_what_is_no_json_is_named_by_its_key_with_what_to_write(
 ) -> None:
     with pytest.raises(CellFailure, match=message):
         plain(value())
+
+
+def test_a_printed_report_may_hold_any_mark_that_ends_a_line_elsewhere(tmp_path: Path) -> None:
+    printed = json.dumps({"score": 0.5, "note": "one\u2028two\u0085"}, ensure_ascii=False)
+    report = find_report(tmp_path / "result", tmp_path, f"begin\n{printed}\r\nend\n".encode())
+    assert report == {"score": 0.5, "note": "one\u2028two\u0085"}

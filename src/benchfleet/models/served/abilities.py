@@ -68,7 +68,7 @@ def _objects(stream: str) -> Iterator[Mapping[str, Any]]:
     if stream.lstrip().startswith("{"):
         yield json.loads(stream)
         return
-    for line in stream.splitlines():
+    for line in stream.split("\n"):  # a text may hold other ends of lines
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
         if data == "[DONE]":
             yield _DONE
