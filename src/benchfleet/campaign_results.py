@@ -18,6 +18,7 @@ from benchfleet.reports.judging import Judged, judged
 from benchfleet.reports.pooling import Scores
 from benchfleet.reports.race_savings import race_savings, saved_texts
 from benchfleet.reports.side_by_side import Side
+from benchfleet.reports.spending import spending
 from benchfleet.reports.tables import Comparison, compare
 from benchfleet.results.layout import SAMPLES
 from benchfleet.results.read import is_published, published_metrics
@@ -46,12 +47,18 @@ def comparison_of(
     verdicts = _verdicts(study, answers, records) if by_judges else []
     verdicts = [one for one in verdicts if one[1].fingerprint in by_judges]
     judged_cells, judged_records = _as_results(verdicts)
+    bills = study.bills(records)
+    bills |= {
+        shown.fingerprint: bills[record.fingerprint]
+        for shown, (_, record) in zip(judged_records, _on_a_scale(verdicts), strict=True)
+        if record.fingerprint in bills
+    }
     comparison = compare(
         [*records, *judged_records],
         [*answers, *judged_cells],
         scores or sample_scores_of(study, records),
         baseline,
-        study.bills(records),
+        bills,
         lambda record: _serving_metrics(study, record),
         study.campaign.suites,
     )
@@ -65,9 +72,11 @@ def comparison_of(
         return comparison
     chosen = {cell.fingerprint for cell in cells}
     known_records = [record for record in records if record.fingerprint in chosen]
+    record_of = {record.fingerprint: record for record in known_records}
     return replace(
         comparison,
         judged=tuple(_judged(study, verdicts)),
+        spent=spending([(cell, record_of.get(cell.fingerprint)) for cell in cells], bills),
         failures=grouped_failures(known_records, cells),
         counts=counts(known_records, total=len(cells)),
     )
@@ -93,9 +102,7 @@ def _as_results(
     """Verdicts on a scale as results of the cells that were judged, of a benchmark for each judge:
     so they are pooled, ranked and compared as all scores are."""
     cells, records = list[Cell](), list[CellRecord]()
-    for one, record in verdicts:
-        if one.cell.workload.params["scale"] is None:  # a win rate over the baseline
-            continue
+    for one, record in _on_a_scale(verdicts):
         work = one.of.workload
         by_judge = replace(
             work,
@@ -118,10 +125,18 @@ def _as_results(
             metrics=own_metrics,
             host=record.outcome.host,
             device=record.outcome.device,
+            usage=record.outcome.usage,
         )
         cells.append(cell)
         records.append(replace(record, fingerprint=cell.fingerprint, outcome=outcome))
     return cells, records
+
+
+def _on_a_scale(
+    verdicts: Sequence[tuple[Judgement, CellRecord]],
+) -> list[tuple[Judgement, CellRecord]]:
+    """Those that are no win rate over the baseline."""
+    return [one for one in verdicts if one[0].cell.workload.params["scale"] is not None]
 
 
 def _judged(study: Study, verdicts: Iterable[tuple[Judgement, CellRecord]]) -> Iterator[Judged]:

@@ -51,6 +51,12 @@ class ExportedResult:
         return self.cell.fingerprint
 
     @property
+    def scored_samples(self) -> int | None:
+        """How many samples the score is over; None where its benchmark has none."""
+        count = self.summary.get("samples")
+        return count - int(self.summary.get("unscored", 0)) if isinstance(count, int) else None
+
+    @property
     def metrics(self) -> dict[str, float]:
         """Every number of it by name: the headline, its error, the summary's and the parts'."""
         numbers = {"score": self.score}

@@ -116,13 +116,13 @@ def _record(result: ExportedResult, benchmark: str) -> dict[str, Any]:
 
 def _evaluation(result: ExportedResult, benchmark: str, name: str, value: float) -> dict[str, Any]:
     work = result.cell.workload
-    count = result.summary.get("samples")
+    count = result.scored_samples
     uncertainty: dict[str, Any] = {}
     if name == "score" and result.stderr is not None:
         is_bootstrap = result.stderr == result.summary.get(BOOTSTRAP_STDERR)
         method = "bootstrap" if is_bootstrap else "analytic"
         uncertainty["standard_error"] = {"value": result.stderr, "method": method}
-    if isinstance(count, int):
+    if count is not None:
         uncertainty["num_samples"] = count
     arguments = {
         ours: work.generation[key] for ours, key in _GENERATION.items() if key in work.generation

@@ -145,7 +145,7 @@ def _result_row(result: ExportedResult, campaign: str) -> dict[str, Any]:
         "repeat": cell.repeat,
         "score": result.score,
         "stderr": result.stderr,
-        "samples": result.summary.get("samples"),
+        "samples": result.scored_samples,
         "metrics": json.dumps(result.metrics),
         "settings": json.dumps(cell.identity()),
         "provenance": json.dumps(result.provenance),

@@ -49,7 +49,8 @@ def _key(name: str) -> str:
 
 def _results(result: ExportedResult, task: str, metric: str, count: int) -> dict[str, Any]:
     work, model = result.cell.workload, result.cell.model
-    values: dict[str, Any] = {"alias": task, "name": task, "sample_len": count}
+    scored = result.scored_samples or count
+    values: dict[str, Any] = {"alias": task, "name": task, "sample_len": scored}
     values |= {_key(name): value for name, value in result.tasks.items()}
     values[metric] = result.score
     if result.stderr is not None:
@@ -65,7 +66,7 @@ def _results(result: ExportedResult, task: str, metric: str, count: int) -> dict
         "higher_is_better": {
             task: {name: True for name in sorted(names) if not name.endswith("_stderr")}
         },
-        "n-samples": {task: {"original": count, "effective": count}},
+        "n-samples": {task: {"original": count, "effective": scored}},
         "config": {
             "model": model.adapter,
             "model_args": {"pretrained": model.name, **model.model_kwargs},

@@ -105,6 +105,6 @@ def _evaluation(result: ExportedResult) -> dict[str, Any]:
             "digest": result.digest,
             "repeat": result.cell.repeat,
             "stderr": result.stderr,
-            "samples": result.summary.get("samples"),
+            "samples": result.scored_samples,
         },
     }

@@ -18,7 +18,7 @@ from .students_t import t_quantile
 
 HEADS = ("judge", "verdicts", "unscored", "score", "95 %", "order flips")
 LEGEND = (
-    "Judges: verdicts that cannot be parsed are unscored, and no zero. A win rate is over both "
+    "Judges: answers or pairs without a verdict are unscored, and no zero. A win rate is over both "
     "orders of each pair; an order flip is a pair in which the same position won twice. "
     "The interval counts answers to one question, or about one context, as one cluster."
 )
@@ -35,7 +35,7 @@ class Judged:
     mean: float  # of the verdicts, or the win rate over the baseline
     interval: tuple[float, float] | None  # None below two questions
     scored: int  # answers with a verdict, or pairs
-    unscored: int  # verdicts that could not be parsed
+    unscored: int  # answers or pairs without one
     win_rate: bool = False
     order_flips: float = 0.0  # share of pairs
     first_share: float = 0.5  # of the order flips, those for the first position
@@ -68,10 +68,12 @@ def judged(
         for one in answers
     }
     values: dict[str, float] = {}
+    asked: set[str] = set()  # both orders of a pair are one
     for sample in samples:
+        question = str((sample.get("columns") or {}).get("question", sample["id"]))
+        asked.add(question)
         if "score" in sample:
-            question = (sample.get("columns") or {}).get("question", sample["id"])
-            values[str(question)] = float(sample["score"])
+            values[question] = float(sample["score"])
     if not values:
         return None
     model, config, benchmark, judge = names
@@ -87,7 +89,7 @@ def judged(
         mean=center,
         interval=None if reach is None else (center - reach, center + reach),
         scored=len(scores),
-        unscored=sum(sample.get("ended") == "unparsed" for sample in samples),
+        unscored=len(asked) - len(values),
         win_rate="win_rate" in reported,
         order_flips=float(reported.get("order_flips", 0.0)),
         first_share=float(reported.get("first_share", 0.5)),

@@ -49,7 +49,7 @@ class Entry:
     states: Mapping[State, int]  # repeats in each state; only those that occur
     mean: float | None  # None where no repeat has a result
     stderr: float | None  # None below two values
-    samples: int
+    samples: int  # with a score
     density: float | None  # of the attention, averaged over the samples
     tokens_per_second: float | None  # generated; None if measuring the density slowed it down
     difference: Difference | None  # to the baseline; None for the baseline itself
@@ -262,7 +262,7 @@ def _entry(
         states=dict(pool.states),
         mean=pool.mean if pool.values else None,
         stderr=pool.stderr,
-        samples=round(pool.total("samples")),
+        samples=round(pool.total("samples") - pool.total("unscored")),
         density=pool.density(),
         tokens_per_second=pool.tokens_per_second(),
         difference=difference,

@@ -97,7 +97,7 @@ def test_a_task_that_lacks_samples_takes_no_other_task_with_it(tmp_path: Path) -
 def test_samples_of_documents_without_a_metric_are_no_defect(tmp_path: Path) -> None:
     out = lm_eval_output(tmp_path / "out", {"sums": lines(0, 1, 2)}, effective=2)
     ((one,), problems) = read_results(out)
-    assert (problems, len(one.samples), one.limit) == ([], 3, 2)
+    assert (problems, len(one.samples), one.answered, one.limit) == ([], 3, 3, None)
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85", "\x0c"])

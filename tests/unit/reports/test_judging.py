@@ -60,6 +60,24 @@ def test_both_orders_of_a_pair_are_one_verdict_of_their_question() -> None:
     assert one.scored == 16
 
 
+def test_every_answer_and_every_pair_is_scored_or_unscored() -> None:
+    ends = ("empty", "unparsed", "length", "refused", "error")
+    without = [
+        {"id": f"n{n}", "ended": end, "columns": {"question": f"n{n}"}}
+        for n, end in enumerate(ends)
+    ]
+    one = row([verdict("a", 3.0), verdict("b", 4.0), *without], [])
+    assert (one.scored, one.unscored) == (2, 5)
+    # A pair of which one order has no verdict has no score; both orders are one pair.
+    half = [
+        {"id": f"n~{order}", "ended": end, "columns": {"question": "n"}}
+        for order, end in enumerate(("stop", "unparsed"))
+    ]
+    pairs = [verdict(name, 1.0, order) for name in "ab" for order in (0, 1)]
+    one = row([*pairs, *half], [])
+    assert (one.scored, one.unscored) == (2, 1)
+
+
 def test_single_answers_have_the_interval_of_their_mean() -> None:
     scores = [5.0, 1.0, 4.0, 2.0]
     one = row([verdict(f"q{n}", score) for n, score in enumerate(scores)], [])

@@ -35,9 +35,12 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
         answered, total = counts.get("effective"), counts.get("original")
         try:
             lines = _sample_lines(file.with_name(f"samples_{task}_{date}.jsonl"), answered)
+            samples = _samples(lines)
         except UnreadableResult as error:
             yield error
             continue
+        if answered is not None:  # lm-eval counts no document without a metric
+            answered = max(answered, len(samples))
         metrics = {k: float(v) for k, v in values.items() if _is_metric(k, v)}
         yield ForeignResult(
             file=file,
@@ -46,7 +49,7 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
             benchmark=task,
             metrics=metrics,
             higher_is_better=(content.get("higher_is_better") or {}).get(task) or {},
-            samples=_samples(lines),
+            samples=samples,
             per_sample={key: _values(lines, key) for key in metrics},
             answered=answered,
             limit=None if answered == total else answered,
@@ -74,8 +77,7 @@ def _is_metric(key: str, value: Any) -> bool:
 
 
 def _sample_lines(file: Path, answered: int | None) -> list[dict[str, Any]]:
-    """The samples of a task, which are of `answered` documents or more by each filter: lm-eval
-    counts no document without a metric."""
+    """The samples of a task, which are of `answered` documents or more by each filter."""
     try:
         text = file.read_text("utf-8")
         lines = [json.loads(line) for line in text.split("\n") if line.strip()]
