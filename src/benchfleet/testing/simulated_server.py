@@ -28,6 +28,7 @@ Fault = Literal[
     "no_last_object",  # the stream ends without its last object
     "dropped",  # the connection breaks after half of the chunks
     "reset",  # the connection breaks before the first byte
+    "cut",  # half of a reply that is no stream, with HTTP 200 and nothing that says so
     "aborted",  # half of the answer, with HTTP 200 and the finish reason abort
 ]
 MODEL, DIGEST = "simulated", "sha256:" + "5" * 64
@@ -172,7 +173,9 @@ class SimulatedServer:
             await asyncio.sleep(behaviour.first_s + behaviour.gap_s * (len(reply.chunks) - 1))
             if behaviour.fault == "aborted":
                 reply.text, reply.finish = reply.text[: len(reply.text) // 2], "abort"
-            return web.json_response(reply.whole())
+            whole = json.dumps(reply.whole())
+            text = whole[: len(whole) // 2] if behaviour.fault == "cut" else whole
+            return web.json_response(text=text)
         finally:
             self._now -= 1
 

@@ -24,6 +24,7 @@ from .adapters import GREEDY, PROMPTS, loaded
         Behaviour(status=429, retry_after="0"),
         Behaviour(fault="reset"),
         Behaviour(fault="aborted"),
+        Behaviour(fault="cut"),
     ],
 )
 def test_a_request_that_fails_for_a_moment_is_sent_again(trouble: Behaviour) -> None:
@@ -40,6 +41,7 @@ def test_a_request_that_fails_for_a_moment_is_sent_again(trouble: Behaviour) -> 
         (Behaviour(status=503), "server_unavailable", 5),
         (Behaviour(status=500), "server_unavailable", 2),
         (Behaviour(fault="aborted"), "server_unavailable", 5),
+        (Behaviour(fault="cut"), "server_unavailable", 5),
         (Behaviour(status=429, retry_after="0"), "rate_limited", 5),
         (Behaviour(status=429, code="insufficient_quota"), "rate_limited", 1),
         (Behaviour(status=429, retry_after="3600"), "rate_limited", 1),

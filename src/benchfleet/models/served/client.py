@@ -17,6 +17,7 @@ from benchfleet.models.served.limit import AdaptiveLimit
 from benchfleet.models.served.refusals import (
     RETRIED_STATUSES,
     aborted_answer,
+    is_cut_off,
     is_of_one_request,
     is_quota_spent,
     lacks_template,
@@ -54,11 +55,18 @@ async def _json(reply: aiohttp.ClientResponse) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise _NotJson(text) from error
+        raise (_cut_off() if is_cut_off(text) else _NotJson(text)) from error
 
 
 async def _text(reply: aiohttp.ClientResponse) -> str:
-    return await reply.text(errors="replace")
+    text = await reply.text(errors="replace")
+    if is_cut_off(text):
+        raise _cut_off()
+    return text
+
+
+def _cut_off() -> aiohttp.ClientPayloadError:
+    return aiohttp.ClientPayloadError("its reply ends within its JSON")
 
 
 class Client:

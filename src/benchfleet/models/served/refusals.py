@@ -25,6 +25,7 @@ _ABSENCE_WORDS = (
     "no default",
     "missing",
 )
+_MAX_TOKEN_CHARACTERS = 5  # that may be half there: of false, or of an escape
 _FILTERS = ("content_filter", "content_policy", "content management policy", "responsibleai")
 
 
@@ -64,6 +65,23 @@ def aborted_answer(reply: Any, *, where: str) -> RefusedRequest | None:
         return None
     message = f"{where} gave an answer up: its finish_reason is {finish!r}"
     return RefusedRequest(200, kind="server_unavailable", message=message, retryable=True)
+
+
+def is_cut_off(reply: str) -> bool:
+    """Whether a reply is JSON whose end is missing: a proxy may end it where its server broke."""
+    text = reply.strip()
+    if not text.startswith("{"):
+        return False
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg.startswith("Extra data"):
+            return False
+        at_end = len(text) - error.pos <= _MAX_TOKEN_CHARACTERS
+        return at_end or error.msg.startswith("Unterminated string")
+    except (ValueError, RecursionError):  # such as a number of too many digits
+        return False
+    return False
 
 
 def unreadable_reply(reply: Any, problem: str, *, where: str) -> CellFailure:

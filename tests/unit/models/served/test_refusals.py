@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchfleet.models.served.protocol import OpenAI
-from benchfleet.models.served.refusals import is_quota_spent, refusal, retry_after_s
+from benchfleet.models.served.refusals import is_cut_off, is_quota_spent, refusal, retry_after_s
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,29 @@ def test_a_missing_chat_template_is_not_retried_and_has_advice(status: int, body
 def test_a_prompt_that_is_too_long_has_advice() -> None:
     failure = refusal(400, "This model's maximum context length is 4096 tokens.", where="w")
     assert "fewer max_new_tokens" in OpenAI("m", {}).advice(400, "http://h/v1", str(failure))
+
+
+def test_a_reply_is_cut_off_wherever_its_json_ends_too_early() -> None:
+    reply = {"text": 'a \u2028 " {b}', "numbers": [-1.5e-7, 12], "flags": [False, None, True, {}]}
+    for ascii_only in (True, False):
+        whole = json.dumps(reply, ensure_ascii=ascii_only)
+        assert all(is_cut_off(whole[:end]) for end in range(1, len(whole)))
+        assert not is_cut_off(whole)
+    pretty = json.dumps(reply, indent=2)
+    assert all(is_cut_off(pretty[:end] + "\n") for end in range(1, len(pretty)))
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "",
+        "not found",
+        "<html><body>hello {</body></html>",
+        "{'choices': [{'text': 'of Python'}], 'id': 5}",
+        '{"a": 1}\n{"b": 2}',
+        '{"a": 1}}',
+        'data: {"a": 1}\n\ndata: {"b"',
+    ],
+)
+def test_another_text_is_not_cut_off(whole: str) -> None:
+    assert not is_cut_off(whole)
