@@ -49,8 +49,8 @@ def comparison_of(
     judged_cells, judged_records = _as_results(verdicts)
     bills = study.bills(records)
     bills |= {
-        shown.fingerprint: bills[record.fingerprint]
-        for shown, (_, record) in zip(judged_records, _on_a_scale(verdicts), strict=True)
+        counted.fingerprint: bills[record.fingerprint]
+        for counted, (_, record) in zip(judged_records, _on_a_scale(verdicts), strict=True)
         if record.fingerprint in bills
     }
     comparison = compare(

@@ -68,10 +68,10 @@ def judged(
         for one in answers
     }
     values: dict[str, float] = {}
-    asked: set[str] = set()  # both orders of a pair are one
+    judged_ids: set[str] = set()  # both orders of a pair are one
     for sample in samples:
         question = str((sample.get("columns") or {}).get("question", sample["id"]))
-        asked.add(question)
+        judged_ids.add(question)
         if "score" in sample:
             values[question] = float(sample["score"])
     if not values:
@@ -89,7 +89,7 @@ def judged(
         mean=center,
         interval=None if reach is None else (center - reach, center + reach),
         scored=len(scores),
-        unscored=len(asked) - len(values),
+        unscored=len(judged_ids) - len(values),
         win_rate="win_rate" in reported,
         order_flips=float(reported.get("order_flips", 0.0)),
         first_share=float(reported.get("first_share", 0.5)),
