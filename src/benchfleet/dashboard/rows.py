@@ -13,7 +13,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.race import RACE
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.models.served.recipes import RECIPES
-from benchfleet.reports.failures import runs_own_code
+from benchfleet.reports.failures import OwnCode, own_code_of
 
 MAX_MESSAGE_CHARACTERS = 500  # of a failure; the cell's page shows all of it
 # How a cell is shown: the states of the ledger, and what a pending cell waits for.
@@ -49,7 +49,7 @@ class Row:
     phase: str
     folded_path: str  # as searches compare it
     server: str  # of its served model; "" for a model that its slot loads
-    own_code: bool  # it runs the user's own files
+    own_code: OwnCode  # the user's own files that it runs
     is_speed: bool  # its score is a speed
     state: str = "pending"  # one of SHOWN_STATES
     attempt: int = 0
@@ -116,7 +116,7 @@ def row_of(index: int, cell: Cell, record: CellRecord | None) -> Row:
         phase=cell.phase,
         folded_path=path.casefold(),
         server=_server_of(cell),
-        own_code=runs_own_code(cell),
+        own_code=own_code_of(cell),
         is_speed=cell.workload.measures_speed,
     )
     if record is not None:

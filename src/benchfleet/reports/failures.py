@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from benchfleet import registry
 from benchfleet.benchmarks.base import Benchmark
@@ -18,6 +18,7 @@ from benchfleet.errors import PluginError
 from benchfleet.results.layout import Layout
 
 T = TypeVar("T")
+OwnCode = Literal["", "script", "task"]  # a script or function, or a task of a harness
 
 WAYS_OUT: Mapping[str, str] = {
     "oom": "Set a smaller batch_size, run fewer cells at once on the device, or give it a larger "
@@ -89,6 +90,11 @@ _REPORTED = (
     "file asks of it, such as its 'metric', or move what lies in the result's place. " + _CHANGED
 )
 _OWN_CODE = "Correct your script or function. " + _CHANGED
+_OWN_TASK = (
+    "Correct the task's file: its metric where the answers could not be scored, else its data, "
+    "prompts or functions. A changed task is a new cell, which `run` takes."
+)
+_TASKS = ("lm_eval", "inspect")  # benchmarks whose own code is that of tasks
 _IN_OWN_CODE = frozenset({"error", "bad_result", "user_error"})  # that a change of it can fix
 _QUOTA_SPENT = (
     "The quota of the account is spent, so no retry helps: pay for more or raise its limit at the "
@@ -112,7 +118,7 @@ class Cause:
     kind: str
     pattern: str  # the first line of a message without its numbers and paths
     scoring: bool  # all was answered, so that it is enough to score again
-    own_code: bool  # it is in the user's own files
+    own_code: OwnCode  # the user's own files that it is in
     quota_spent: bool
 
     @property
@@ -126,7 +132,9 @@ class Cause:
             return _SCORING
         if self.kind == "bad_result" and not self.scoring:
             return _REPORTED
-        return _OWN_CODE if self.own_code else WAYS_OUT.get(self.kind, WAYS_OUT["error"])
+        if self.own_code:
+            return _OWN_TASK if self.own_code == "task" else _OWN_CODE
+        return WAYS_OUT.get(self.kind, WAYS_OUT["error"])
 
     @property
     def verbs(self) -> list[tuple[str, list[str] | None]]:
@@ -152,8 +160,10 @@ def grouped_failures(
     """The cells that ended without a whole result, the largest group first. `cells` say which of
     them run the user's own files."""
     failed = {record.fingerprint: record for record in records if record.state in FAILED_STATES}
-    own = {c.fingerprint for c in cells if c.fingerprint in failed and runs_own_code(c)}
-    causes = ((_cause(record, own_code=name in own), record) for name, record in failed.items())
+    own = {c.fingerprint: own_code_of(c) for c in cells if c.fingerprint in failed}
+    causes = (
+        (_cause(record, own_code=own.get(name, "")), record) for name, record in failed.items()
+    )
     return tuple(_group(cause, members) for cause, members in by_cause(causes))
 
 
@@ -166,11 +176,12 @@ def by_cause(failures: Iterable[tuple[Cause, T]]) -> list[tuple[Cause, list[T]]]
 
 
 def cause_of(
-    state: str, stage: str, kind: str, message: str, *, retryable: bool, own_code: bool
+    state: str, stage: str, kind: str, message: str, *, retryable: bool, own_code: OwnCode
 ) -> Cause:
     """The cause of a failure, whose stage and kind are ``""`` where no reason was recorded;
-    `own_code` says that the cell runs the user's own files."""
-    in_own = own_code and kind in _IN_OWN_CODE and stage not in ("provision", "load")
+    `own_code` are the user's own files that the cell runs."""
+    is_own = kind in _IN_OWN_CODE and stage not in ("provision", "load")
+    in_own = own_code if is_own else ""
     # A script that answers no samples has none to score, and fails whole.
     unscored = state == "partial" and stage == "collect" and kind in {"error", "bad_result"}
     return Cause(
@@ -183,10 +194,12 @@ def cause_of(
     )
 
 
-def runs_own_code(cell: Cell) -> bool:
-    """Whether its benchmark runs the user's own files; no, where its plugin is not here."""
+def own_code_of(cell: Cell) -> OwnCode:
+    """The user's own files that its benchmark runs; none where its plugin is not here."""
     benchmark = _benchmark(cell.workload.benchmark)
-    return benchmark is not None and bool(benchmark.code(cell.workload))
+    if benchmark is None or not benchmark.code(cell.workload):
+        return ""
+    return "task" if cell.workload.benchmark in _TASKS else "script"
 
 
 @cache  # to look for an absent one takes long, and a campaign may have a great many cells
@@ -196,7 +209,7 @@ def _benchmark(name: str) -> type[Benchmark] | None:
     return None
 
 
-def _cause(record: CellRecord, *, own_code: bool) -> Cause:
+def _cause(record: CellRecord, *, own_code: OwnCode) -> Cause:
     failure = record.outcome.reason if record.outcome else None
     stage, kind, message = (failure.stage, failure.kind, failure.message) if failure else ("",) * 3
     retryable = failure is not None and failure.retryable

@@ -110,7 +110,7 @@ def test_a_failure_of_the_user_s_own_script_names_new_cells_and_an_identity(stud
 
 def test_a_host_that_takes_no_files_is_not_blamed_on_the_user_s_own_code() -> None:
     cause = cause_of(
-        "failed", "provision", "error", "Read-only file system", retryable=True, own_code=True
+        "failed", "provision", "error", "Read-only file system", retryable=True, own_code="script"
     )
     assert not cause.own_code
     assert "hosts check" in cause.way_out
@@ -123,3 +123,16 @@ def test_answers_of_the_user_s_own_code_are_not_scored_again(study: Study) -> No
     (group,) = grouped_failures([record], [script])
     assert not group.scoring
     assert "'identity'" in group.way_out
+
+
+def test_a_failure_of_a_task_of_a_harness_names_the_task_and_no_identity(study: Study) -> None:
+    message = "ValueError: Target is multiclass but average='binary'"
+    cell = study.failed("a", stage="collect", kind="error", message=message, state="partial")
+    params = {"tasks": "q", "include_path": "tasks"}
+    work = replace(cell.workload, benchmark="lm_eval", params=params, outside=params)
+    task = replace(cell, workload=work)
+    record = replace(study.records[0], fingerprint=task.fingerprint)
+    (group,) = grouped_failures([record], [task])
+    assert "Correct the task's file: its metric" in group.way_out
+    assert "'identity'" not in group.way_out
+    assert [verb for verb, _ in group.verbs] == ["retry", "run"]
