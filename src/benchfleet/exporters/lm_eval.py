@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any, ClassVar
 
+from benchfleet.domain.document_id import OWN_ID, id_of_document
 from benchfleet.exporters.base import ExportedResult
 from benchfleet.exporters.folder import FolderExporter
-from benchfleet.exporters.samples import question_of, targets_of
+from benchfleet.exporters.samples import targets_of
 
 
 class LmEvalExporter(FolderExporter):
@@ -94,23 +95,37 @@ def _results(result: ExportedResult, task: str, metric: str, count: int) -> dict
 
 
 def _sample(sample: Mapping[str, Any], metric: str) -> dict[str, Any]:
-    question, targets = question_of(sample), targets_of(sample)
+    targets, doc = targets_of(sample), _document(sample)
     target = targets[0] if len(targets) == 1 else json.dumps(targets)
     answer = sample["predicted_answer"]
     scored = {"metrics": [metric], metric: sample["score"]} if "score" in sample else {}
     return {
         "doc_id": sample["index"],
-        "doc": sample["columns"],
+        "doc": doc,
         "target": target,
-        "arguments": {"gen_args_0": {"arg_0": question, "arg_1": "{}"}},
+        "arguments": {},  # the prompt is not kept
         "resps": [[answer]],
         "filtered_resps": [answer],
         "filter": "none",
-        "doc_hash": _digest(json.dumps(sample["columns"])),
-        "prompt_hash": _digest(question),
+        "doc_hash": _digest(json.dumps(doc, indent=2, ensure_ascii=False)),  # as lm-eval
+        "prompt_hash": "",
         "target_hash": _digest(target),
+        OWN_ID: sample["id"],
         **scored,
     }
+
+
+def _document(sample: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document of a task of lm-eval, to whose columns a run here adds some; all columns of
+    another benchmark, and of a document whose own column was replaced."""
+    columns = dict(sample["columns"])
+    columns.pop("loglikelihoods", None)
+    identity = str(sample.get("question") or sample["id"])
+    number = identity.partition("-")[0]
+    for doc in (columns, {name: v for name, v in columns.items() if name != "target"}):
+        if id_of_document(number, doc) == identity:
+            return doc
+    return dict(sample["columns"])
 
 
 def _digest(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.base import Record, Session, withdraw
-from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.document_id import id_of_document
 from benchfleet.domain.humanize import counted
 
 DETAILS = ("finish", "error", "reasoning", "reasoning_tokens", "thought")  # fields of a record
@@ -245,7 +245,7 @@ def columns_of(doc: Any) -> dict[str, Any]:
 
 def document_id(number: int, doc: Any) -> str:
     """The id of a document's sample: its number, and a digest of its columns."""
-    return f"{number}-{content_digest(columns_of(doc))[:8]}"
+    return id_of_document(number, columns_of(doc))
 
 
 def _same(record: Record, earlier: Record | None) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.benchmarks.lm_eval.answers import columns_of, document_id, plain
+from benchfleet.domain.document_id import OWN_ID
 
 from .result import ForeignResult, UnreadableResult, sample
 
@@ -119,7 +120,7 @@ def _record(index: int, number: int, line: Mapping[str, Any]) -> dict[str, Any]:
     columns = {**columns_of(doc), "target": target}
     if likelihoods:
         columns["loglikelihoods"] = plain(likelihoods)
-    own = sample(index, document_id(number, doc), question, target, predicted)
+    own = sample(index, line.get(OWN_ID) or document_id(number, doc), question, target, predicted)
     return {**own, "columns": columns}
 
 
