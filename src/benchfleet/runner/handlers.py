@@ -38,6 +38,7 @@ class EventHandlers:
         self._lifecycle = parts.lifecycle
         self._gates, self._autoscaler = parts.gates, parts.autoscaler
         self._host_lifecycle, self._termination = parts.host_lifecycle, parts.termination
+        self._commands = parts.commands
 
     def handle(self, event: RunnerEvent) -> bool:
         """Whether a slot may now be free for a cell. Raises the error that ended a thread."""
@@ -48,6 +49,7 @@ class EventHandlers:
             return self._lifecycle.handle_written(event)
         if isinstance(event, HostReady):
             self._host_lifecycle.host_ready(event)
+            self._commands.leave_out_removed()
             return True
         if isinstance(event, HostLost):
             self._host_lifecycle.host_lost(event)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchfleet.engines.base import Started
+from benchfleet.domain.resource import Device
+from benchfleet.engines.base import HostReady, Started
+from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.worker_options import STOP_GRACE_S
 from stage import GPUS, Stage, cells, good
 
@@ -126,6 +128,40 @@ def test_a_removed_device_is_left_out_of_later_runs_until_it_is_added(
     stage.engine.opened.clear()
     stage.run(cells(24))
     assert {spec.devices[0].index for spec in stage.engine.opened} == {0, 1}
+
+
+def test_a_removed_device_of_a_host_is_left_out_once_the_host_connects_to_a_later_run(
+    stage: Stage, person: Person
+) -> None:
+    one, two = (Device(kind="cpu", index=i, host="lab2") for i in range(2))
+    stage.engine.far = ("lab2",)
+    ready = HostReady(host="lab2", devices=(one, two), slots=2, threads=2)
+    stage.inbox.post(ready)
+    person.asks(3, "remove", "lab2/cpu:0")
+    stage.run(cells(4), Pool(devices=(), slots=0))
+    stage.engine.opened.clear()
+    stage.inbox.post(ready, after=5)
+    person.asks(60, "add", "lab2/cpu:0")
+    end = stage.run(cells(12), Pool(devices=(), slots=0))
+    assert end.progress.states == {"success": 12}
+    assert [spec.devices[0] for spec in stage.engine.opened] == [two, one]
+    assert "lab2/cpu:0 is left out: it was removed" in stage.warnings()[-1]
+
+
+def test_a_run_whose_only_host_has_no_device_that_was_not_removed_ends(
+    stage: Stage, person: Person
+) -> None:
+    device = Device(kind="cpu", index=0, host="lab2")
+    stage.engine.far = ("lab2",)
+    ready = HostReady(host="lab2", devices=(device,), slots=1, threads=2)
+    stage.inbox.post(ready)
+    person.asks(3, "remove", "lab2/cpu:0")
+    stage.run(cells(4), Pool(devices=(), slots=0))
+    stage.engine.opened.clear()
+    stage.inbox.post(ready, after=5)
+    end = stage.run(cells(4), Pool(devices=(), slots=0))
+    assert "removed" in end.broken
+    assert not stage.engine.opened
 
 
 def test_a_run_of_which_every_device_was_removed_before_ends_at_once(

@@ -61,21 +61,29 @@ class OperatorCommands:
         self._file = SignalFile(layout.orders, layout.slot_log(f"{self._runner[:8]}-orders"))
         self._began = False
         self._requests: list[Event] = []  # since the last look
+        self._removed_before: set[DeviceName] = set()  # by earlier runs; no machine has them yet
         self._leaving: set[Device] = set()  # until no slot is on them
         self._awaited = False  # a notice was sent that cells wait for drained devices
 
     def begin(self) -> None:
         """Record this runner in the history, and leave out devices removed before."""
-        for name in removed(self._ledger.events(kinds=[ADDED, REMOVED]), self._local_host.machine):
-            if (device := self._device_names.known_devices.get(name)) is not None:
-                self._devices.withdraw(device, for_good=True)
-                self._device_names.removed.add(device)
-                back = f"`benchfleet slots add {name}` brings it back"
-                self._state.notify("warning", message=f"{name} is left out: it was removed; {back}")
-        if self._device_names.removed and not self._devices.able:
-            self._state.broken = "every device of this run was removed by `benchfleet slots`"
+        events = self._ledger.events(kinds=[ADDED, REMOVED])
+        self._removed_before.update(removed(events, self._local_host.machine))
+        self.leave_out_removed()
         self._ledger.record(self._local_host.began(self._runner))
         self._began = True
+
+    def leave_out_removed(self) -> None:
+        """Leave out the devices removed before, once their machine is here."""
+        known_devices = self._device_names.known_devices
+        for name in sorted(self._removed_before & known_devices.keys()):
+            self._removed_before.discard(name)
+            self._devices.withdraw(known_devices[name], for_good=True)
+            self._device_names.removed.add(known_devices[name])
+            back = f"`benchfleet slots add {name}` brings it back"
+            self._state.notify("warning", message=f"{name} is left out: it was removed; {back}")
+        if self._device_names.removed and not self._devices.able:
+            self._state.broken = "every device of this run was removed by `benchfleet slots`"
 
     def end(self) -> None:
         """Record the end of this runner."""
@@ -144,8 +152,9 @@ class OperatorCommands:
         self._devices.grow(device)
         self._leaving.discard(device)
         self._awaited = False
-        if device in self._device_names.removed:
+        if device in self._device_names.removed or name in self._removed_before:
             self._device_names.removed.discard(device)
+            self._removed_before.discard(name)
             self._record(ADDED, name)
         was = f"it was {was}, and" if was else "it"
         return f"{name} is added; {was} is looked at when a cell is to run there"
