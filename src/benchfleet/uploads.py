@@ -40,9 +40,11 @@ class Uploads:
         while not all(uploader.ended for uploader in uploaders) and inbox.now() < until:
             if isinstance(inbox.take(0.02), Interrupted):
                 break
-        if self.to_store is None:
-            return end
-        return replace(end, unsent=self.to_store.queued, problem=self.to_store.problem)
+        if (store := self.to_store) is not None:
+            end = replace(end, unsent=store.queued, problem=store.problem)
+        if (cache := self.to_cache) is not None:
+            end = replace(end, unsent_to_cache=cache.queued, cache_problem=cache.problem)
+        return end
 
     @property
     def _uploaders(self) -> Sequence[Uploader]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,40 @@ def test_a_cache_that_is_away_changes_nothing_and_gets_the_results_later(
     user.run("run", first)
     assert len([*cache.rglob("cell.json")]) == 2
     assert "nothing was run" in user.run("run", first).stdout
+
+
+@pytest.fixture
+def read_only_cache(user: User, cache: Path) -> Iterator[Path]:
+    """The cache as a share that can only be read."""
+    share = user.folder / "share"
+    share.mkdir()
+    command = ["mount", "--bind", str(cache), str(share)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
+        reason = "needs root and the right to mount, for a disk that can only be read"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    subprocess.run(["mount", "-o", "remount,ro,bind", str(share)], check=True)
+    yield share
+    subprocess.run(["umount", "--lazy", str(share)], check=True)
+
+
+def test_every_run_says_that_a_read_only_cache_lacks_results(
+    user: User, read_only_cache: Path
+) -> None:
+    first, url = write(user, "first", read_only_cache), read_only_cache.as_uri()
+    for _ in range(2):
+        output = " ".join(user.run("run", first).stdout.split())
+        assert f"2 results are not uploaded to {url} yet; the next run uploads them" in output
+        assert "Read-only file system" in output
+    output = " ".join(user.run("doctor", first).stdout.split())
+    assert f"result cache: {url} answers, but is read-only" in output
+
+
+def test_a_cache_that_can_be_written_is_tested_without_a_trace(user: User, cache: Path) -> None:
+    output = user.run("doctor", write(user, "first", cache)).stdout
+    assert f"result cache: {cache.as_uri()} answers\n" in output
+    assert not [*cache.iterdir()]
 
 
 def test_a_damaged_result_is_named_and_its_cell_runs(user: User, filled: Path) -> None:

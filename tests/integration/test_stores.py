@@ -116,6 +116,14 @@ def test_a_host_that_is_gone_is_away_and_one_that_takes_nothing_refuses(
             ask()
 
 
+def test_an_rsync_host_is_tested_for_writing_without_a_trace(rsh: str, tmp_path: Path) -> None:
+    (tmp_path / "srv").mkdir()
+    RsyncStore(f"rsync://{rsh}{tmp_path}/srv/new", "study").check_writable()
+    assert not [*(tmp_path / "srv").iterdir()]
+    with pytest.raises(ResultsError, match="refuses: mktemp"):
+        RsyncStore(f"rsync://{rsh}/proc/new", "study").check_writable()
+
+
 def test_a_store_that_is_gone_is_away_and_a_bucket_that_is_none_refuses(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,4 +21,6 @@ class RunEnd:
     ledger_away: bool = False  # that is why
     unsent: int = 0  # results that are not at the campaign's place yet
     problem: str = ""  # why, where somebody knows
+    unsent_to_cache: int = 0  # results that are not in the result cache yet
+    cache_problem: str = ""  # why, where somebody knows
     counts_age: float = 0.0  # seconds since all cells were counted, if the last read failed

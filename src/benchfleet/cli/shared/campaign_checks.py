@@ -30,6 +30,7 @@ from benchfleet.errors import (
     DeviceError,
     LedgerError,
     MissingExtra,
+    ResultsError,
     StoreUnreachable,
 )
 from benchfleet.fleet import choose_pool
@@ -173,7 +174,7 @@ def _store(study: Study) -> Iterator[Check]:
     """Whether the campaign's result store answers."""
     if study.campaign.store_url:
         fix = "results stay in the upload queue; fix the store, or name another under 'results'"
-        yield _answers("place", study.result_store, fix, "name another under 'results'")
+        yield _answers("place", study.result_store, fix, "name another under 'results'", fix)
 
 
 def _result_cache(study: Study) -> Iterator[Check]:
@@ -185,7 +186,8 @@ def _result_cache(study: Study) -> Iterator[Check]:
             cache = study.result_cache()
             return cache.store if cache else None
 
-        yield _answers("result cache", opened, fix, fix)
+        if_read_only = "results are taken from it; to put results there, make it writable"
+        yield _answers("result cache", opened, fix, fix, if_read_only)
 
 
 def _notifications(study: Study) -> Iterator[Check]:
@@ -204,13 +206,22 @@ def _notifications(study: Study) -> Iterator[Check]:
 
 
 def _answers(
-    what: str, opened: Callable[[], ResultStore | None], if_away: str, if_refused: str
+    what: str,
+    opened: Callable[[], ResultStore | None],
+    if_away: str,
+    if_refused: str,
+    if_read_only: str,
 ) -> Check:
-    """Whether a store answers; what to do if it is away, or refuses."""
+    """Whether a store answers; what to do if it is away, refuses, or cannot be written."""
     try:
         store = opened()
         if store is not None:
             store.check()
+            try:
+                store.check_writable()
+            except ResultsError as error:
+                message = f"{store.display_url} answers, but is read-only: {error}"
+                return judged(what, message, if_read_only, warning=True)
         return judged(what, f"{store.display_url if store else ''} answers", "")
     except StoreUnreachable as error:
         return judged(what, str(error), if_away, warning=True)

@@ -107,15 +107,20 @@ def _kept_back(results: int, large: int) -> list[str]:
 
 
 def _unsent(study: Study, end: RunEnd) -> list[str]:
-    """How many results are not at the campaign's place, and why."""
-    if not end.unsent:
-        return []
-    why = f": {end.problem}" if end.problem else ""
-    one = "is" if end.unsent == 1 else "are"
-    return [
-        f"{counted(end.unsent, 'result')} {one} not uploaded to {study.campaign.store_url} "
-        f"yet; the next run uploads them first{why}"
-    ]
+    """How many results are not at the campaign's place or in its result cache, and why."""
+    lines = []
+    for unsent, url, problem in (
+        (end.unsent, study.campaign.store_url, end.problem),
+        (end.unsent_to_cache, study.result_cache_url, end.cache_problem),
+    ):
+        if unsent:
+            one = "is" if unsent == 1 else "are"
+            why = f": {problem}" if problem else ""
+            lines.append(
+                f"{counted(unsent, 'result')} {one} not uploaded to {url} yet; the next run "
+                f"uploads them first{why}"
+            )
+    return lines
 
 
 def _after_failures(

@@ -58,6 +58,10 @@ class ResultStore(registry.Plugin, ABC):
         """Ask for a result that does not exist. Raises what a store raises that does not answer."""
         self.digests(["no/such/cell"])
 
+    def check_writable(self) -> None:
+        """Raise ResultsError if nothing can be put there. A store that cannot find out cheaply,
+        without leaving anything, does nothing."""
+
     def remove(self, path: str) -> None:
         """Remove the result at a path: of a part whose cell has its result now. A repetition
         changes nothing."""

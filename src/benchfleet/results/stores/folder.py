@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -87,6 +88,14 @@ class FolderStore(ResultStore):
                 (into / path).rmdir()
                 with suppress(PermissionError):  # the reader finds what is missing
                     copy_plain(self.root / path, into / path)
+
+    def check_writable(self) -> None:
+        folder = self.root if self.root.is_dir() else self._base
+        try:
+            with tempfile.NamedTemporaryFile(dir=folder, prefix=INCOMING):
+                pass
+        except OSError as error:
+            raise ResultsError(f"{folder} cannot be written: {error.strerror}") from error
 
     def remove(self, path: str) -> None:
         check_path(path)

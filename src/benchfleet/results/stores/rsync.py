@@ -119,6 +119,13 @@ class RsyncStore(ResultStore):
             arguments = [f"--files-from={names.name}", f"{self._host}:{self._root}/", f"{into}/"]
             self._rsync(arguments, accepted=_PARTIAL_CODES)
 
+    def check_writable(self) -> None:
+        self._run_script(
+            f"folder={shlex.quote(self._root)}\n"
+            'while [ ! -e "$folder" ]; do folder=$(dirname "$folder"); done\n'
+            f'file=$(mktemp "$folder/{INCOMING}-XXXXXX") && rm -f "$file"'
+        )
+
     def remove(self, path: str) -> None:
         check_path(path)
         leaving = f"{INCOMING}/{uuid.uuid4().hex}"
