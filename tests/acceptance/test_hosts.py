@@ -123,7 +123,9 @@ def test_a_python_without_benchfleet_is_reported(user: User, sshd: Sshd) -> None
     )
     python = str(user.folder / "empty" / "bin" / "python")
     name = user.inventory(sshd.host("bare", python=python))
-    assert troubles(user, name)["bare"].startswith(f"benchfleet: it has no benchfleet: {python}")
+    assert troubles(user, name)["bare"].startswith(
+        f"benchfleet: its Python has no benchfleet: {python} ("
+    )
     output = user.run("hosts", "bootstrap", name, "--yes", code=1).stdout
     assert f"bare  its {python} is used as it is; nothing is installed" in output
 

@@ -125,6 +125,7 @@ def test_a_fleet_of_which_nothing_can_be_used_ends_with_a_reason_for_each(
     assert "ended early: no machine can be used" in output
     for reason in ("locked: ", "Permission denied", "bare: ", "/no/such/python", "it has no GPU 7"):
         assert reason in output
+    assert "fix it, or remove 'python' and run `benchfleet hosts bootstrap`" in output
     assert "2 cells: 2 pending\nended early: " in output  # neither tables nor a reason twice
     status = user.json("status", "study.yaml")
     assert (status["pending"], status["total"]) == (2, 2)

@@ -63,20 +63,30 @@ _OF_SSH = (
 _OFFENDING = re.compile(r"offending \S+ key in (.+):(\d+)", re.IGNORECASE)
 
 
-def diagnosis(code: int, stderr: str, *, jump: str = "") -> Diagnosis:
+def diagnosis(code: int, stderr: str, *, jump: str = "", python: str = "") -> Diagnosis:
     """The reason for an exit code other than 0, from ssh's standard error; `jump` names the jump
-    hosts, as the inventory does."""
+    hosts and `python` the interpreter, as the inventory does."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     last = lines[-1] if lines else f"exit code {code}"
     if code == LOST or code < 0:
         return _of_ssh(stderr, lines, last, jump)
     if code in (126, 127) or "no such file or directory" in stderr.lower():
-        message = f"Python not found ({last}); run `benchfleet hosts bootstrap`"
-        return Diagnosis(stage="python", message=message, hopeless=True)
+        return Diagnosis(
+            stage="python", message=_lacks("Python not found", last, python), hopeless=True
+        )
     if re.search(r"No module named '?benchfleet", stderr):
-        message = "its Python has no benchfleet; run `benchfleet hosts bootstrap`"
+        message = _lacks("its Python has no benchfleet", last, python)
         return Diagnosis(stage="benchfleet", message=message, hopeless=True)
     return Diagnosis(stage="answer", message=f"it does not report its facts: {last}", hopeless=True)
+
+
+def _lacks(what: str, last: str, python: str) -> str:
+    """What it lacks, and what to do: `hosts bootstrap` leaves an interpreter that the inventory
+    names as it is."""
+    if python:
+        where = f"{what}: {python} ({last})"
+        return f"{where}; fix it, or remove 'python' and run `benchfleet hosts bootstrap`"
+    return f"{what} ({last}); run `benchfleet hosts bootstrap`"
 
 
 def _of_ssh(stderr: str, lines: Sequence[str], last: str, jump: str) -> Diagnosis:

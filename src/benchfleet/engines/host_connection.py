@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from benchfleet.domain.host import Host
 from benchfleet.engines import commands
 from benchfleet.engines.base import EngineEvent, HostLost, HostReady, SlotId
-from benchfleet.engines.diagnosis import diagnosis
+from benchfleet.engines.diagnosis import Diagnosis, diagnosis
 from benchfleet.engines.openssh import LOST, OpenSsh
 from benchfleet.engines.plugin import Examine
 from benchfleet.engines.ssh_command import Answer, ask
@@ -80,7 +80,7 @@ class HostConnection:
         self._end_leftovers()
         answer = self._ask(commands.facts(self.host))
         if answer.code != 0:
-            cause = diagnosis(answer.code, answer.err, jump=self.host.jump)
+            cause = self._diagnosis(answer)
             self._post_lost(cause.message, hopeless=cause.hopeless)
             return None
         try:
@@ -101,7 +101,7 @@ class HostConnection:
                 return
             answer = self._ask(commands.alive(self.host))
             if answer.code != 0:
-                why = diagnosis(answer.code, answer.err, jump=self.host.jump).message
+                why = self._diagnosis(answer).message
                 self._abandon(self.host, why)
                 self._post_lost(why)
                 return
@@ -113,6 +113,10 @@ class HostConnection:
         self._leftovers += self._unseen(self.host)
         if self._leftovers and self._ask(commands.sweep(self.host, self._leftovers)).code == 0:
             self._leftovers.clear()
+
+    def _diagnosis(self, answer: Answer) -> Diagnosis:
+        host = self.host
+        return diagnosis(answer.code, answer.err, jump=host.jump, python=host.python)
 
     def _ask(self, words: Sequence[str]) -> Answer:
         """Run it there. A host that does not answer is lost."""

@@ -106,3 +106,20 @@ def test_the_output_of_a_jump_host_is_reported_as_its_own(output: str) -> None:
 )
 def test_a_host_that_was_reached_says_what_it_lacks(code: int, output: str, stage: str) -> None:
     assert diagnosis(code, output).stage == stage
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "what"),
+    [
+        (127, "bash: line 1: exec: /x/python: not found", "Python not found"),
+        (1, "/x/python: No module named benchfleet", "its Python has no benchfleet"),
+    ],
+)
+def test_an_interpreter_of_the_inventory_is_named_and_not_to_be_bootstrapped(
+    code: int, output: str, what: str
+) -> None:
+    assert diagnosis(code, output, python="/x/python").message == (
+        f"{what}: /x/python ({output}); fix it, or remove 'python' and run "
+        "`benchfleet hosts bootstrap`"
+    )
+    assert diagnosis(code, output).message == f"{what} ({output}); run `benchfleet hosts bootstrap`"

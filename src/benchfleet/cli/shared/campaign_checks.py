@@ -116,7 +116,7 @@ def _host(one: HostCheck, machines: Path, *, any_usable: bool) -> Iterator[Check
     what = f"host {one.host.name}"
     if one.trouble is not None:
         fix = f"benchfleet hosts check {machines} --hosts {one.host.name}"
-        if one.trouble.stage == "benchfleet":
+        if one.trouble.stage == "benchfleet" and not one.host.python:
             fix = f"benchfleet hosts bootstrap {machines} --hosts {one.host.name}"
         message = f"{one.trouble.stage}: {one.trouble.message}"
         yield judged(what, message, fix, problem=not any_usable, warning=any_usable)

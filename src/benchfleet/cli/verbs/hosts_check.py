@@ -94,17 +94,10 @@ def check(host: Host, ssh: OpenSsh) -> HostCheck:
 
 
 def _no_facts(host: Host, answer: Answer) -> Diagnosis:
-    trouble = diagnosis(answer.code, answer.err, jump=host.jump)
+    trouble = diagnosis(answer.code, answer.err, jump=host.jump, python=host.python)
     if trouble.stage == "python" and not host.python:
         message = f"{environment_name()} is not there yet"
         return Diagnosis(stage="benchfleet", message=message, hopeless=True)
-    if trouble.stage in ("python", "benchfleet"):
-        what = "Python not found" if trouble.stage == "python" else "it has no benchfleet"
-        message = (
-            f"{what}: {host.python} ({answer.last}); fix it, or remove 'python' and run "
-            "`benchfleet hosts bootstrap`"
-        )
-        return replace(trouble, message=message)
     return trouble
 
 

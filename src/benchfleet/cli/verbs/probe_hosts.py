@@ -45,7 +45,8 @@ def _one(host: Host, ssh: OpenSsh, campaign: Campaign | None, quick: bool) -> Pr
     checked = check(host, ssh)
     if checked.trouble:
         problem = f"{checked.trouble.stage}: {checked.trouble.message}"
-        hint = "; see `benchfleet hosts bootstrap`" if checked.trouble.stage == "benchfleet" else ""
+        bare = checked.trouble.stage == "benchfleet" and not host.python
+        hint = "; see `benchfleet hosts bootstrap`" if bare else ""
         return Probed(host=host.name, problem=problem + hint)
     words = measure(replace(host, python=interpreter_of(host)), quick=quick)
     answer = ask(ssh, host, words)

@@ -156,6 +156,15 @@ def test_a_host_is_a_problem_with_the_command_that_helps(monkeypatch: pytest.Mon
     assert (note.what, note.level, note.finding) == ("host lab2", "warning", "its clock is wrong")
 
 
+def test_a_host_whose_own_python_has_no_benchfleet_is_not_to_be_bootstrapped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(name="lab1", python="/x/python")
+    trouble = Diagnosis(stage="benchfleet", message="not there", hopeless=True)
+    (found,) = of_hosts(monkeypatch, HostCheck(host=host, trouble=trouble))
+    assert found.fix == "benchfleet hosts check machines.yaml --hosts lab1"
+
+
 def test_a_host_is_a_warning_where_another_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = Diagnosis(stage="network", message="refused", hopeless=False)
     [first] = of_hosts(
