@@ -155,7 +155,10 @@ class HostLifecycle:
     def slot_quiet(self, slot: Slot, event: SlotQuiet) -> None:
         """Warn of a slot that sends nothing; its engine ends it if it stays silent."""
         cell = slot.attempt.claim.path if slot.attempt else ""
-        why = f"slot {slot.id} sends nothing; it is killed after {event.ended_at:g} s of silence"
+        on = f" on {slot.spec.host}" if slot.spec.host else ""
+        why = (
+            f"slot {slot.id}{on} sends nothing; it is killed after {event.ended_at:g} s of silence"
+        )
         self._state.notify("warning", cell=cell, message=why)
 
     def slot_lost(self, slot: Slot, event: SlotLost) -> None:
@@ -164,7 +167,8 @@ class HostLifecycle:
         if event.host_lost:
             self._doubt(slot.spec.host, event.reason)
         if not (event.expected or event.busy or event.trial):
-            self._state.notify("slot_lost", slot=slot.id, message=event.reason)
+            host = slot.spec.host
+            self._state.notify("slot_lost", slot=slot.id, message=event.reason, host=host)
         why = f"its slot ended: {event.reason}"
         if event.trial:
             self._trial_failed(slot, event.trial)

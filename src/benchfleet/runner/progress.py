@@ -55,6 +55,7 @@ class Notice:
     slot: str = ""
     message: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    ending: bool = False  # no more cells begin in this run
 
 
 @dataclass(kw_only=True)

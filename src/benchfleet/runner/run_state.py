@@ -147,5 +147,7 @@ class RunState:
         self, kind: NoticeKind, *, cell: str = "", slot: str = "", message: str = "", **data: Any
     ) -> None:
         """Send a notice to the observer."""
-        notice = Notice(kind=kind, cell=cell, slot=slot, message=message, data=data)
+        notice = Notice(
+            kind=kind, cell=cell, slot=slot, message=message, data=data, ending=self.ends
+        )
         self._observe(notice, self.progress)

@@ -79,7 +79,12 @@ class Follower:
             with contextlib.suppress(ValueError, LookupError, TypeError):  # a half one, at first
                 fields = json.loads(line)
                 texts = {key: str(fields[key]) for key in ("cell", "slot", "message")}
-                notice = Notice(kind=fields["kind"], data=dict(fields["data"]), **texts)
+                notice = Notice(
+                    kind=fields["kind"],
+                    data=dict(fields["data"]),
+                    ending=bool(fields.get("ending")),
+                    **texts,
+                )
                 notices.append((notice, int(fields["ended"])))
         return notices
 

@@ -41,6 +41,7 @@ def line_of(notice: Notice, progress: Progress) -> dict[str, Any]:
         "slot": notice.slot,
         "message": notice.message,
         "data": dict(notice.data),
+        "ending": notice.ending,
         "total": progress.total,
         "ended": progress.ended,
     }

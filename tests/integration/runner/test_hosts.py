@@ -7,9 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
+from benchfleet.cli.text.notices import sentence
 from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.failure import Failure
-from benchfleet.engines.base import AttemptRequest, Failed, HostLost, SlotEvent, SlotId, SlotLost
+from benchfleet.engines.base import (
+    AttemptRequest,
+    Failed,
+    HostLost,
+    SlotEvent,
+    SlotId,
+    SlotLost,
+    SlotQuiet,
+)
 from benchfleet.runner.attempt.retry_policy import MAX_FREE_HOST_LOSSES
 from benchfleet.runner.progress import Notice, Progress
 from benchfleet.testing.claims import claim_any
@@ -50,6 +59,11 @@ def test_cells_of_a_lost_host_go_elsewhere_at_once_after_their_last_sample(stage
     (failed,) = stage.notices_of("cell_failed")
     assert failed.data["retry_in"] == 0
     assert "host_lost" in failed.message
+    assert sentence(failed).startswith(f"✗ {failed.cell} on lab1  ")
+    assert sentence(failed).endswith("; again")
+    (lost,) = stage.notices_of("slot_lost")
+    assert sentence(lost).startswith(f"! slot {lost.slot} on lab1 ended: ")
+    assert sentence(lost).endswith("; another takes its place")
     assert end.seconds == pytest.approx(15)
     (record,) = stage.ledger.cells()
     sealed = json.loads((stage.layout.published(record.path) / "cell.json").read_text())
@@ -98,6 +112,17 @@ def test_devices_left_out_stay_so_while_their_host_is_only_doubted(stage: Stage)
     assert end.progress.states == {"success": 4}
     starts = [spec.devices[0].index for spec in stage.engine.opened]
     assert starts.count(1) <= 4  # three, and one when the host was reachable again
+
+
+def test_a_silent_slot_is_named_with_its_host(stage: Stage) -> None:
+    def is_silent(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        return [(1, SlotQuiet(slot=slot, ended_at=60)), *good(slot, request)]
+
+    stage.engine.far, stage.engine.script = ("lab1",), is_silent
+    stage.inbox.post(host_ready("lab1"))
+    stage.run(cells(1), NOWHERE)
+    (warning,) = stage.warnings("sends nothing")
+    assert " on lab1 sends nothing; " in warning
 
 
 def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchfleet.cli.text.notices import sentence
 from benchfleet.domain.attempt import Lease, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.resource import Device
 from benchfleet.engines.base import (
     AttemptRequest,
+    HostLost,
+    HostReady,
     SlotEvent,
     SlotId,
+    SlotLost,
+    Started,
     Stopped,
 )
 from benchfleet.errors import ClaimLost, LedgerFull
@@ -41,6 +47,25 @@ def test_two_interrupts_end_at_once(stage: Stage) -> None:
     assert end.interrupted
     assert end.seconds < 4
     assert end.progress.states.get("pending") == 2
+
+
+def test_a_run_that_ends_promises_nothing_of_the_hosts_that_it_loses(stage: Stage) -> None:
+    def loses_it(slot: SlotId, request: AttemptRequest) -> Sequence[tuple[float, SlotEvent]]:
+        stage.inbox.post(Interrupted(signal="SIGINT"), after=1)
+        stage.inbox.post(HostLost(host="lab1", reason="it is off"), after=3)
+        lost = SlotLost(slot=slot, reason="its connection broke", host_lost=True)
+        return [(0, Started(slot=slot, attempt=request.attempt, stage="benchmark")), (2, lost)]
+
+    stage.engine.far, stage.engine.script = ("lab1",), loses_it
+    stage.engine.stop = lambda slot, attempt: None  # type: ignore[method-assign]
+    devices = (Device(kind="cpu", index=0, host="lab1"),)
+    stage.inbox.post(HostReady(host="lab1", devices=devices, slots=1, threads=1))
+    stage.run(cells(1), Pool(devices=(), slots=0))
+    (lost,), (failed,) = stage.notices_of("slot_lost"), stage.notices_of("cell_failed")
+    assert sentence(lost) == f"! slot {lost.slot} on lab1 ended: its connection broke"
+    assert sentence(failed).endswith(
+        "(its slot ended: its connection broke); again in the next run"
+    )
 
 
 def test_an_interrupt_while_a_slot_starts_for_a_cell_begins_nothing(stage: Stage) -> None:

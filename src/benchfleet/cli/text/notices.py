@@ -103,13 +103,28 @@ def _done(notice: Notice) -> str:
 
 def _failed(notice: Notice) -> str:
     again = notice.data["retry_in"]
-    after = f"; again in {duration(again)}" if again else "; again" if again == 0 else ""
+    if again is None:
+        after = ""
+    elif notice.ending:
+        after = "; again in the next run"
+    else:
+        after = f"; again in {duration(again)}" if again else "; again"
     after += f" {notice.data['differently']}" if notice.data["differently"] else ""
-    return f"✗ {notice.cell}  {notice.message}{after}"
+    return f"✗ {notice.cell}{_on_host(notice)}  {notice.message}{after}"
+
+
+def _on_host(notice: Notice) -> str:
+    """`` on lab2``; empty for this machine."""
+    return f" on {host}" if (host := notice.data.get("host")) else ""
+
+
+def _slot_lost(notice: Notice) -> str:
+    after = "" if notice.ending else "; another takes its place"
+    return f"! slot {notice.slot}{_on_host(notice)} ended: {notice.message}{after}"
 
 
 def _host_lost(notice: Notice) -> str:
-    again = "" if notice.data["hopeless"] else "; it is tried again"
+    again = "" if notice.data["hopeless"] or notice.ending else "; it is tried again"
     return f"! host {notice.data['host']}: {notice.message}{again}"
 
 
@@ -153,7 +168,7 @@ _SENTENCES: Mapping[str, Callable[[Notice], str]] = {
     "host_ready": _host_ready,
     "host_lost": _host_lost,
     "slots_changed": lambda n: f"~ {n.message}",
-    "slot_lost": lambda n: f"! slot {n.slot} ended: {n.message}; another takes its place",
+    "slot_lost": _slot_lost,
     "results_taken": lambda n: f"✓ {n.message}",
     "published_late": lambda n: f"✓ {n.cell}  published now; the run before ended too early",
     "waiting": lambda n: f"… waiting for {': '.join(filter(None, (n.cell, n.message)))}",

@@ -254,11 +254,13 @@ class AttemptLifecycle:
             differently=str(outcome.advice) if retried else "",
             attempt=attempt.claim.lease.attempt,
             failure=[failure.stage, failure.kind],
+            host=attempt.spec.host,
         )
 
     def _spend(self, attempt: Attempt) -> None:
-        rented = self._scheduler.devices.is_rented(attempt.spec.host)
-        self._state.spend(attempt.usage, rented=rented)
+        self._state.spend(
+            attempt.usage, rented=self._scheduler.devices.is_rented(attempt.spec.host)
+        )
 
     def give_back(self, attempt: Attempt, reason: str) -> None:
         """Release the cell; its next attempt resumes after the last sample."""
