@@ -106,6 +106,11 @@ def test_gpus_that_are_added_are_looked_at_as_any_other(
         "refused: no gpu:9 on this machine; there are gpu:0, gpu:1, gpu:2",
         "refused: gpu:0 is part of this run already",
     ]
+    later = user.run("slots", "drain", "gpu:2")
+    assert "ordered by" not in later.stdout + user.run("slots").stdout  # old refusals are no news
+    orders = user.json("slots")["runners"][0]["orders"]
+    assert [order["verdict"] for order in orders] == ["accepted", "partly refused"]
+    user.run("slots", "add", "gpu:2")
     until(lambda: states(user).get("gpu:2") == "left alone")
     until(lambda: states(user).get("gpu:1") == "benchmark")
     process.send_signal(signal.SIGINT)

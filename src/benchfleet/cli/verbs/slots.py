@@ -147,7 +147,8 @@ def _show(
     answers: dict[int, Answer],
     history: SlotsHistory,
 ) -> int:
-    """Print the answers and the last orders; 1 where something was refused or nobody answered."""
+    """Print the answers and the orders without one; 1 where something was refused or nobody
+    answered."""
     refused = any(answer.refused for answer in answers.values())
     code = 1 if refused or len(answers) < len(requests) else 0
     if arguments.json:
@@ -163,7 +164,7 @@ def _show(
         say(f"runner {one.id[:8]} on {where}, since {since}")
         if answer is None:
             say("  does not answer; it is gone, suspended, or cannot reach the ledger")
-            _show_orders(history.of(one.id))
+            _show_waiting(history.of(one.id))
             continue
         for message in answer.done:
             say(f"  {message}")
@@ -171,13 +172,15 @@ def _show(
             say(f"refused: {message}", to=sys.stderr)
         if not answer.done and not answer.refused:
             _show_slots(answer.slots)
-        _show_orders(history.of(one.id))
+        _show_waiting(history.of(one.id))
     return code
 
 
-def _show_orders(orders: Sequence[SlotsOrder]) -> None:
+def _show_waiting(orders: Sequence[SlotsOrder]) -> None:
+    """Print the orders that the runner has not answered yet."""
     for order in orders:
-        say(f"  {order.sentence()}")
+        if order.answer is None:
+            say(f"  {order.sentence()}")
 
 
 def _show_slots(slots: Sequence[SlotState]) -> None:
