@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -100,6 +101,7 @@ def test_each_host_that_cannot_be_used_is_reported_with_its_reason(
     assert "/proc cannot be written" in found["no-room"]
     output = user.run("hosts", "check", name, code=1).stdout
     assert "install it: benchfleet hosts bootstrap machines.json --hosts bare" in output
+    assert re.search(r"locked +no +login refused", output)
 
 
 def test_another_host_key_than_before_is_refused_until_the_old_one_is_taken_out(
@@ -113,6 +115,8 @@ def test_another_host_key_than_before_is_refused_until_the_old_one_is_taken_out(
     keys = user.folder / ".benchfleet" / "known_hosts"
     assert troubles(user, name)["lab1"].startswith("host key: its host key is not the one")
     assert f"line 1 out of {keys}" in troubles(user, name)["lab1"]
+    output = user.run("hosts", "check", name, code=1).stdout
+    assert re.search(r"lab1 +no +host key refused", output)
     keys.unlink()
     checked(user, name, code=0)
 

@@ -177,7 +177,7 @@ def _keys(one: HostCheck) -> str:
     if one.reached is not None:
         return "good"
     stage = one.trouble.stage if one.trouble else ""
-    return {"host key": "changed", "permission": "refused"}.get(stage, "")
+    return {"host key": "host key refused", "permission": "login refused"}.get(stage, "")
 
 
 def _columns(one: HostCheck) -> list[str]:
