@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sshd import Sshd
+
 from .conftest import MOCK, User, samples_kept, until
 
 STUDY = """\
@@ -75,8 +77,8 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
     assert "then with batch size 1" in output
     assert "Set a smaller batch_size" in output
     assert "| MemoryError" in output
-    command = "benchfleet retry study.yaml --kind oom && benchfleet run study.yaml"
-    assert command in output
+    again = "benchfleet run study.yaml --cpu-slots 1"  # with the devices of the last run
+    assert f"benchfleet retry study.yaml --kind oom && {again}\n" in output
     (group,) = json.loads(user.failures("--only", "models=m2", "--json"))["groups"]
     assert group["cells"] == ["m2/dense/_hostile"]
     assert [one["failure"] for one in group["attempts"]] == ["benchmark: oom (MemoryError)"] * 3
@@ -85,6 +87,15 @@ def test_failures_are_shown_grouped_with_every_attempt_and_the_way_out(user: Use
         "nothing of this choice failed"
         in user.run("failures", "study.yaml", "--kind", "timeout").stdout
     )
+
+
+def test_the_command_after_failures_on_hosts_names_the_inventory(user: User, sshd: Sshd) -> None:
+    write(user, "act: memory, at: 1")
+    name = user.inventory(sshd.host("lab1", cpu_slots=1))
+    user.run("run", "study.yaml", "--machines", name, code=1)
+    again = f"benchfleet run study.yaml --machines {name}\n"
+    assert f"benchfleet retry study.yaml --kind oom && {again}" in user.failures()
+    assert user.run("retry", "study.yaml").stdout.endswith(f"again with: {again}")
 
 
 @pytest.fixture(scope="module")

@@ -66,6 +66,16 @@ def command_arguments(record: Record, arguments: argparse.Namespace) -> argparse
     return argparse.Namespace(**{**vars(arguments), **command})
 
 
+def like_last_run(arguments: argparse.Namespace, layout: Layout) -> argparse.Namespace:
+    """The arguments, with the machines and devices of the last run over this folder where they
+    name none: for the command of a run that uses the same."""
+    last = next((run.command for run in runs_of(layout) if run.command), {})
+    machines = {key: last.get(key) for key in ("machines", "hosts", *next_command.DEVICES)}
+    machines["machines"] = machines["machines"] and display_path(Path(machines["machines"]))
+    own = {key: value for key, value in vars(arguments).items() if value is not None}
+    return argparse.Namespace(**{**vars(arguments), **machines, **own})
+
+
 def command_of(arguments: argparse.Namespace, study: Study) -> Mapping[str, Any]:
     """What of a run's command line is to be known elsewhere; its paths are absolute, and the
     address of a ledger on a server has no password."""

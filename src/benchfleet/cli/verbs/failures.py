@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchfleet.cli.shared import missing_ledger, next_command, options, selection
+from benchfleet.cli.shared import local_runs, missing_ledger, next_command, options, selection
 from benchfleet.cli.text import gate_text
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
@@ -80,8 +80,9 @@ def _group_json(
     """One group as JSON has it; attempts and log are those of its first cell. `phase_of` has the
     phase of each cell of which the gate is closed."""
     reason = record.outcome.reason if record.outcome else None
+    like_last = local_runs.like_last_run(arguments, study.layout)
     commands = [
-        next_command.same_choice(arguments, verb, kinds=kinds) for verb, kinds in group.verbs
+        next_command.same_choice(like_last, verb, kinds=kinds) for verb, kinds in group.verbs
     ]
     closed_phases = dict.fromkeys(phase_of[cell] for cell in group.cells if cell in phase_of)
     return {

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 
 from benchfleet.cli.shared import (
+    local_runs,
     missing_ledger,
     next_command,
     options,
@@ -90,13 +91,13 @@ def main(arguments: argparse.Namespace) -> int:
         return 0
     for path in again:
         say(f"  pending again  {path}")
-    command = next_command.same_choice(arguments, "run")
+    command = next_command.same_choice(local_runs.like_last_run(arguments, study.layout), "run")
     go = f"{counted(len(again), 'cell', 'go')} again with: {command}"
     waiting = len(cells) - sum(record.state in FINAL_STATES for record in records)
     for phase in closed:
         check = next_command.gate_check(arguments, phase)
         say(f"the gate of phase {phase} is closed; before you run, evaluate it again: {check}")
-    print(printable(go) if again else _nothing(arguments, waiting))
+    print(printable(go if again else _nothing(command, waiting)))
     if raced:
         stay = counted(len(raced), "cell", "stay")
         say(f"{stay} stopped by the race; add --raced to run them")
@@ -135,12 +136,11 @@ def _candidates(
     return [record for record in chosen if not history.is_stopped(record)]
 
 
-def _nothing(arguments: argparse.Namespace, waiting: int) -> str:
+def _nothing(command: str, waiting: int) -> str:
     """What to say where no cell failed: a cell whose script changed is a new one, and waits."""
     if not waiting:
         return "nothing to retry"
-    run = next_command.same_choice(arguments, "run")
-    return printable(f"nothing to retry; {counted(waiting, 'cell', 'wait')} to run: {run}")
+    return f"nothing to retry; {counted(waiting, 'cell', 'wait')} to run: {command}"
 
 
 def _agreed(arguments: argparse.Namespace, lost: Sequence[CellRecord]) -> bool:
