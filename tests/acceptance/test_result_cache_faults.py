@@ -102,6 +102,14 @@ def test_a_damaged_result_is_named_and_its_cell_runs(user: User, filled: Path) -
     user.run("verify", second)
 
 
+def test_a_truncated_entry_is_named_as_the_cache_has_it(user: User, filled: Path) -> None:
+    entry = sorted(filled.rglob("cell.json"))[0]
+    entry.write_bytes(entry.read_bytes()[:100])
+    output = "".join(user.run("run", write(user, "second", filled)).stdout.split())
+    assert f"wasnottakenfrom{entry.parent.as_uri()}:itscell.jsoncannotberead" in output
+    assert ".arrivals" not in output
+
+
 def test_numbers_that_samples_do_not_make_are_refused_and_replaced(
     user: User, filled: Path
 ) -> None:

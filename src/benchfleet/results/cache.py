@@ -57,6 +57,10 @@ class ResultCache:
         self.store = store  # what keeps it
         self.display_url = store.display_url
 
+    def entry_url(self, fingerprint: str) -> str:
+        """Where it keeps the result of a cell, without credentials."""
+        return f"{self.display_url.rstrip('/')}/{FOLDER}/{_path(fingerprint)}"
+
     def digests(self, fingerprints: Collection[str]) -> Mapping[str, str]:
         """The SHA-256 of the cell.json of each of these cells that has a result."""
         paths = {_path(one): one for one in fingerprints}

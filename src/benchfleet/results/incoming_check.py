@@ -28,7 +28,9 @@ def refusal(into: Path, path: str, fingerprint: str, digest: str) -> str:
             return f"its {CELL} is of another cell"
         named = sealed_names((folder / CELL).read_bytes())
     except (ResultsError, OSError) as error:
-        return str(error)
+        return str(error).replace(
+            f"{folder}{os.sep}", "its "
+        )  # it is looked for where it came from
     if LEFT_OUT in {*names} - {*named} and (why := _left_out(folder)):
         return why
     if more := unsealed(names, named):

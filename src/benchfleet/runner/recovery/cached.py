@@ -90,12 +90,12 @@ class CachedResults:
         """Fetch these results, check them, and seal each as that of its cell; by fingerprint."""
         sealed: dict[str, Sealed] = {}
         for cached in self._cache.fetch({name: digests[name] for name in batch}, into):
-            name, url = cached.fingerprint, self._cache.display_url
+            name = cached.fingerprint
             if cached.problem:
-                where = f"{paths[name]} was not taken from {url}"
+                where = f"{paths[name]} was not taken from {self._cache.entry_url(name)}"
                 self._total.problems.append(f"{where}: {cached.problem}")
                 continue
-            outcome = reseal(cached.folder, cells[name], paths[name], url)
+            outcome = reseal(cached.folder, cells[name], paths[name], self._cache.display_url)
             sealed[name] = outcome, cached.folder
         return sealed
 
