@@ -39,7 +39,10 @@ class Runner:
         self._random = context.random
         self._serving = parts.serving
         self._state, self._slots, self._devices = parts.state, parts.slots, parts.devices
-        self._impossible_report = ImpossibleReport(parts.devices, parts.state.progress.is_open)
+        progress = parts.state.progress
+        self._impossible_report = ImpossibleReport(
+            parts.devices, is_open=progress.is_open, is_waiting=progress.is_waiting
+        )
         self._scheduler, self._gates = parts.scheduler, parts.gates
         self._lifecycle = parts.lifecycle
         self._host_lifecycle, self._commands = parts.host_lifecycle, parts.commands

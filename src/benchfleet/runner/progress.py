@@ -189,6 +189,10 @@ class Progress:
         """Whether the cell was pending or running when it was counted last, or is not known."""
         return self._of.get(cell, "pending") in ("pending", "running")
 
+    def is_waiting(self, cell: str) -> bool:
+        """Whether the cell was pending when it was counted last, or is not known."""
+        return self._of.get(cell, "pending") == "pending"
+
     @property
     def share(self) -> float:
         """The completed share of the run, from 0 to 1; a running cell counts by its samples."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchfleet.domain.humanize import examples
 from benchfleet.domain.resource import Device
 from benchfleet.engines.base import HostReady, Started
 from benchfleet.runner.resources.shapes import Pool
@@ -108,7 +109,14 @@ def test_a_run_whose_devices_are_all_removed_ends_and_says_why(
     person.asks(3, "remove", "cpu:0", "cpu:1")
     end = stage.run(cells(4))
     assert end.progress.states == {"success": 2, "pending": 2}
-    assert {why for _, why in end.impossible} == {"no device is left that a slot starts on"}
+    why = (
+        "no device is left that a slot starts on: cpu:0, cpu:1 were removed; "
+        "`benchfleet slots add cpu:0 cpu:1` brings them back"
+    )
+    assert {reason for _, reason in end.impossible} == {why}
+    (blocked,) = stage.notices_of("blocked")  # the two that run then are not among them
+    waiting = [record.path for record in stage.ledger.cells(states=["pending"])]
+    assert blocked.message == f"no machine can run {examples(waiting, 1)}: {why}"
 
 
 def test_a_removed_device_is_left_out_of_later_runs_until_it_is_added(

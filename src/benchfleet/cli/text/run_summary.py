@@ -160,7 +160,7 @@ def show_end(
         show(study, comparison)
         print()
     for why in sorted({why for _, why in end.impossible}):
-        if why == NO_DEVICE and end.broken:
+        if why.startswith(NO_DEVICE) and end.broken:
             continue  # what the run ended with says why none is left
         cells = [cell.id for cell, reason in end.impossible if reason == why]
         say(f"cannot run here: {examples(cells, 1)}: {why}")

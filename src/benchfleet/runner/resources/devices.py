@@ -9,7 +9,7 @@ from benchfleet.domain.placement import Placement
 from benchfleet.domain.resource import Device, Need
 from benchfleet.runner.resources.hosts import Hosts
 from benchfleet.runner.resources.quarantine import Quarantine
-from benchfleet.runner.resources.shapes import Pool, impossible, with_device, without
+from benchfleet.runner.resources.shapes import NO_DEVICE, Pool, impossible, with_device, without
 from benchfleet.runner.resources.slot import Slot
 from benchfleet.runner.resources.slots import Slots
 
@@ -52,6 +52,7 @@ class Devices:
         self.able: frozenset[str] = frozenset()  # the cells that a machine may take
         self._expected = self._unmet = frozenset[str]()
         self.quarantine = Quarantine()  # what is not to be used now
+        self._removed: set[Device] = set()  # of these, what somebody removed
         self.sort_out()
 
     def _sort(self, cells: Mapping[str, Cell]) -> None:
@@ -132,7 +133,8 @@ class Devices:
                 barred = placement.why_not(cell)
                 key = required[0], id(barred)
                 if key not in reasons:
-                    reasons[key] = why = impossible(required[0], self._pools, barred)
+                    why = impossible(required[0], self._pools, barred)
+                    reasons[key] = why = self._no_device() if why == NO_DEVICE else why
                     if why and expected:  # none of which may have it
                         local_cells = [why] if self._pools else []
                         away = (
@@ -143,6 +145,15 @@ class Devices:
                 if reasons[key]:
                     impossible_cells.append((cell, reasons[key]))
         return impossible_cells
+
+    def _no_device(self) -> str:
+        """That no device is left, and how those that somebody removed come back."""
+        if not self._removed:
+            return NO_DEVICE
+        names = sorted(device.label for device in self._removed)
+        were, them = ("was", "it") if len(names) == 1 else ("were", "them")
+        back = f"`benchfleet slots add {' '.join(names)}` brings {them} back"
+        return f"{NO_DEVICE}: {', '.join(names)} {were} removed; {back}"
 
     def _is_impossible(self, required: Requirement, pools: Sequence[Pool]) -> bool:
         need, barred = required
@@ -190,6 +201,7 @@ class Devices:
     def grow(self, device: Device) -> None:
         """One more device can be used, or one that was let go or left out can again."""
         self.quarantine.admit(device)
+        self._removed.discard(device)
         self._bad_starts = {d: n for d, n in self._bad_starts.items() if device not in d}
         if device not in self._origins[device.host].devices and device not in self._grown:
             self._grown.append(device)  # nor is it forgotten where its machine comes back
@@ -204,6 +216,7 @@ class Devices:
         """Stop using a device: slots on it end when they have nothing at hand. Cells wait for it
         unless it is `for_good`."""
         if for_good:
+            self._removed.add(device)
             self._exclude([device])
         else:
             self.quarantine.drain([device])

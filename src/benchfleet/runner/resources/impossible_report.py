@@ -12,9 +12,12 @@ from benchfleet.runner.resources.devices import Devices
 class ImpossibleReport:
     """Remembers what it reported of the cells that no machine can take."""
 
-    def __init__(self, devices: Devices, is_open: Callable[[str], bool]) -> None:
-        """`is_open` is whether a cell, by fingerprint, has not ended."""
-        self._devices, self._is_open = devices, is_open
+    def __init__(
+        self, devices: Devices, *, is_open: Callable[[str], bool], is_waiting: Callable[[str], bool]
+    ) -> None:
+        """`is_open` is whether a cell, by fingerprint, has not ended; `is_waiting`, whether it does
+        not run either."""
+        self._devices, self._is_open, self._is_waiting = devices, is_open, is_waiting
         self._able = frozenset[str]()  # the able cells of the last report
         self._messages: set[str] = set()
 
@@ -23,13 +26,14 @@ class ImpossibleReport:
         return [one for one in self._devices.impossible if self._is_open(one[0].fingerprint)]
 
     def news(self) -> list[str]:
-        """A message for each reason that is new."""
+        """A message for each reason that is new; a cell that runs may still end well."""
         if self._devices.able is self._able:
             return []
         self._able = self._devices.able
         cells: dict[str, list[Cell]] = {}
-        for cell, why in self.cells():
-            cells.setdefault(why, []).append(cell)
+        for cell, why in self._devices.impossible:
+            if self._is_waiting(cell.fingerprint):
+                cells.setdefault(why, []).append(cell)
         messages = []
         for why, some in cells.items():
             names = examples((cell.id for cell in some), 1)
