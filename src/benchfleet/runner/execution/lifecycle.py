@@ -185,8 +185,7 @@ class AttemptLifecycle:
     ) -> None:
         """End an attempt with a failure that its slot could not report."""
         failure = Failure(stage=stage, kind=kind, message=message, retryable=True, trace=trace)
-        seconds: Mapping[str, float] = {stage: self._inbox.now() - attempt.began}
-        self._submit(attempt, failure, seconds)
+        self._submit(attempt, failure, {stage: self._inbox.now() - attempt.began})
 
     def _submit(self, attempt: Attempt, how: Done | Failure, seconds: Mapping[str, float]) -> None:
         """Hand the attempt to the publisher; its slot goes on with the next cell.
@@ -258,9 +257,8 @@ class AttemptLifecycle:
         )
 
     def _spend(self, attempt: Attempt) -> None:
-        self._state.spend(
-            attempt.usage, rented=self._scheduler.devices.is_rented(attempt.spec.host)
-        )
+        rented = self._scheduler.devices.is_rented(attempt.spec.host)
+        self._state.spend(attempt.usage, rented=rented)
 
     def give_back(self, attempt: Attempt, reason: str) -> None:
         """Release the cell; its next attempt resumes after the last sample."""
