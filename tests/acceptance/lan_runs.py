@@ -61,7 +61,9 @@ class Run:
 
     def hosts(self, name: str) -> list[str]:
         """The kinds of notices on one host, in order."""
-        return [one["kind"] for one in self.events if one["data"].get("host") == name]
+        kinds = ("host_ready", "host_lost")
+        events = (one for one in self.events if one["kind"] in kinds)
+        return [one["kind"] for one in events if one["data"].get("host") == name]
 
     def end(self, code: int) -> str:
         """Wait for its end with this exit code; what it printed besides the events."""
