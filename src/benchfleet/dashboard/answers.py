@@ -21,14 +21,14 @@ class MachineStatus(BaseModel):
 
 
 class StatusAnswer(BaseModel):
-    """How far the campaign is."""
+    """How far the campaign is; null is what is not known yet."""
 
     campaign: str
     total: int
     states: dict[str, int]
-    share: float
+    share: float | None
     eta_seconds: float | None
-    age_seconds: float
+    age_seconds: float | None
     error: str
     machines: list[MachineStatus]
 

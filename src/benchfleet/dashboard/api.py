@@ -152,9 +152,9 @@ def status_answer(campaign: ShownCampaign, model: ReadModel) -> StatusAnswer:
         campaign=visible(campaign.name),
         total=seen.total,
         states=seen.counts,
-        share=round(seen.share, 4),
+        share=None if seen.share is None else round(seen.share, 4),
         eta_seconds=seen.eta,
-        age_seconds=round(model.freshness.age, 1),
+        age_seconds=round(model.freshness.age, 1) if model.freshness.read_at else None,
         error=visible(model.freshness.error),
         machines=[
             MachineStatus(

@@ -18,7 +18,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import duration
 from benchfleet.domain.part import FOLLOWED, SPLIT
 from benchfleet.domain.worker_progress import WorkerProgress, aged, with_local_reports
-from benchfleet.errors import BenchfleetError
+from benchfleet.errors import BenchfleetError, LedgerAbsent
 from benchfleet.ledger.base import Ledger
 from benchfleet.runs.follow import local_progress
 from benchfleet.study import Study
@@ -40,6 +40,10 @@ class Watcher:
     def __init__(self, study: Study, model: ReadModel) -> None:
         self._study, self.model = study, model
         self._ledger: Ledger | None = None
+        self._was_there = self._is_gone = (
+            False  # the ledger, at an earlier round and at the last one
+        )
+        self._has_paused = False  # since the last round nobody looked for a while
         self._streams = 0
         self._seen_at = -VIEWER_TIMEOUT_S  # monotonic: the last request
         self._wake, self._read = threading.Event(), threading.Condition()
@@ -135,6 +139,7 @@ class Watcher:
     def _watch(self) -> None:
         while not self._stopped:
             if not self.has_viewer:
+                self._has_paused = True
                 self._wake.wait(1.0)
                 if self._stopped or (not self.has_viewer and not self._wake.is_set()):
                     continue
@@ -163,22 +168,37 @@ class Watcher:
             if self._ledger is None:
                 return
         with self._ledger.within(CALL_TIMEOUT_S):
+            self._notice_another(self._ledger)
             self._read_events(self._ledger)
             self._read_progress(self._ledger)
 
     def _open(self) -> None:
-        """Open the ledger and take the campaign as it is."""
+        """Open the ledger and take the campaign as it is. Raises LedgerAbsent for a ledger that was
+        read before and is gone."""
         ledger = self._study.open_existing_ledger()
         self.queries += 1
         if ledger is None:
+            if self._was_there:
+                self._is_gone = True
+                raise LedgerAbsent(f"{self._study.ledger_text} is not there any more")
             if not self.model.rows:
                 self.model.load(((cell, None) for cell in self._study.cells()), ())
             return
-        self._ledger = ledger
+        self._ledger, self._was_there = ledger, True
         last = ledger.last_event()
         self.queries += 4
-        if not self.model.rows or last < self.model.last_event:
+        if not self.model.rows or self._is_gone or last < self.model.last_event:
             self._load(ledger, last)
+        self._is_gone = self._has_paused = False
+
+    def _notice_another(self, ledger: Ledger) -> None:
+        """Take the campaign again if another ledger came to the place of this one while nobody
+        looked."""
+        if self._has_paused:
+            self._has_paused = False
+            self.queries += 1
+            if (last := ledger.last_event()) < self.model.last_event:
+                self._load(ledger, last)
 
     def _load(self, ledger: Ledger, last: int) -> None:
         self.model.load(self._cells(ledger), ledger.events(kinds=LISTED_KINDS))

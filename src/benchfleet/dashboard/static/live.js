@@ -197,16 +197,17 @@
 
     function showStatus() {
       var status = document.getElementById("status"), text = status.querySelector(".status-text");
-      var age = serverNow() - Number(body.dataset.readAt || status.dataset.readAt) + Number(body.dataset.storeAge || 0);
+      var readAt = Number(body.dataset.readAt || status.dataset.readAt);
+      var age = serverNow() - readAt + Number(body.dataset.storeAge || 0), old = readAt ? took(age) + " old: " : "";
       var silent = lastMessage && Date.now() - lastMessage > 20000;
       var error = body.dataset.error !== undefined ? body.dataset.error : status.dataset.error;
       var away = Boolean(error) || silent || failures >= FAILURES;
       status.classList.toggle("away", away);
       status.classList.toggle("live", !away && Boolean(lastMessage));
       var shown = !lastMessage && !away ? text.textContent
-        : failures >= FAILURES || silent ? took(age) + " old: the dashboard does not answer"
-        : error ? took(age) + " old: the ledger cannot be read"
-        : age > 4 ? "read " + took(age) + " ago" : "live";
+        : failures >= FAILURES || silent ? old + "the dashboard does not answer"
+        : error ? old + "the ledger cannot be read"
+        : !readAt ? "not read yet" : age > 4 ? "read " + took(age) + " ago" : "live";
       if (text.textContent !== shown) text.textContent = shown;
     }
 

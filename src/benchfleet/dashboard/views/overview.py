@@ -43,7 +43,7 @@ class Overview:
     counts: dict[str, int]
     total: int
     done: int
-    share: float  # completed, from 0 to 1; running cells by their samples
+    share: float | None  # completed, from 0 to 1; running cells by their samples; None of no cells
     eta: float | None  # seconds
     slots: Sequence[Slot]
     more_slots: int
@@ -67,7 +67,8 @@ def overview(model: ReadModel) -> Overview:
         happened = notices(model, MAX_NOTICES)
     total = sum(counts.values())
     done = sum(counts.get(state, 0) for state in FINAL_STATES)
-    share = completed_share(total, done + ended_parts, [slot.share_of_cell for slot in slots])
+    running = [slot.share_of_cell for slot in slots]
+    share = completed_share(total, done + ended_parts, running) if total else None
     ordered = sorted(slots, key=lambda slot: (slot.row is None, slot.host, slot.devices))
     return Overview(
         sentence=_sentence(counts, total, share, eta),
@@ -102,8 +103,10 @@ def rate_of(model: ReadModel) -> Rate:
     return Rate(span_s=span, ended=counts)
 
 
-def _sentence(counts: dict[str, int], total: int, share: float, eta: float | None) -> str:
+def _sentence(counts: dict[str, int], total: int, share: float | None, eta: float | None) -> str:
     """``61 of 128 cells done, 2 failed, 4 running; 51 %, about 3 h 10 min left``"""
+    if share is None:
+        return "No cells yet"
     failed = counts.get("failed", 0) + counts.get("partial", 0)
     parts = [f"{counts.get('success', 0):,} of {counted(total, 'cell')} done"]
     for count, word in (
