@@ -28,6 +28,7 @@ from benchfleet.dashboard.stream import STATE_NUMBERS, Streams, TooManyStreams, 
 from benchfleet.dashboard.views import cell, cells, failures, machines
 from benchfleet.dashboard.views.filters import Filters
 from benchfleet.dashboard.views.overview import overview
+from benchfleet.dashboard.views.running import running_rows
 from benchfleet.dashboard.views.sorting import Order
 
 MAX_FAILURE_GROUPS = 100
@@ -76,7 +77,10 @@ def router_of(context: Context, streams: Streams) -> APIRouter:
     @router.get("/cells/{id}", responses=not_found)
     def one_cell(id: str, campaign: ShownCampaign = shown_query) -> CellDetails:
         """One cell with its attempts."""
-        row = context.row(campaign.view(), id)
+        model = campaign.view()
+        row = context.row(model, id)
+        with model.lock:
+            row = running_rows(model).get(row.index, row)
         history = cell.history_of(campaign.study, row.fingerprint)
         outcome = history.record.outcome if history.record else None
         return CellDetails(

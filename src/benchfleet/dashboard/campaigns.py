@@ -62,7 +62,8 @@ class Campaigns:
             if slug not in self._openers:
                 return None
             study = self._openers[slug][1]()
-            watcher = Watcher(study, ReadModel(study.campaign.name, study.campaign.phases))
+            model = ReadModel(study.campaign.name, study.campaign.phases, study.lease)
+            watcher = Watcher(study, model)
             self._opened[slug] = ShownCampaign(slug=slug, study=study, watcher=watcher)
             return self._opened[slug]
 

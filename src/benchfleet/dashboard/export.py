@@ -24,6 +24,7 @@ from benchfleet.dashboard.result_pages import manifest_values, plan_values, race
 from benchfleet.dashboard.views import cell, cells, results
 from benchfleet.dashboard.views.filters import Filters
 from benchfleet.dashboard.views.gantt import Window
+from benchfleet.dashboard.views.running import rows_now
 from benchfleet.errors import BenchfleetError
 from benchfleet.reports import wording
 from benchfleet.reports.failures import FAILED_STATES
@@ -89,8 +90,10 @@ class _Export:
         for row in self._rows:
             tab_values = cell_values(self._campaign, self._model, row, histories[row.fingerprint])
             self._write(f"cell/{row.id}", "cell.html.j2", tab_values)
+        with self._model.lock:
+            rows = rows_now(self._model)
         with open(self._folder / "cells.csv", "w", encoding="utf-8") as file:
-            file.writelines(cell_lines(self._model.rows))
+            file.writelines(cell_lines(rows))
         size = sum(one.stat().st_size for one in self._folder.rglob("*") if one.is_file())
         return Exported(
             folder=self._folder,

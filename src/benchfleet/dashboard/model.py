@@ -30,6 +30,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
 from benchfleet.domain.race import RACE_STOPPED
 from benchfleet.domain.worker_progress import WorkerProgress
+from benchfleet.ledger.base import DEFAULT_LEASE_S
 
 MAX_KEPT_EVENTS = 2_000  # of the newest, for the pages that show what happened
 MAX_KEPT_CHANGES = 20_000  # changes of cells that a stream can continue from
@@ -51,8 +52,10 @@ class Change:
 class ReadModel:
     """The cells of a campaign with their totals, and what happened last."""
 
-    def __init__(self, name: str, phases: Sequence[Phase] = ()) -> None:
-        self.name, self.phases = name, phases
+    def __init__(
+        self, name: str, phases: Sequence[Phase] = (), lease: float = DEFAULT_LEASE_S
+    ) -> None:
+        self.name, self.phases, self.lease = name, phases, lease
         self.lock = threading.RLock()
         self.rows: list[Row] = []
         self.by_fingerprint: dict[str, Row] = {}
@@ -221,10 +224,11 @@ class ReadModel:
             return [change for change in self.changes if change.version > version]
 
     def lease_silence(self, name: str) -> float:
-        """Seconds for which the lease of a running cell or part, by its fingerprint, has been
-        expired; 0 while it is alive."""
+        """Seconds since the lease of a running cell or part, by its fingerprint, was last renewed,
+        once it has expired; 0 while it is alive."""
         ends = self.leases.get(name)
-        return max(0.0, time.monotonic() - ends) if ends is not None else 0.0
+        over = time.monotonic() - ends if ends is not None else 0.0
+        return over + self.lease if over > 0 else 0.0
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call the listener after each change, from the watcher's thread; returns what ends it."""

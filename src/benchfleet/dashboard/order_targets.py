@@ -13,6 +13,7 @@ from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.tiles import tile_id
 from benchfleet.dashboard.views.failures import failure_groups
 from benchfleet.dashboard.views.machines import machines
+from benchfleet.dashboard.views.running import running_rows
 from benchfleet.domain.humanize import counted, examples
 from benchfleet.domain.slots import DeviceName, device_name
 from benchfleet.runs.registry import Record, runs_of
@@ -114,12 +115,17 @@ def _named_rows(model: ReadModel, named: OrderNames) -> list[Row]:
 
 def _rows_of_tiles(model: ReadModel, named: OrderNames) -> list[Row]:
     """The cells of the tiles, as far as the filters leave them."""
-    requested, tests = set(named.tile), named.filters.tests()
+    requested, tests, now = set(named.tile), named.filters.tests(), running_rows(model)
     if not requested:
         return []
     every = [*model.pairs.values(), *model.tiles.values()]
     tiles = [one for one in every if tile_id(one.model, one.config, one.label) in requested]
-    return [row for one in tiles for row in one.rows if all(test(row) for test in tests)]
+    return [
+        row
+        for one in tiles
+        for row in one.rows
+        if all(test(now.get(row.index, row)) for test in tests)
+    ]
 
 
 def _device_target(model: ReadModel, named: OrderNames) -> OrderTarget:

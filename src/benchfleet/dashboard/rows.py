@@ -67,6 +67,7 @@ class Row:
     version: int = 0  # of the model, at its last change
     parts: int = 0  # that it is split into now
     parts_ended: int = 0
+    hosts: tuple[str, ...] = ()  # of its slots, in the copy of a running cell's row
 
     @property
     def id(self) -> str:

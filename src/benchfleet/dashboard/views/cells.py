@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.views.filters import Filters
+from benchfleet.dashboard.views.running import rows_now
 from benchfleet.dashboard.views.sorting import Order, in_order
 
 PAGE_ROWS = 100
@@ -40,7 +41,7 @@ def cell_page(
     more = False
     with model.lock:
         if order or not filters.values:
-            matches = in_order(matching(model, filters), order) if order else model.rows
+            matches = in_order(matching(model, filters), order)
             begin, end, total = after + 1, after + 1 + limit, len(matches)
             last = end - 1 if end < total else -1
             return CellPage(
@@ -59,8 +60,9 @@ def cell_page(
 
 
 def matching(model: ReadModel, filters: Filters) -> Iterator[Row]:
-    """The rows that the filters leave, in the campaign's order; the lock of the model is held."""
-    rows: Iterable[Row] = model.rows
+    """The rows that the filters leave, in the campaign's order, those of running cells with where
+    they run now; the lock of the model is held."""
+    rows: Iterable[Row] = rows_now(model)
     for test in filters.tests():
         rows = filter(test, rows)
     return iter(rows)

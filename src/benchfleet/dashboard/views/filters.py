@@ -43,11 +43,14 @@ class Filters:
         return all(getattr(self, axis) in ("", getattr(tile, axis)) for axis in AXES)
 
     def tests(self) -> list[Callable[[Row], bool]]:
-        """One test for each filter that is set: a cell is left if it passes all of them."""
+        """One test for each filter that is set: a cell is left if it passes all of them. A running
+        one is tested as `running_rows` has it."""
         tests: list[Callable[[Row], bool]] = []
-        for name in (*AXES, "state", "host"):
+        for name in (*AXES, "state"):
             if value := getattr(self, name):
                 tests.append(partial(_has_value, attrgetter(name), value))
+        if self.host:
+            tests.append(partial(_has_host, self.host))
         if self.changed:
             since = time.time() - SPANS_S[self.changed]
             tests.append(lambda row: row.changed_at > since)
@@ -72,6 +75,10 @@ class Filters:
 
 def _has_value(attribute: Callable[[Row], str], value: str, row: Row) -> bool:
     return attribute(row) == value
+
+
+def _has_host(host: str, row: Row) -> bool:
+    return row.host == host or host in row.hosts
 
 
 def _has_text(text: str, row: Row) -> bool:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from benchfleet.dashboard.model import ReadModel
+from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.tiles import Tile, tile_id
 from benchfleet.dashboard.views.filters import Filters
+from benchfleet.dashboard.views.running import running_rows
 from benchfleet.domain.state import FINAL_STATES
 
 MAX_TILES = 1_500
@@ -81,15 +83,16 @@ def matrix(
     with model.lock:
         fits = not opened and len(model.tiles) + len(model.pairs) <= MAX_UNFOLDED_TILES
         is_narrowed = filters.benchmark or filters.subset or filters.state or filters.is_of_cells
+        now = running_rows(model) if filters.is_of_cells else {}
         source = model.tiles if fits or is_narrowed else model.pairs
-        tiles = _matching(source.values(), filters)
+        tiles = _matching(source.values(), filters, now)
         if opened and source is model.pairs:
             parts = [tile for tile in model.tiles.values() if row_of(tile) in opened]
-            parts = _matching(parts, filters)
+            parts = _matching(parts, filters, now)
         else:
             parts = tiles
         columns = list(dict.fromkeys(column_of(tile) for tile in tiles))
-        single = tiles if source is model.tiles else _matching(model.tiles.values(), filters)
+        single = tiles if source is model.tiles else _matching(model.tiles.values(), filters, now)
         means = _whole_means(single, row_of, column_of)
         scores = [part.mean for part in parts if part.mean is not None and not part.is_speed]
         speeds = [part.mean for part in parts if part.mean is not None and part.is_speed]
@@ -129,15 +132,21 @@ def matrix(
     )
 
 
-def _matching(tiles: Iterable[Tile], filters: Filters) -> list[Tile]:
-    """The tiles with these names, in which a cell matches the other filters."""
+def _matching(tiles: Iterable[Tile], filters: Filters, now: Mapping[int, Row]) -> list[Tile]:
+    """The tiles with these names, in which a cell matches the other filters. `now` has the rows of
+    running cells."""
     tests = filters.tests() if filters.is_of_cells else ()
+
+    def is_left(row: Row) -> bool:
+        current = now.get(row.index, row)
+        return all(test(current) for test in tests)
+
     return [
         tile
         for tile in tiles
         if filters.matches_tile(tile)
         and (not filters.state or tile.states.get(filters.state))
-        and (not tests or any(all(test(row) for test in tests) for row in tile.rows))
+        and (not tests or any(map(is_left, tile.rows)))
     ]
 
 

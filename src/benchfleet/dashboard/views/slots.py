@@ -30,7 +30,7 @@ class Slot:
     memory: int | None
     memory_total: int | None
     age: float  # seconds since it was reported
-    silent: float  # seconds since the lease of its cell expired; 0 while it is alive
+    silent: float  # seconds since its last sign of life, once the lease has expired; else 0
     idle_reason: str  # "" while it works
 
     @property
@@ -83,13 +83,22 @@ def slots_of(model: ReadModel) -> list[Slot]:
     for (runner, path), (name, row) in held_cells.items():
         if name not in reported and not (row.parts and name == row.fingerprint):
             nothing = SlotProgress(devices="", cell=path, stage="running")
-            slots.append(_slot(model, runner, nothing, name, row, 0.0))
+            slots.append(_slot(model, runner, nothing, name, row, None))
     return slots
 
 
 def _slot(
-    model: ReadModel, runner: str, slot: SlotProgress, name: str, row: Row | None, age: float
+    model: ReadModel,
+    runner: str,
+    slot: SlotProgress,
+    name: str,
+    row: Row | None,
+    report_age: float | None,
 ) -> Slot:
+    silent = model.lease_silence(name) if row else 0.0
+    if silent and report_age is not None:
+        silent = report_age
+    age = report_age or 0.0
     host, devices = host_in(slot.devices)
     return Slot(
         runner=runner,
@@ -105,7 +114,7 @@ def _slot(
         memory=slot.memory,
         memory_total=slot.memory_total,
         age=age,
-        silent=model.lease_silence(name) if row else 0.0,
+        silent=silent,
         idle_reason="" if row else _idle_reason(model, runner, slot.devices),
     )
 

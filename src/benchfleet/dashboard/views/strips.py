@@ -48,7 +48,15 @@ def strips(
     epoch."""
     now = time.time()
     running = [
-        Work(slot.host, slot.devices, now - slot.seconds, now - slot.seconds, now, 0.0, "")
+        Work(
+            host=slot.host,
+            device=slot.devices,
+            begin=now - slot.seconds,
+            loaded=now - slot.seconds,
+            end=now - slot.silent,
+            hourly=0.0,
+            currency="",
+        )
         for slot in slots
         if slot.row is not None and slot.seconds
     ]
