@@ -18,6 +18,7 @@ from benchfleet.dashboard.views import cells, failures, machines, matrix, overvi
 from benchfleet.dashboard.views.filters import SPAN_NAMES, Filters
 from benchfleet.dashboard.views.sorting import Order, in_order
 from benchfleet.reports.csv_lines import csv_lines
+from benchfleet.reports.failures import TRUST
 from benchfleet.results.layout import Layout
 from benchfleet.runs.registry import runs_of
 from benchfleet.study import Study
@@ -190,6 +191,8 @@ def failure_values(study: Study, model: ReadModel, group: str = "") -> dict[str,
         "groups": groups,
         "chosen": chosen,
         "command_of": partial(failures.command_of, study),
+        "needs_trust": partial(failures.needs_trust, study),
+        "trust": TRUST,
         "most": MAX_GROUP_ROWS,
         "before_retry": before,
         "after_retry": after,

@@ -13,7 +13,7 @@ from benchfleet.domain.event import Event
 from benchfleet.domain.race import RACE
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.models.served.recipes import RECIPES
-from benchfleet.reports.failures import OwnCode, own_code_of
+from benchfleet.reports.failures import OwnCode, names_code, own_code_of
 
 MAX_MESSAGE_CHARACTERS = 500  # of a failure; the cell's page shows all of it
 # How a cell is shown: the states of the ledger, and what a pending cell waits for.
@@ -50,6 +50,7 @@ class Row:
     folded_path: str  # as searches compare it
     server: str  # of its served model; "" for a model that its slot loads
     own_code: OwnCode  # the user's own files that it runs
+    names_code: bool  # these, or its model brings code
     is_speed: bool  # its score is a speed
     state: str = "pending"  # one of SHOWN_STATES
     attempt: int = 0
@@ -118,6 +119,7 @@ def row_of(index: int, cell: Cell, record: CellRecord | None) -> Row:
         folded_path=path.casefold(),
         server=_server_of(cell),
         own_code=own_code_of(cell),
+        names_code=names_code(cell),
         is_speed=cell.workload.measures_speed,
     )
     if record is not None:

@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from benchfleet import registry
-from benchfleet.benchmarks.base import Benchmark
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import PluginError
@@ -96,6 +95,10 @@ _OWN_TASK = (
 )
 _TASKS = ("lm_eval", "inspect")  # benchmarks whose own code is that of tasks
 _IN_OWN_CODE = frozenset({"error", "bad_result", "user_error"})  # that a change of it can fix
+TRUST = (
+    "These cells bring code of their own: --trust-campaign runs what the ledger names. If you do "
+    "not trust its author, name the campaign's file in its place."
+)
 _QUOTA_SPENT = (
     "The quota of the account is spent, so no retry helps: pay for more or raise its limit at the "
     "provider, or name another 'key'; then `benchfleet retry`."
@@ -196,16 +199,25 @@ def cause_of(
 
 def own_code_of(cell: Cell) -> OwnCode:
     """The user's own files that its benchmark runs; none where its plugin is not here."""
-    benchmark = _benchmark(cell.workload.benchmark)
+    benchmark = _plugin("benchmarks", cell.workload.benchmark)
     if benchmark is None or not benchmark.code(cell.workload):
         return ""
     return "task" if cell.workload.benchmark in _TASKS else "script"
 
 
+def names_code(cell: Cell) -> bool:
+    """Whether it brings code, which a worker without the campaign's file runs only if its user
+    trusts the ledger."""
+    if cell.model.python or own_code_of(cell):
+        return True
+    adapter = _plugin("models", cell.model.adapter)
+    return adapter is not None and bool(adapter.code(cell.model))
+
+
 @cache  # to look for an absent one takes long, and a campaign may have a great many cells
-def _benchmark(name: str) -> type[Benchmark] | None:
+def _plugin(family: registry.Family, name: str) -> Any:
     with suppress(PluginError, ImportError):
-        return cast(type[Benchmark], registry.load("benchmarks", name, runs_here=False))
+        return registry.load(family, name, runs_here=False)
     return None
 
 

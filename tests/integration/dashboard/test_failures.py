@@ -14,6 +14,7 @@ from benchfleet.campaign.load import load_campaign
 from benchfleet.cli.main import main, parser_of
 from benchfleet.dashboard.campaigns import Campaigns, campaigns_of_study
 from benchfleet.domain.cell import Cell
+from benchfleet.reports.failures import TRUST
 from benchfleet.study import open_study
 from benchfleet.testing import sample_cell
 from dashboards import DashboardCampaign, client_of, text_of
@@ -117,3 +118,27 @@ def test_the_command_of_a_campaign_without_a_file_names_its_ledger(here: Path) -
         words = shlex.split(command)[1:]
         arguments = parser_of(words).parse_args(words)
         assert (arguments.campaign, arguments.named) == (None, "study")
+
+
+def test_the_command_for_cells_that_bring_code_trusts_the_ledger_where_no_file_is(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign = DashboardCampaign(here / "benchmark_results")
+    campaign.fail(own_script(1), kind="error")
+    campaign.fail(sample_cell(2))
+    with client_of(campaign.campaigns()) as client:
+        pages = [
+            html.unescape(text_of(client, "failures", group=group["id"]))
+            for group in client.get("/api/failures").json()["groups"]
+        ]
+    shown = sorted(map(command_on, pages))
+    where = f"--ledger {campaign.url} --campaign study"
+    assert shown == [
+        f"benchfleet retry {where} --kind error && benchfleet work {where} --trust-campaign",
+        f"benchfleet retry {where} --kind oom && benchfleet work {where}",
+    ]
+    assert sorted(TRUST in page for page in pages) == [False, True]
+    assert main(["failures", *where.split()]) == 0
+    printed = capsys.readouterr().out
+    assert [f"then: {one}\n" in printed for one in shown] == [True, True]
+    assert printed.count(TRUST) == 1

@@ -17,15 +17,24 @@ DEVICES = ("gpus", "cpu_slots", "slots_per_gpu", "max_concurrent_runs", "share_g
 
 
 def same_choice(
-    arguments: argparse.Namespace, verb: str, *, kinds: Sequence[str] | None = None
+    arguments: argparse.Namespace,
+    verb: str,
+    *,
+    kinds: Sequence[str] | None = None,
+    trusts: bool = False,
 ) -> str:
     """The command of another verb on the same campaign, folder, ledger and cells, to be copied;
-    of cells that failed of these `kinds`, where some are given."""
+    of cells that failed of these `kinds`, where some are given. A worker without the campaign's
+    file `trusts` the code that the ledger names."""
     works = arguments.campaign is None or getattr(arguments, "verb", "") == "work"
     words = ["benchfleet", *("work" if verb == "run" and works else verb).split()]
     words += _same_campaign(arguments, has_file=verb in _OF_FILE)
     if verb == "run" and works:
         words += _repeated(arguments, "models", "assigned")
+        trusts = (trusts and arguments.campaign is None) or getattr(
+            arguments, "trust_campaign", False
+        )
+        words += ["--trust-campaign"] if trusts else []
     if verb.split()[0] not in _WHOLE:
         words += _repeated(arguments, "only", "exclude", "limit")
     if verb == "run":

@@ -13,7 +13,7 @@ from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.humanize import counted
 from benchfleet.ledger.history import Attempt, attempts_by_cell
-from benchfleet.reports.failures import FailureGroup, grouped_failures
+from benchfleet.reports.failures import TRUST, FailureGroup, grouped_failures, names_code
 from benchfleet.study import Study
 
 MAX_LISTED_CELLS = 3  # cells of a group by name
@@ -38,8 +38,17 @@ def main(arguments: argparse.Namespace) -> int:
     phase_of = {str(cell.id): cell.phase for cell in cells if cell.phase in closed}
     by_fingerprint = {str(record.fingerprint): record for record in records}
     attempts = _attempts(study, list(first))
+    with_code = set() if arguments.campaign else {str(c.id) for c in cells if names_code(c)}
     groups_json = [
-        _group_json(arguments, study, group, by_fingerprint[name], attempts.get(name, []), phase_of)
+        _group_json(
+            arguments,
+            study,
+            group,
+            by_fingerprint[name],
+            attempts.get(name, []),
+            phase_of,
+            trusts=not with_code.isdisjoint(group.cells),
+        )
         for name, group in first.items()
     ]
     count = sum(len(group.cells) for group in groups)
@@ -76,13 +85,16 @@ def _group_json(
     record: CellRecord,
     attempts: Sequence[Attempt],
     phase_of: Mapping[str, str],
+    *,
+    trusts: bool,
 ) -> dict[str, Any]:
     """One group as JSON has it; attempts and log are those of its first cell. `phase_of` has the
     phase of each cell of which the gate is closed."""
     reason = record.outcome.reason if record.outcome else None
     like_last = local_runs.like_last_run(arguments, study.layout)
     commands = [
-        next_command.same_choice(like_last, verb, kinds=kinds) for verb, kinds in group.verbs
+        next_command.same_choice(like_last, verb, kinds=kinds, trusts=trusts)
+        for verb, kinds in group.verbs
     ]
     closed_phases = dict.fromkeys(phase_of[cell] for cell in group.cells if cell in phase_of)
     return {
@@ -139,3 +151,5 @@ def _lines(group: dict[str, Any]) -> Iterator[str]:
             yield f"    | {line}"
     yield f"  {group['way_out']}"
     yield f"  then: {group['command']}"
+    if "--trust-campaign" in group["command"]:
+        yield f"  {TRUST}"

@@ -52,7 +52,13 @@ def failure_groups(model: ReadModel) -> list[FailureGroup]:
     return [_group(cause, rows, model) for cause, rows in by_cause(failed)]
 
 
-def command_of(study: Study, cause: Cause) -> str:
+def needs_trust(study: Study, group: FailureGroup) -> bool:
+    """Whether `command_of` has to say that the ledger's code may run."""
+    runs = any(verb == "run" for verb, _ in group.verbs)
+    return runs and study.campaign.file is None and any(row.names_code for row in group.rows)
+
+
+def command_of(study: Study, group: FailureGroup) -> str:
     """What to run after the fix, as a person at the dashboard's folder would type it."""
     file, root = study.campaign.file, study.layout.root
     where = [_display_path(file)] if file else []
@@ -63,10 +69,11 @@ def command_of(study: Study, cause: Cause) -> str:
     if file is None:
         where += ["--campaign", study.campaign.name]
     commands = []
-    for verb, kinds in cause.verbs:
+    for verb, kinds in group.verbs:
+        trust = ["--trust-campaign"] if verb == "run" and needs_trust(study, group) else []
         verb = "work" if verb == "run" and file is None else verb
         chosen = [word for kind in kinds or () for word in ("--kind", kind)]
-        commands.append(shlex.join(["benchfleet", verb, *where, *chosen]))
+        commands.append(shlex.join(["benchfleet", verb, *where, *trust, *chosen]))
     return " && ".join(commands)
 
 
