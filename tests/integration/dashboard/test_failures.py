@@ -142,3 +142,24 @@ def test_the_command_for_cells_that_bring_code_trusts_the_ledger_where_no_file_i
     printed = capsys.readouterr().out
     assert [f"then: {one}\n" in printed for one in shown] == [True, True]
     assert printed.count(TRUST) == 1
+
+
+def test_a_cause_says_where_its_cells_concentrate(here: Path) -> None:
+    campaign = DashboardCampaign(here)
+    campaign.finish(sample_cell(8))
+    campaign.finish(sample_cell(8, config="sparse"))
+    for repeat in range(3):
+        campaign.fail(sample_cell(9, repeat=repeat, repeats=True))
+    campaign.fail(sample_cell(9, config="sparse"))
+    for subset in ("de", "fr", "fr2", "it"):
+        cell = sample_cell(7)
+        work = replace(cell.workload, subset=subset)
+        campaign.fail(replace(cell, workload=work), "the answer is empty", "error")
+    page = page_of(campaign.campaigns())
+    assert "all in benchmark-9" in page
+    assert "all with dense, all in benchmark-7" in page
+    for repeat in range(4):
+        cell = sample_cell(6, repeat=repeat, repeats=True)
+        work = replace(cell.workload, subset="de")
+        campaign.fail(replace(cell, workload=work), "a question is missing", "error", "lab2")
+    assert "all on lab2, all with dense, all in benchmark-6_de" in page_of(campaign.campaigns())

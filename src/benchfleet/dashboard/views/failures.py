@@ -23,7 +23,7 @@ from benchfleet.reports.failures import (
 )
 from benchfleet.study import Study
 
-_MIN_SHARE_TO_NAME = 0.8  # of a group's cells on one host or config
+_MIN_SHARE_TO_NAME = 0.8  # of a group's cells on one host, or with one name of an axis
 _MIN_CELLS_TO_NAME = 3
 
 
@@ -36,7 +36,7 @@ class FailureGroup(Cause):
     rows: Sequence[Row]
     first_at: float  # seconds since the epoch; 0: not known
     last_at: float
-    concentrated: str  # "all on lab2", "9 of 10 with int8"; "" where they are spread
+    concentrated: str  # "all on lab2, 9 of 10 with int8"; "" where they are spread
     host: str  # that they are concentrated on; ""
 
     @property
@@ -126,19 +126,23 @@ def _group(cause: Cause, rows: list[Row], model: ReadModel) -> FailureGroup:
 
 
 def _concentrated(rows: Sequence[Row], model: ReadModel) -> tuple[str, str]:
-    """The host, config or model that has nearly all of these cells, though there are more: in
-    words, and the host."""
+    """The host, config, model and benchmark that have nearly all of these cells, though there are
+    more of them: in words, and the host."""
     if len(rows) < _MIN_CELLS_TO_NAME:
         return "", ""
     hosts = model.fleet.hosts | {row.host for row in rows}
+    labels = {label for _, _, label in model.tiles}
     axes = (
-        ("on", [row.host for row in rows], len(hosts - {""})),
-        ("with", [row.config for row in rows], len({key[1] for key in model.tiles})),
-        ("of", [row.model for row in rows], len({key[0] for key in model.tiles})),
+        ("on", "host", len(hosts - {""})),
+        ("with", "config", len(model.axes["config"])),
+        ("of", "model", len(model.axes["model"])),
+        ("in", "label", len(labels)),  # with its subset
+        ("in", "benchmark", len(model.axes["benchmark"])),
     )
-    for word, names, different in axes:
-        name, count = Counter(names).most_common(1)[0]
+    found: dict[str, tuple[str, str]] = {}  # by the word
+    for word, axis, different in axes:
+        name, count = Counter(getattr(row, axis) for row in rows).most_common(1)[0]
         if name and different > 1 and count >= _MIN_SHARE_TO_NAME * len(rows):
             how_many = "all" if count == len(rows) else f"{count} of {len(rows)}"
-            return f"{how_many} {word} {name}", name if word == "on" else ""
-    return "", ""
+            found.setdefault(word, (f"{how_many} {word} {name}", name))
+    return ", ".join(text for text, _ in found.values()), found.get("on", ("", ""))[1]
