@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ ORIGIN = f"http://127.0.0.1:{PORT}"
 NAME = "study"
 RUNNER = RunnerId("11111111-2222-3333-4444-555555555555")
 KEY = b"k" * 32
+MEASURED: Mapping[str, float] = {"prompt_tokens": 9, "completion_tokens": 3, "seconds": 0.5}
 TABS = ("log", "samples", "side", "metrics", "telemetry", "stack", "events")
 
 
@@ -64,9 +65,14 @@ class DashboardCampaign:
         return claim
 
     def finish(
-        self, cell: Cell, scores: tuple[float, ...] = (1.0, 0.0, 1.0), answer: str = "answer"
+        self,
+        cell: Cell,
+        scores: tuple[float, ...] = (1.0, 0.0, 1.0),
+        answer: str = "answer",
+        measured: Mapping[str, float] = MEASURED,
     ) -> str:
-        """A runner runs the cell to its end, with a result; its path."""
+        """A runner runs the cell to its end, with a result whose samples have what was measured;
+        its path."""
         claim = self.claim(cell)
         folder = AttemptFolder(self.layout.attempt(claim.lease))
         for index in range(len(scores)):
@@ -75,12 +81,11 @@ class DashboardCampaign:
                 "id": f"sample-{index}",
                 "columns": {"reference": f"reference {index}"},
                 "predicted_answer": f"{answer} {index}",
-                "completion_tokens": 3,
-                "seconds": 0.5,
+                **measured,
             }
             folder.record(json.dumps(sample).encode() + b"\n")
         (folder.folder / "log.txt").write_text("it began\nit ended\n")
-        overall = sum(scores) / len(scores)
+        overall = sum(scores) / len(scores) if scores else 0.5
         score = {"overall": overall, "per_sample": [*scores], "tasks": {}, "summary": {}}
         verdict = Verdict(score=score, seconds={"load": 1.0}, provenance={"host": "lab1"})
         sealed = folder.seal(cell, claim.path, verdict)

@@ -202,7 +202,11 @@ def samples_values(
             folders = [cell.folder_of(campaign.study, one) for one in same_rows]
             view = side_by_side(folders, group, page)
         if not view.total and not group:
-            problem = "Not all samples of these cells are on this machine; `merge` brings them."
+            problem = (
+                "These cells have no sample in common."
+                if all(folders)
+                else "Not all samples of these cells are on this machine; `merge` brings them."
+            )
     return {
         "rows": same_rows,
         "ids": [one.id for one in same_rows],

@@ -96,6 +96,9 @@ class SamplePage:
     recorded: int
     page: int
     pages: int
+    is_here: bool  # the result or attempt; its benchmark may report no samples
+    has_tokens: bool  # else 0 means that nobody counted them
+    has_seconds: bool
 
 
 def sample_page(folder: Path | None, *, page: int, show: str, text: str) -> SamplePage:
@@ -114,6 +117,9 @@ def sample_page(folder: Path | None, *, page: int, show: str, text: str) -> Samp
         recorded=len(samples),
         page=page,
         pages=pages,
+        is_here=folder is not None and (folder / SAMPLES).is_file(),
+        has_tokens=any(one.get("prompt_tokens") or one.get("completion_tokens") for one in samples),
+        has_seconds=any(one.get("seconds") for one in samples),
     )
 
 

@@ -40,6 +40,7 @@ class MatrixTile:
     mean: float | None  # of several benchmarks: see `_whole_means`
     shade: int  # 0 to 8 by the mean; -1 without one
     cell: str  # the id of its only cell; "" where it has several
+    samples: int  # of its only cell
     id: str  # what orders call it
 
     @property
@@ -174,6 +175,7 @@ def _tile(
         mean=mean,
         shade=-1 if mean is None else _shade(mean, low, high),
         cell=only[0].id if len(only) == 1 else "",
+        samples=only[0].samples if len(only) == 1 else 0,
         id=tile_id(tiles[0].model, tiles[0].config, label),
     )
 
