@@ -33,6 +33,11 @@ CHANGING_EVENTS = frozenset(
 )
 
 
+def cell_id(fingerprint: str) -> str:
+    """What addresses call a cell."""
+    return fingerprint[:20]
+
+
 @dataclass(slots=True, eq=False)
 class Row:
     """One cell, with what its last attempt left."""
@@ -73,7 +78,7 @@ class Row:
     @property
     def id(self) -> str:
         """What addresses call it."""
-        return self.fingerprint[:20]
+        return cell_id(self.fingerprint)
 
     @property
     def group(self) -> tuple[str, str, str]:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.dashboard.views import gantt
 from benchfleet.dashboard.views.gantt import MAX_ZOOM, Window
+from benchfleet.testing import sample_cell
 from dashboards import NAME, client_of, every_kind_of_cell
 
 
@@ -45,3 +47,20 @@ def test_the_plan_has_bars_on_the_lanes_of_their_slots(tmp_path: Path) -> None:
         zoomed = client.get(f"/c/{NAME}/plan", params={"zoom": 64, "at": 0}).text
         assert "The whole time" in zoomed
         assert client.get(f"/c/{NAME}/plan", params={"zoom": 0}).status_code == 422
+
+
+def test_the_newest_attempts_are_counted_and_lead_to_their_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gantt, "MAX_LISTED", 2)
+    monkeypatch.setattr(gantt, "MAX_LANES", 1)
+    campaign = every_kind_of_cell(tmp_path)
+    campaign.fail(sample_cell(5), host="lab9")
+    with client_of(campaign.campaigns()) as client:
+        text = client.get(f"/c/{NAME}/plan").text
+        (id,) = [one["id"] for one in client.get("/api/cells?q=benchmark-5").json()["cells"]]
+    table = text.partition("Newest attempts")[2]
+    assert "<small>2 of 5 attempts</small>" in table
+    assert table.count('<tr><th scope="row">') == 2
+    assert f'<a class="path" href="cell/{id}">' in table
+    assert "1 of 2 lanes are drawn" in text

@@ -139,10 +139,10 @@ def _concentrated(rows: Sequence[Row], model: ReadModel) -> tuple[str, str]:
         ("in", "label", len(labels)),  # with its subset
         ("in", "benchmark", len(model.axes["benchmark"])),
     )
-    found: dict[str, tuple[str, str]] = {}  # by the word
+    named: dict[str, tuple[str, str]] = {}  # by the word
     for word, axis, different in axes:
         name, count = Counter(getattr(row, axis) for row in rows).most_common(1)[0]
         if name and different > 1 and count >= _MIN_SHARE_TO_NAME * len(rows):
             how_many = "all" if count == len(rows) else f"{count} of {len(rows)}"
-            found.setdefault(word, (f"{how_many} {word} {name}", name))
-    return ", ".join(text for text, _ in found.values()), found.get("on", ("", ""))[1]
+            named.setdefault(word, (f"{how_many} {word} {name}", name))
+    return ", ".join(text for text, _ in named.values()), named.get("on", ("", ""))[1]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
+from benchfleet.dashboard.rows import cell_id
 from benchfleet.domain.humanize import duration
 from benchfleet.domain.part import SPLIT
 from benchfleet.ledger.history import ATTEMPT_EVENTS, attempts_by_cell
@@ -16,6 +17,7 @@ from benchfleet.study import Study
 MAX_GANTT_EVENTS = 40_000
 MAX_GANTT_BARS = 2_000
 MAX_LANES = 100
+MAX_LISTED = 100  # of the newest attempts
 MAX_ZOOM = 4096
 _WIDTH, _LANE_HEIGHT, _LABEL_WIDTH = 1_200, 20, 150
 
@@ -75,7 +77,9 @@ class Gantt:
     width: int = _WIDTH
     label_width: int = _LABEL_WIDTH
     lane_height: int = _LANE_HEIGHT
-    spans: Sequence[Span] = ()  # the newest, for the table
+    lanes_left_out: int = 0
+    newest: Sequence[tuple[Span, str]] = ()  # for the table, each with the id of its cell
+    total: int = 0  # attempts that were read
 
     @property
     def height(self) -> int:
@@ -94,21 +98,30 @@ def gantt(
         since = max(0, ledger.last_event() - MAX_GANTT_EVENTS)
         attempts = attempts_by_cell(ledger.events(since, kinds=ATTEMPT_EVENTS))
         of_parts = {
-            part: f"{paths[event.fingerprint]}, part {number} of {len(event.data['parts'])}"
+            part: (
+                f"{paths[event.fingerprint]}, part {number} of {len(event.data['parts'])}",
+                cell_id(event.fingerprint),
+            )
             for event in ledger.events(kinds={SPLIT})
             if event.fingerprint in paths
             for number, part in enumerate(event.data["parts"], 1)
         }
-    now, names = time.time(), {**paths, **of_parts}
-    every = [
-        replace(span, lane=running.get(name, span.lane)) if span.state == "running" else span
+    now, names = time.time(), {name: (path, cell_id(name)) for name, path in paths.items()}
+    names.update(of_parts)
+    listed = [
+        (
+            replace(span, lane=running.get(name, span.lane)) if span.state == "running" else span,
+            names[name][1],
+        )
         for name, some in attempts.items()
         if name in names
-        for span in (span_of(names[name], one, now) for one in some if not one.was_taken)
+        for span in (span_of(names[name][0], one, now) for one in some if not one.was_taken)
     ]
-    if not every:
+    if not listed:
         return None
-    lanes = sorted({span.lane for span in every})[:MAX_LANES]
+    every = [span for span, _ in listed]
+    every_lane = sorted({span.lane for span in every})
+    lanes = every_lane[:MAX_LANES]
     begin, end = window.of(min(span.begin for span in every), max(span.end for span in every))
     inside = [
         span for span in every if span.end >= begin and span.begin <= end and span.lane in lanes
@@ -125,14 +138,15 @@ def gantt(
         )
         for span in drawn
     ]
-    newest = sorted(every, key=lambda span: -span.begin)[:100]
     return Gantt(
         lanes=lanes,
         bars=bars,
         left_out=len(inside) - len(drawn),
         begin=begin,
         end=end,
-        spans=newest,
+        lanes_left_out=len(every_lane) - len(lanes),
+        newest=sorted(listed, key=lambda one: -one[0].begin)[:MAX_LISTED],
+        total=len(listed),
     )
 
 
