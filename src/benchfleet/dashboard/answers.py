@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 
 class MachineStatus(BaseModel):
-    """A machine, with what it does now."""
+    """A machine, with what it does now. `status` is Running, Silent, Starting or Ended."""
 
     hostname: str
     phase: str

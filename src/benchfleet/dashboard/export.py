@@ -113,7 +113,7 @@ class _Export:
         yield "failures", "failures.html.j2", self._failures
         yield "machines", "machines.html.j2", lambda: machine_values(model)
         yield "compare", "compare.html.j2", self._compare
-        yield "race", "race.html.j2", lambda: race_values(results.race(study))
+        yield "race", "race.html.j2", lambda: race_values(study, results.race(study))
         yield "plan", "plan.html.j2", lambda: plan_values(study, model, Window())
         yield "cost", "cost.html.j2", lambda: {"view": results.cost_view(study)}
         rows = results.manifest_rows(study)

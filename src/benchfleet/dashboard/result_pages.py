@@ -137,7 +137,12 @@ def router_of(context: Context) -> APIRouter:
         model = campaign.view()
         race = kept_results.get(campaign, model, "race", lambda: results.race(campaign.study))
         return context.page(
-            request, campaign, model, "race.html.j2", lambda: race_values(race), page="compare"
+            request,
+            campaign,
+            model,
+            "race.html.j2",
+            lambda: race_values(campaign.study, race),
+            page="compare",
         )
 
     @router.get("/c/{slug}/plan")
@@ -213,9 +218,15 @@ def plan_values(study: Study, model: ReadModel, window: Window) -> dict[str, Any
     }
 
 
-def race_values(race: Race) -> dict[str, Any]:
+def race_values(study: Study, race: Race) -> dict[str, Any]:
     """What the page of the race shows."""
-    return {"race": race, "race_head": race_table.HEAD, "race_row": race_table.row}
+    stopped = any(one.stopped for group in race.groups for one in group.standings)
+    return {
+        "race": race,
+        "has_race": study.campaign.race is not None or stopped,
+        "race_head": race_table.HEAD,
+        "race_row": race_table.row,
+    }
 
 
 def manifest_values(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.rental import CREATED, READY, Account, Rental, rental_event
 from benchfleet.domain.resource import Need
-from benchfleet.domain.slots import REQUESTED, Answer
+from benchfleet.domain.slots import ENDED, REQUESTED, Answer
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.status import status_of
@@ -210,3 +210,28 @@ def test_a_strip_has_loading_and_working_in_the_known_time() -> None:
     assert len(strip.blocks) <= 4  # equal neighbours are one shape
     assert all(one.x >= 0 and one.x + one.width <= BINS for one in strip.blocks)
     assert strips(work, (), since=now - 2 * WORK_SPAN_S)["lab1"][0].begin == 0
+
+
+@pytest.mark.parametrize(("action", "state"), [("drain", "drained"), ("remove", "removed")])
+def test_a_device_that_was_let_go_stays_on_its_card(
+    campaign: DashboardCampaign, action: str, state: str
+) -> None:
+    order = {"runner": RUNNER, "action": action, "devices": ["lab2/gpu:0", "lab2/gpu:1"]}
+    campaign.ledger.record(Event(kind=REQUESTED, data=order))
+    left = SlotProgress(devices="lab2/gpu:1", stage="idle")  # the other has no slot any more
+    campaign.ledger.report_progress(WorkerProgress(runner=RUNNER, slots=(left,)))
+    with client_of(campaign.campaigns()) as client:
+        text = client.get(f"/c/{NAME}/machines").text.partition("lab2")[2]
+    assert (
+        f'<span class="device">gpu:0</span></span> <span class="what faint">{state}</span>' in text
+    )
+    assert "idle: drained" in text
+    assert text.count('<span class="device">gpu:1</span>') == 1
+
+
+def test_a_machine_whose_runs_ended_is_called_ended(campaign: DashboardCampaign) -> None:
+    campaign.fail(sample_cell(4))
+    campaign.ledger.record(Event(kind=ENDED, data={"runner": RUNNER}))
+    with client_of(campaign.campaigns()) as client:
+        hosts = {one["hostname"]: one for one in client.get("/api/status").json()["machines"]}
+    assert (hosts["lab1"]["status"], hosts["lab1"]["failed"]) == ("Ended", 1)

@@ -38,7 +38,7 @@ def test_what_ran_and_what_waits_is_on_the_plan(client: TestClient) -> None:
 
 
 def test_a_campaign_without_a_race_has_a_page_that_says_so(client: TestClient) -> None:
-    assert "Nothing races" in client.get(f"/c/{NAME}/race").text
+    assert "No race is configured" in client.get(f"/c/{NAME}/race").text
     assert "/race" not in client.get(f"/c/{NAME}/compare").text
 
 

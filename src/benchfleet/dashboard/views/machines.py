@@ -22,6 +22,12 @@ from benchfleet.orders.slots_history import SlotsOrder
 SILENT_AFTER_S = 90.0  # seconds without a report, or past the end of a lease
 MAX_STRIPS = 16  # of one machine
 Life = Literal["running", "silent", "ended", "rented"]
+_STATUS: dict[Life, str] = {
+    "running": "Running",
+    "silent": "Silent",
+    "ended": "Ended",
+    "rented": "Starting",
+}
 _URGENCY: dict[Life, int] = {"silent": 0, "rented": 1, "running": 1, "ended": 2}
 
 
@@ -40,6 +46,7 @@ class Runner:
     elsewhere: Sequence[str]  # other machines that it uses
     more_slots: int
     drained: Sequence[str]  # devices of this machine that were ordered to be let go
+    removed: Collection[str]  # of them, those that later runs leave out too
     clock_ahead: float  # seconds, of its own machine's clock; 0 where it agrees with ours
     orders: Sequence[SlotsOrder]  # the last ones to it, the newest first; on its own machine
 
@@ -48,6 +55,17 @@ class Runner:
         """The devices that it can be asked to let go, as orders name them."""
         names = [name for slot in self.slots for name in named(slot, self.at_home)]
         return [name for name in dict.fromkeys(names) if name not in self.drained]
+
+    @property
+    def without_slot(self) -> list[tuple[str, str]]:
+        """The devices that it has let go, without their host, each with its state as
+        `benchfleet slots` names it."""
+        used = {name for slot in self.slots for name in named(slot, self.at_home)}
+        return [
+            (host_in(name)[1], "removed" if name in self.removed else "drained")
+            for name in self.drained
+            if name not in used
+        ]
 
     def slots_on(self, devices: Collection[str]) -> list[Slot]:
         """Its slots that use one of these devices."""
@@ -84,9 +102,7 @@ class Machine:
     @property
     def status(self) -> str:
         """In a word, as `/api/status` has it."""
-        if self.life == "ended":
-            return "Failed" if self.failed else "Complete"
-        return {"running": "Running", "silent": "Silent", "rented": "Starting"}[self.life]
+        return _STATUS[self.life]
 
     @property
     def drainable(self) -> bool:
@@ -184,6 +200,7 @@ def _runners(model: ReadModel, slots: Sequence[Slot]) -> dict[str, list[Runner]]
                 elsewhere=sorted(hosts - {host, home}),
                 more_slots=report.more_slots if report and host == home else 0,
                 drained=sorted(one for one in drained if (host_in(one)[0] or home) == host),
+                removed={device for runner, device in model.fleet.excluded if runner == name},
                 clock_ahead=report.clock_ahead(time.time()) if report and host == home else 0.0,
                 orders=model.fleet.orders.of(name) if host == home else (),
             )
