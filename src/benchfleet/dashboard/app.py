@@ -6,13 +6,14 @@ import mimetypes
 from collections.abc import Collection
 
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 import benchfleet
-from benchfleet.dashboard import actions, api, cell_pages, pages, result_pages
+from benchfleet.dashboard import actions, api, cell_pages, pages, result_pages, wrong_queries
 from benchfleet.dashboard.campaigns import Campaigns
 from benchfleet.dashboard.context import Context
 from benchfleet.dashboard.foreign import one_line
@@ -72,6 +73,7 @@ def plain_application(campaigns: Campaigns, streams: Streams) -> FastAPI:
     app.include_router(actions.router_of(context, OrderBook()))
     app.add_exception_handler(BenchfleetError, _unavailable)
     app.add_exception_handler(StarletteHTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, wrong_queries.handler_of(context))
 
     @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
