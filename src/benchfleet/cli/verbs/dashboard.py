@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8050
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - it asks for trusted hosts
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it asks for trusted hosts
+_CONNECT_TIMEOUT_S = 5.0
 _NEEDS = ("fastapi", "jinja2", "uvicorn", "multipart")
 
 
@@ -75,6 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.export is not None:
         return _export(arguments)
     if arguments.link:
+        _check_listens(arguments.host, arguments.port)
         return _print_link(arguments, _tokens(arguments.port))
     return _serve(arguments)
 
@@ -148,6 +151,18 @@ def _tokens(port: int) -> Tokens:
         return Tokens(own_key(os.environ), port)
     except OSError as error:
         raise BenchfleetError(f"no key for the dashboard: {error}") from error
+
+
+def _check_listens(host: str, port: int) -> None:
+    """Raises BenchfleetError where no dashboard can be there."""
+    host = _WILDCARDS.get(host, host)
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise BenchfleetError(
+            f"nothing listens at {_as_in_address(host)}:{port}, so a link would open nothing: start"
+            " the dashboard, or give the --host and --port that it was started with"
+        ) from error
 
 
 def _as_in_address(name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from benchfleet.dashboard.campaigns import Campaigns, ShownCampaign
 from benchfleet.dashboard.export import Exported
 from benchfleet.dashboard.tokens import Tokens, own_key
 from dashboards import NAME, every_kind_of_cell
+from watchers import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -62,47 +64,73 @@ def test_without_its_packages_it_names_the_extra(
     assert "pip install 'benchfleet[dashboard]'" in refused
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that somebody listens at."""
+    with closing(server.listen("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
 @pytest.mark.parametrize(
-    ("words", "address"),
+    ("trusted", "address"),
     [
-        ([], "http://127.0.0.1:8050/"),
-        (["--port", "9"], "http://127.0.0.1:9/"),
-        (["--host", "::1"], "http://[::1]:8050/"),
-        (["--trusted-host", "lab.example"], "http://lab.example:8050/"),
-        (["--trusted-host", "lab.example:80", "--trusted-host", "b"], "http://lab.example:80/"),
-        (["--trusted-host", "2001:db8::1"], "http://[2001:db8::1]:8050/"),
-        (["--trusted-host", "[2001:db8::1]"], "http://[2001:db8::1]:8050/"),
-        (["--trusted-host", "[2001:db8::1]:80"], "http://[2001:db8::1]:80/"),
+        ([], "http://127.0.0.1:PORT/"),
+        (["lab.example"], "http://lab.example:PORT/"),
+        (["lab.example:80", "b"], "http://lab.example:80/"),
+        (["2001:db8::1"], "http://[2001:db8::1]:PORT/"),
+        (["[2001:db8::1]"], "http://[2001:db8::1]:PORT/"),
+        (["[2001:db8::1]:80"], "http://[2001:db8::1]:80/"),
     ],
 )
 def test_a_link_is_for_the_name_and_port_that_browsers_use(
-    printed: Printed, words: list[str], address: str
+    printed: Printed, port: int, trusted: list[str], address: str
 ) -> None:
-    values = json.loads(printed("--link", "--json", *words))
-    assert values["address"] == address
+    words = [word for name in trusted for word in ("--trusted-host", name)]
+    values = json.loads(printed("--link", "--json", "--port", str(port), *words))
+    assert values["address"] == address.replace("PORT", str(port))
     begin, _, token = values["link"].partition("?token=")
-    assert begin == address
-    port = int(words[1]) if "--port" in words else dashboard.DEFAULT_PORT
+    assert begin == values["address"]
     assert Tokens(own_key({"XDG_CACHE_HOME": "../cache"}), port).spend(token)
 
 
+def test_a_link_of_an_ipv6_address_has_brackets(printed: Printed) -> None:
+    with closing(server.listen("::1", 0)) as listener:
+        port = listener.getsockname()[1]
+        values = json.loads(printed("--link", "--json", "--host", "::1", "--port", str(port)))
+    assert values["address"] == f"http://[::1]:{port}/"
+
+
+def test_a_link_to_every_address_asks_this_machine(printed: Printed, port: int) -> None:
+    every = ("--host", "0.0.0.0", "--trusted-host", "lab.example")  # noqa: S104 - it only links
+    assert f"http://lab.example:{port}/" in printed("--link", "--port", str(port), *every)
+
+
+@pytest.mark.parametrize("words", [(), ("--host", "0.0.0.0", "--trusted-host", "a")])  # noqa: S104
+def test_no_link_is_printed_where_nothing_listens(printed: Printed, words: tuple[str, ...]) -> None:
+    port = free_port()
+    refused = printed("--link", "--port", str(port), *words, code=2)
+    assert f"nothing listens at 127.0.0.1:{port}" in refused
+    assert "give the --host and --port" in refused
+    assert "token" not in refused
+
+
 def test_a_link_is_printed_for_people_and_opened(
-    printed: Printed, monkeypatch: pytest.MonkeyPatch
+    printed: Printed, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    text = printed("--link", "--open")
-    assert "dashboard: http://127.0.0.1:8050/ (read-only)" in text
+    text = printed("--link", "--open", "--port", str(port))
+    assert f"dashboard: http://127.0.0.1:{port}/ (read-only)" in text
     (link,) = opened
     assert f"open this link once, within 15 minutes: {link}" in text
 
 
 def test_a_key_that_cannot_be_kept_is_an_error(
-    printed: Printed, monkeypatch: pytest.MonkeyPatch
+    printed: Printed, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(Path("file").absolute()))
-    assert "no key for the dashboard: " in printed("--link", code=2)
+    assert "no key for the dashboard: " in printed("--link", "--port", str(port), code=2)
 
 
 def test_it_serves_at_the_port_that_it_prints(
