@@ -177,3 +177,32 @@ def test_a_page_that_opens_early_counts_the_cells_and_fills_by_itself(
         expect(page.locator(".summary")).to_contain_text("9 cells: 1 model × 2 configs")
         expect(page.get_by_label("config")).to_be_visible()  # not only the live part
         watched.check()
+
+
+EACH_FRAME = """() => {
+  const text = (selector) => (document.querySelector(selector) || {}).textContent || "";
+  window.seen = new Set();
+  (function look() {
+    const failed = (/(\\d+) failed/.exec(text("h1")) || ["", ""])[1];
+    window.seen.add(failed + " " + text("[data-count=failed]"));
+    requestAnimationFrame(look);
+  })();
+}"""
+
+
+def test_heading_and_legend_of_the_overview_change_together(
+    campaign: DashboardCampaign, browser: Browser
+) -> None:
+    with served_campaign(campaign) as (address, _):
+        watched = WatchedPage(browser, address)
+        page = watched.page
+        page.set_default_timeout(LIMIT_MS)
+        page.goto(address)
+        expect(page.locator("#status")).to_have_class(re.compile("live"))
+        page.evaluate(EACH_FRAME)
+        for number, total in ((10, "4"), (11, "5"), (12, "6")):
+            campaign.fail(sample_cell(number))
+            expect(page.locator("[data-failed]")).to_have_text(total)
+        expect(page.locator("h1")).to_contain_text("6 failed")
+        assert page.evaluate("[...window.seen].sort()") == ["3 3", "4 4", "5 5", "6 6"]
+        watched.check()

@@ -62,7 +62,7 @@
   function watch() {
     var body = document.body, base = body.dataset.root, slug = body.dataset.slug;
     var cursor = body.dataset.cursor, source = null, failures = 0, timer = 0, dirty = false;
-    var refreshedAt = Date.now(), refreshing = false, mayRelay = false, lastMessage = 0, spokenAt = 0;
+    var latest = {}, refreshedAt = Date.now(), refreshing = false, mayRelay = false, lastMessage = 0, spokenAt = 0;
     var channel = window.BroadcastChannel ? new BroadcastChannel("benchfleet-" + location.port + "-" + slug) : null;
     if (channel) channel.onmessage = function (event) { take(event.data); };
     if (navigator.locks && channel) {
@@ -145,7 +145,8 @@
       showStatus();
       showReading(message.reading);
       if (!message.changed) return;
-      counts(message.counts);
+      latest = message.counts;
+      if (!document.getElementById("live")) counts(latest);
       document.dispatchEvent(new CustomEvent("benchfleet:changes", { detail: message }));
       dirty = true;
       refreshSoon();
@@ -161,9 +162,10 @@
       else if (place && cells) place.textContent = cells.toLocaleString("en");
     }
 
+    // Beside the live part, which the server counts: with it, so that both say the same.
     function counts(values) {
       document.querySelectorAll("[data-count]").forEach(function (place) {
-        place.textContent = (values[place.dataset.count] || 0).toLocaleString("en");
+        if (!place.closest("#live")) place.textContent = (values[place.dataset.count] || 0).toLocaleString("en");
       });
       var failed = (values.failed || 0) + (values.partial || 0);
       document.querySelectorAll("[data-failed]").forEach(function (badge) {
@@ -190,7 +192,7 @@
         dirty = false;
         refreshedAt = Date.now();
         window.htmx.ajax("GET", location.href, { target: "#live", select: "#live", swap: "outerMorph" })
-          .then(function () { relativeTimes(); markWide(); }, function () { dirty = true; })
+          .then(function () { relativeTimes(); markWide(); counts(latest); }, function () { dirty = true; })
           .then(function () { refreshing = false; if (dirty) refreshSoon(); });
       }, wait);
     }
