@@ -60,6 +60,7 @@ def test_a_ledger_that_was_deleted_is_away_since_then(tmp_path: Path, has_file: 
         page = text_of(client, "")
         assert "The ledger cannot be read since" in page
         assert "1 of 1 cell done" in page  # what was read before
+        assert "Nothing has run yet" not in text_of(client, "plan")
         again = DashboardCampaign(tmp_path / "again")
         for _ in range(3):  # its events are more than those of the one that is gone
             again.fail(cell)
