@@ -56,7 +56,10 @@ def read_file(file: Path) -> Any:
         return json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         if shutil.disk_usage(file.parent).free < _LEAST_FREE_BYTES:
-            message = f"{file.name} was cut off: no space left on device where {file.parent} is"
+            message = (
+                f"{file.name} was cut off: no space left on device where {file.parent} is; make "
+                "room there"
+            )
             raise CellFailure(
                 stage="benchmark", kind="disk_full", message=message, retryable=True
             ) from None

@@ -183,7 +183,8 @@ def cause_of(
 ) -> Cause:
     """The cause of a failure, whose stage and kind are ``""`` where no reason was recorded;
     `own_code` are the user's own files that the cell runs."""
-    is_own = kind in _IN_OWN_CODE and stage not in ("provision", "load")
+    of_model = stage == "provision" or (stage, kind) == ("load", "user_error")
+    is_own = kind in _IN_OWN_CODE and not of_model
     in_own = own_code if is_own else ""
     # A script that answers no samples has none to score, and fails whole.
     unscored = state == "partial" and stage == "collect" and kind in {"error", "bad_result"}

@@ -226,12 +226,8 @@ class Devices:
     def waits_for_drained(self) -> frozenset[str]:
         """The cells that nothing but drained devices could take."""
         drained = self.quarantine.drained
-        remaining = [
-            without(pool, tuple(drained.intersection(pool.devices))) for pool in self._pools
-        ]
-        unplaceable = [
-            required for required in self._by_need if self._is_impossible(required, remaining)
-        ]
+        remaining = [without(pool, tuple(drained & set(pool.devices))) for pool in self._pools]
+        unplaceable = [one for one in self._by_need if self._is_impossible(one, remaining)]
         return self.able.intersection(
             f for required in unplaceable for f in self._by_need[required]
         )
