@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 BOOTSTRAP_STDERR = "bootstrap_stderr"  # of a score that is no mean, in its summary
@@ -34,18 +35,34 @@ def standard_error(
     """The standard error of the mean; None below two values, or below two clusters.
 
     Without `clusters` it is s/√n, with s of n − 1 degrees of freedom. With the cluster of each
-    value it is √(g/(g − 1) Σ_c (Σ_{i∈c} (x_i − x̄))²)/n over g clusters (arXiv 2411.00640, eq. 4,
-    with the usual correction for few clusters). One value a cluster gives s/√n again.
+    value it is √(Σ_c (Σ_{i∈c} (x_i − x̄))²/(1 − n_c/n))/n over clusters of n_c values: arXiv
+    2411.00640, eq. 4, with the CR2 correction for few clusters (Bell & McCaffrey 2002, Survey
+    Methodology 28, 169-181). One value a cluster gives s/√n again.
     """
     middle = mean(values) if values else 0.0
-    residuals = [value - middle for value in values]
+    residuals, count = [value - middle for value in values], len(values)
     if clusters is not None:
-        sums: dict[Hashable, float] = {}
+        sizes = Counter(clusters)
+        sums = dict.fromkeys(sizes, 0.0)
         for cluster, residual in zip(clusters, residuals, strict=True):
-            sums[cluster] = sums.get(cluster, 0.0) + residual
-        residuals = [*sums.values()]
-    count = len(residuals)
+            sums[cluster] += residual
+        if len(sums) < 2:
+            return None
+        scaled = [total / math.sqrt(1 - sizes[one] / count) for one, total in sums.items()]
+        return math.hypot(*scaled) / count
     if count < 2:
         return None
     spread = math.hypot(*residuals)  # no square under- or overflows
-    return spread * math.sqrt(count / (count - 1)) / len(values)
+    return spread * math.sqrt(count / (count - 1)) / count
+
+
+def cluster_freedom(clusters: Sequence[Hashable]) -> float:
+    """The degrees of freedom of a mean's clustered error, from the cluster of each value: clusters
+    less one where all have one size, and fewer where some are larger (Bell & McCaffrey 2002)."""
+    sizes = Counter(clusters)
+    if len({*sizes.values()}) == 1:
+        return len(sizes) - 1
+    shares = [size / len(clusters) for size in sizes.values()]
+    pulls = [share**2 / (1 - share) for share in shares]
+    squares = math.fsum(share**2 for share in shares)
+    return 1 / (squares + math.fsum(pulls) ** 2 - math.fsum(pull**2 for pull in pulls))

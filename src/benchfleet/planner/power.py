@@ -71,11 +71,12 @@ def _power(benchmark: str, effect: float, pairs: Sequence[Pair], entries: Sequen
     samples = samples or max((entry.samples for entry in entries), default=0)
     error = deviation / math.sqrt(samples) if samples else 0.0
     smallest = detectable(error, samples - 1) if samples > 1 else None
+    is_binary = all(pair.difference.test == "mcnemar" for pair in pairs)  # assumed without pairs
     is_share = all(0 <= entry.mean <= 1 for entry in entries if entry.mean is not None)
     return Power(
         benchmark=benchmark,
         effect=effect,
-        needed=samples_to_detect(effect, deviation),
+        needed=samples_to_detect(effect, deviation, is_binary=is_binary),
         samples=samples or None,
         detectable=smallest,
         too_few_samples=bool(smallest and smallest > 1) and is_share,

@@ -29,17 +29,18 @@ def detectable(stderr: float, freedom: float, *, family: int = 1) -> float:
     return _factor(math.floor(freedom + 1e-9), family) * stderr
 
 
-def samples_to_detect(effect: float, deviation: float) -> int:
+def samples_to_detect(effect: float, deviation: float, *, is_binary: bool = False) -> int:
     """How many samples make a difference of `effect` detectable in a single comparison, if the
-    differences of single samples have this standard deviation. Raises ValueError if the effect is
-    not above 0."""
+    differences of single samples have this standard deviation. Scores of 0 and 1 (`is_binary`) take
+    2/effect more: McNemar's test is exact, and its counts are whole. Raises ValueError if the
+    effect is not above 0."""
     if effect <= 0:
         raise ValueError(f"an effect is above 0; {effect:g} is not")
     with_known_deviation = (_factor(_NORMAL_FROM_FREEDOM, 1) * deviation / effect) ** 2
     count = max(2, math.ceil(with_known_deviation))
     while detectable(deviation / math.sqrt(count), count - 1) > effect:
         count += 1
-    return count
+    return count + (math.ceil(2 / effect) if is_binary else 0)
 
 
 @cache

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from benchfleet.domain.averages import mean, standard_error
+from benchfleet.domain.averages import cluster_freedom, mean, standard_error
 from benchfleet.domain.judging import ORDER_BIASED
 
 from .estimates import CONFIDENCE
@@ -80,7 +80,7 @@ def judged(
     scores = [*values.values()]
     clusters = [cluster_of.get(name, name) for name in values]
     center, error = mean(scores), standard_error(scores, clusters)
-    reach = None if error is None else t_quantile(CONFIDENCE, len({*clusters}) - 1) * error
+    reach = None if error is None else t_quantile(CONFIDENCE, cluster_freedom(clusters)) * error
     return Judged(
         model=model,
         config=config,

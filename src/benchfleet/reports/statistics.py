@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from benchfleet.domain.averages import mean, standard_error
+from benchfleet.domain.averages import cluster_freedom, mean, standard_error
 
 from .estimates import (
     CONFIDENCE,
@@ -50,7 +50,7 @@ class Difference:
     clusters: int | None = None  # contexts that samples share; None where each has its own
     adjusted_p: float | None = None  # after Holm's correction, where one was made
     family: int = 1  # comparisons that this correction covers
-    satterthwaite: float | None = None  # degrees of freedom of a weighted difference
+    satterthwaite: float | None = None  # degrees of freedom; None: one less than samples
     estimate: Estimate | None = None  # gives its interval at any size; None where s is unknown
     sure: bool = field(init=False)  # p, adjusted where it was, is below 5 %
 
@@ -60,11 +60,8 @@ class Difference:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of its error: one less than samples or contexts, or
-        Satterthwaite's."""
-        if self.satterthwaite is not None:
-            return self.satterthwaite
-        return (self.n if self.clusters is None else self.clusters) - 1
+        """Degrees of freedom of its error: one less than samples, or Satterthwaite's."""
+        return self.n - 1 if self.satterthwaite is None else self.satterthwaite
 
     @property
     def significantly_higher(self) -> bool:
@@ -98,11 +95,11 @@ def paired_difference(
     """Ours less the baseline's over the samples that both have.
 
     `clusters` names the context of samples that share one; others are a cluster of their own. The
-    interval is Student's, with n − 1 degrees of freedom, or clusters − 1. So is p, except in two
-    cases. Scores of 0 and 1 alone take McNemar's exact test and Tango's score interval; shared
-    contexts divide their counts by the design effect. Where all differences are equal, s = 0 says
-    nothing of what other samples would show. Then p is the sign test's, 2^(1−n), or 1 where all
-    are 0 (n counts clusters).
+    interval is Student's, with n − 1 degrees of freedom, or those of `cluster_freedom`. So is p,
+    except in two cases. Scores of 0 and 1 alone take McNemar's exact test and Tango's score
+    interval; shared contexts divide their counts by the design effect. Where all differences are
+    equal, s = 0 says nothing of what other samples would show. Then p is the sign test's, 2^(1−n),
+    or 1 where all are 0 (n counts clusters).
     """
     shared = [key for key in ours if key in baseline]
     if not shared:
@@ -122,7 +119,8 @@ def paired_difference(
     noise = _RELATIVE_NOISE * largest
     if stderr <= noise or max(differences) - min(differences) <= noise:
         middle, stderr = 0.0 if abs(middle) <= noise else middle, 0.0
-    student = StudentEstimate(middle=middle, stderr=stderr, freedom=independent - 1)
+    freedom = None if groups is None else cluster_freedom(groups)
+    student = StudentEstimate(middle=middle, stderr=stderr, freedom=freedom or independent - 1)
     if not stderr:
         return Difference(
             n=n,
@@ -133,6 +131,7 @@ def paired_difference(
             p_value=2.0 ** (1 - independent) if middle else 1.0,
             test="sign",
             clusters=count,
+            satterthwaite=freedom,
         )
     return Difference(
         n=n,
@@ -143,6 +142,7 @@ def paired_difference(
         p_value=mcnemar_p(flips.gains, flips.losses) if flips else p_value(student),
         test="mcnemar" if flips else "t",
         clusters=count,
+        satterthwaite=freedom,
     )
 
 

@@ -87,14 +87,19 @@ def winner(
         (detectable(d.stderr, d.freedom, family=d.family) for d in equal.values() if d.stderr),
         default=None,
     )
-    tied = [o for o, s in standings.items() if o != leader and s.rank == standings[leader].rank]
+    top = standings[leader]  # a rank is of shared samples alone: means may differ where some lack
+    tied = [
+        one
+        for one, other in standings.items()
+        if one != leader and (other.rank, other.mean) == (top.rank, top.mean)
+    ]
     return Winner(
         benchmark=benchmark,
         model=leader[0],
         config=leader[1],
         name=names[leader],
-        mean=standings[leader].mean,
-        stderr=standings[leader].stderr,
+        mean=top.mean,
+        stderr=top.stderr,
         better_than=tuple(names[one] for one in better),
         not_different_from=tuple(names[one] for one in equal),
         not_compared_with=tuple(unknown),

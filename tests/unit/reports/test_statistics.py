@@ -129,9 +129,9 @@ def test_the_interval_holds_the_truth_19_times_out_of_20() -> None:
 
 
 def test_clustered_standard_error_worked_by_hand() -> None:
-    # mean 3; residuals −2 −1 | 0 | 1 2: cluster sums −3, 0, 3; √(3/2 × 18)/5
+    # mean 3; residuals −2 −1 | 0 | 1 2: cluster sums −3, 0, 3; √(9/(3/5) + 9/(3/5))/5
     values, contexts = [1.0, 2.0, 3.0, 4.0, 5.0], ["a", "a", "b", "c", "c"]
-    assert standard_error(values, contexts) == pytest.approx(math.sqrt(27) / 5)
+    assert standard_error(values, contexts) == pytest.approx(math.sqrt(30) / 5)
     assert standard_error(values, ["a"] * 5) is None
 
 
@@ -170,6 +170,29 @@ def test_clustered_interval_holds_the_truth_19_times_out_of_20() -> None:
             naive += clusters is None and interval[0] <= 0 <= interval[1]
     assert 364 <= held <= 396
     assert naive < 300
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [(20, *[1] * 11), (40, *[5] * 19), (30, 20, 15, 10, 8, 5, 5, 3, 2, 2), (*[10] * 5, *[1] * 10)],
+)
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_contexts_of_unequal_sizes_give_no_interval_that_is_too_narrow(
+    sizes: tuple[int, ...], share: float
+) -> None:
+    """`share`: of the variance, what samples of one context have in common."""
+    rng = random.Random(5)
+    contexts = [name for name, size in enumerate(sizes) for _ in range(size)]
+    zero, of = named([0.0] * len(contexts)), named(contexts)
+    held = 0
+    for _ in range(400):
+        common = [rng.gauss(0, math.sqrt(share)) for _ in sizes]
+        own = math.sqrt(1 - share) + 1e-3
+        ours = named([common[name] + rng.gauss(0, own) for name in contexts])
+        interval = paired_difference(ours, zero, of).interval
+        assert interval is not None
+        held += interval[0] <= 0 <= interval[1]
+    assert held >= 360
 
 
 def test_equal_differences_of_clusters_are_judged_by_the_sign_test_over_clusters() -> None:

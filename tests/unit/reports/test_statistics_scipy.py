@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.integrate import quad
 
-from benchfleet.domain.averages import mean, standard_error
+from benchfleet.domain.averages import cluster_freedom, mean, standard_error
 from benchfleet.reports.detectable_effect import detectable, samples_to_detect
 from benchfleet.reports.statistics import (
     Difference,
@@ -75,6 +76,28 @@ def test_equal_clusters_are_the_standard_error_of_their_means(clusters: int, siz
     assert standard_error(values, groups) == pytest.approx(float(stats.sem(means)))
 
 
+@pytest.mark.parametrize("sizes", [(5, 1), (3, 3, 1), (20, *[1] * 11), (9, 4, 4, 2, 1)])
+def test_unequal_clusters_have_the_error_and_freedom_of_the_cr2_matrices(
+    sizes: tuple[int, ...],
+) -> None:
+    """Bell & McCaffrey 2002, with the whole matrices of a regression on a constant."""
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    values, n = np.array(normal(4, sum(sizes))), sum(sizes)
+    rest = np.eye(n) - np.full((n, n), 1 / n)
+    columns, variance = [], 0.0
+    for group in range(len(sizes)):
+        rows = groups == group
+        power, vectors = np.linalg.eigh(rest[np.ix_(rows, rows)])
+        root = vectors @ np.diag(power**-0.5) @ vectors.T
+        weights = root @ np.ones(rows.sum()) / n
+        variance += float(weights @ (rest @ values)[rows]) ** 2
+        columns.append(rest[:, rows] @ weights)
+    gram = np.array([[float(one @ other) for other in columns] for one in columns])
+    freedom = np.trace(gram) ** 2 / np.trace(gram @ gram)
+    assert standard_error([*values], [*groups]) == pytest.approx(variance**0.5)
+    assert cluster_freedom([*groups]) == pytest.approx(freedom)
+
+
 @given(st.integers(0, 300), st.integers(0, 300))
 @example(0, 0)
 @example(7, 7)
@@ -128,6 +151,20 @@ def test_samples_for_an_effect_detect_it() -> None:
     assert detectable(0.5 / n**0.5, n - 1) == pytest.approx(0.1, rel=0.01)
     with pytest.raises(ValueError, match="above 0"):
         samples_to_detect(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("gains", "losses"),
+    [(0.12, 0.02), (0.10, 0.0), (0.06, 0.01), (0.25, 0.15), (0.30, 0.10), (0.04, 0.02)],
+)
+def test_samples_of_right_and_wrong_answers_detect_it_by_mcnemar(
+    gains: float, losses: float
+) -> None:
+    effect = gains - losses
+    n = samples_to_detect(effect, (gains + losses - effect**2) ** 0.5, is_binary=True)
+    drawn = np.random.default_rng(2).multinomial(n, [gains, losses, 1 - gains - losses], 2000)
+    found = sum(mcnemar_p(int(won), int(lost)) < 0.05 for won, lost, _ in drawn)
+    assert 0.77 < found / 2000 < 0.94
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 4, 30, 99, 2000, 20_000])

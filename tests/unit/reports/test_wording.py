@@ -147,6 +147,16 @@ def test_nobody_leads_where_all_have_the_same_mean(study: Study) -> None:
     assert verdicts.leads(study.compared(), str) == "dense leads 1 of 3; 2 of 3 are ties."
 
 
+def test_configs_with_equal_scores_on_few_shared_samples_do_not_have_the_same_mean(
+    study: Study,
+) -> None:
+    study.done("dense", [*[1.0, 0.0] * 5, *[1.0] * 30])
+    study.done("window", [1.0, 0.0] * 5)
+    (sentence,) = sentences(study)
+    assert sentence.startswith("recall_512: dense has the highest mean, 0.875 ± 0.053; no signific")
+    assert "same mean" not in sentence
+
+
 def test_a_verdict_on_one_config_claims_nothing(study: Study) -> None:
     study.done("dense", [1.0, 0.0])
     assert sentences(study) == ["recall_512: dense is the only one with a result, 0.500 ± 0.500."]
