@@ -79,8 +79,8 @@ def error_of(
     score: Score,
 ) -> dict[str, float]:
     """As `bootstrap`, of a statistic that made the headline of a score from its samples; empty if
-    the headline is the mean of the samples' scores. `questions` has the question of each sample:
-    all answers to a question are drawn together."""
+    the headline is the mean of the samples' scores. `questions` has the question, or the context,
+    of each sample: all samples of one are drawn together."""
     unscored = {*score.unscored}
     scores = [float(one) for n, one in enumerate(score.per_sample) if n not in unscored]
     if scores and _is_close(math.fsum(scores) / len(scores), score.overall):

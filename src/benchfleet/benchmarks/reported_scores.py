@@ -3,8 +3,9 @@
 A report is a number, or a mapping. In a mapping the headline is what `metric` names (dots go
 into nested mappings), else the first of `HEADLINES`, else the first number, else the mean of the
 samples' scores, else ``passed`` as 1 or 0. ``task_scores`` holds the scores of parts, and
-``samples`` a list of mappings with ``id``, ``score`` and whatever else they have. A function of all
-samples, `aggregate`, replaces the headline; so its error can be computed by the bootstrap.
+``samples`` a list of mappings with ``id``, ``score`` and whatever else they have. Samples with the
+same ``context`` are one cluster. A function of all samples, `aggregate`, replaces the headline; so
+its error can be computed by the bootstrap.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.benchmarks import bootstrap
+from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.base import Record, Score, Session, withdraw
 from benchfleet.benchmarks.process import MAX_STDOUT_BYTES
 from benchfleet.benchmarks.scoring import mean
@@ -153,7 +155,7 @@ def _aggregated(value: Any, aggregate: Aggregate) -> Report:
     error = bootstrap.error_of(
         lambda chosen: aggregate(list(chosen)),
         samples,
-        questions=[record.id for record in report.records],
+        questions=[record.context or record.id for record in report.records],
         score=report.score,
     )
     summary = {**report.score.summary, **error}
@@ -208,18 +210,19 @@ def _sample(index: int, item: Mapping[str, Any]) -> tuple[Record, float | None]:
     def measured(name: str) -> float:
         return _finite(f"samples[{index}].{name}", item.get(name) or 0)
 
-    answer = item.get("predicted_answer", "")
+    context = item.get("context")
     record = Record(
         index=index,
         id=str(item.get("id", index)),
         columns={
             name: _finite_only(part) for name, part in item.items() if name not in _SAMPLE_KEYS
         },
-        predicted_answer=answer if isinstance(answer, str) else json.dumps(_finite_only(answer)),
+        predicted_answer=_as_text(item.get("predicted_answer", "")),
         prompt_tokens=int(measured("prompt_tokens")),
         completion_tokens=int(measured("completion_tokens")),
         seconds=measured("seconds"),
         finish=str(item.get("finish") or ""),
+        context="" if context is None else context_digest(_as_text(context)),
     )
     if item.get("score") is None:
         return record, None
@@ -270,6 +273,11 @@ def _finite_only(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _finite_only(item) for name, item in value.items()}
     return value
+
+
+def _as_text(value: Any) -> str:
+    """A text as it is, and anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(_finite_only(value))
 
 
 def _text_of(value: Any) -> str:

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.bootstrap import HIGH, LOW, RESAMPLES, STDERR
 from benchfleet.benchmarks.reported_scores import find_report, plain, read_report
+from benchfleet.domain.averages import standard_error
 from benchfleet.errors import CellFailure
+from benchfleet.results.summary import summarise
 
 
 def _overall(value: Any, metric: str | None = None) -> float:
@@ -179,6 +182,40 @@ def test_samples_with_one_id_are_drawn_together() -> None:
     once = read_report({"samples": SAMPLES}, metric=None, aggregate=_f1)
     twice = read_report({"samples": SAMPLES * 2}, metric=None, aggregate=_f1)
     assert twice.score.summary[STDERR] == pytest.approx(once.score.summary[STDERR])
+
+
+def test_samples_of_one_context_share_a_digest_and_keep_their_column() -> None:
+    contexts = ["a document", "a document", 0, ["a", "b"], "", None]
+    samples = [{"score": n % 2, "context": one} for n, one in enumerate(contexts)]
+    records = read_report({"samples": [*samples, {"score": 1}]}, metric=None).records
+    digests = [record.context for record in records]
+    assert digests[0] == digests[1] == context_digest("a document")
+    assert len({*digests[:4]}) == 3
+    assert digests[4:] == ["", "", ""]
+    assert [record.columns.get("context") for record in records] == [*contexts, None]
+
+
+def test_samples_of_one_context_are_one_cluster_of_the_standard_error() -> None:
+    rows = [{"id": str(n), "score": n // 4 % 2, "context": f"g{n // 4}"} for n in range(16)]
+    report = read_report({"samples": rows}, metric=None)
+    records = [record.to_dict() for record in report.records]
+    score = {"overall": report.score.overall, "per_sample": report.score.per_sample}
+    assert summarise(score, records)["stderr"] == pytest.approx(standard_error([0, 1, 0, 1]))
+
+
+def test_samples_of_one_context_are_drawn_together_by_the_bootstrap() -> None:
+    values = [0.1, 0.5, 0.2, 0.9, 0.7, 0.3]
+    rows = [{"value": v, "id": str(n), "context": f"g{n // 2}"} for n, v in enumerate(values)]
+    same = [{**row, "id": row["context"]} for row in rows]
+
+    def squared(samples: Sequence[Mapping[str, Any]]) -> float:
+        return fmean(s["value"] for s in samples) ** 2
+
+    summaries = [
+        read_report({"samples": some}, metric=None, aggregate=squared).score.summary
+        for some in (rows, same)
+    ]
+    assert summaries[0][STDERR] == summaries[1][STDERR]
 
 
 @pytest.mark.parametrize(
