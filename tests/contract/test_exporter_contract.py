@@ -134,6 +134,19 @@ class TestInspect(ExporterContract):
         assert sorted((str(each.id), each.epoch) for each in summaries) == expected
         assert read_eval_log_sample(info, "q-0", 2).output.completion == "Rome"
 
+    def test_answers_stop_for_the_reason_that_the_run_knows(self, tmp_path: Path) -> None:
+        ends = ["stop", "length", "empty", "unparsed", "refused", "error"]
+        one, _ = sample_results(tmp_path / "results", ["Rome"] * 7)
+        *ended, unknown = one.samples()
+        samples = [{**s, "ended": end} for s, end in zip(ended, ends, strict=True)]
+        self.open(tmp_path).put([replace(one, samples=lambda: [*samples, unknown])])
+        from inspect_ai.log import list_eval_logs, read_eval_log
+
+        (info,) = list_eval_logs(str(tmp_path / "out"))
+        reasons = [sample.output.stop_reason for sample in read_eval_log(info).samples or []]
+        expected = ["stop", "max_tokens", "stop", "stop", "content_filter", "unknown", "unknown"]
+        assert reasons == expected
+
     def test_single_answers_have_one_epoch(self, tmp_path: Path) -> None:
         one, _ = sample_results(tmp_path / "results")
         self.open(tmp_path).put([one])

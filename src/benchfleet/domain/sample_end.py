@@ -44,11 +44,17 @@ def lacks_answer(record: Mapping[str, Any]) -> bool:
 
 
 def sample_ends(
-    records: Sequence[Mapping[str, Any]], unparsed: Collection[int] = ()
+    records: Sequence[Mapping[str, Any]],
+    unparsed: Collection[int] = (),
+    *,
+    imported: bool = False,
 ) -> list[SampleEnd] | None:
     """How each sample ended; `unparsed` are positions among the records. None where no record has
-    an answer: a benchmark that records none."""
+    an answer: a benchmark that records none. None too where another harness, whose result was
+    `imported`, did not say why each answer ended."""
     if not any(r.get("predicted_answer") or r.get("finish") or r.get("error") for r in records):
+        return None
+    if imported and not all(r.get("finish") or r.get("error") for r in records):
         return None
     positions = frozenset(unparsed)
     return [sample_end(record, unparsed=n in positions) for n, record in enumerate(records)]

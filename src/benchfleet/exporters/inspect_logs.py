@@ -14,6 +14,11 @@ from benchfleet.exporters.folder import FolderExporter
 from benchfleet.exporters.samples import as_text, question_of, targets_of
 
 _SCORER = "benchfleet"
+_STOP_REASONS: Mapping[str, Any] = {  # of a model's answer, by how the sample ended
+    **dict.fromkeys(("stop", "empty", "unparsed"), "stop"),
+    "length": "max_tokens",
+    "refused": "content_filter",
+}
 
 
 class InspectExporter(FolderExporter):
@@ -135,7 +140,9 @@ def _sample(identity: str, epoch: int, sample: Mapping[str, Any], model: str) ->
     from inspect_ai.scorer import Score
 
     answer = sample["predicted_answer"]
-    output = ModelOutput.from_content(model, answer)
+    output = ModelOutput.from_content(
+        model, answer, stop_reason=_STOP_REASONS.get(str(sample.get("ended")), "unknown")
+    )
     sent, received = sample.get("prompt_tokens", 0), sample.get("completion_tokens", 0)
     output.usage = ModelUsage(
         input_tokens=sent, output_tokens=received, total_tokens=sent + received

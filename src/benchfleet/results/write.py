@@ -152,7 +152,8 @@ class AttemptFolder:
         records = self._read_back(len(verdict.score["per_sample"]))
         if parsed := verdict.score.get("parsed"):
             records = [{**r, "parsed": p} for r, p in zip(records, parsed, strict=True)]
-        ends = sample_ends(records, verdict.score.get("unparsed", ()))
+        imported = verdict.provenance.get("origin") == "imported"
+        ends = sample_ends(records, verdict.score.get("unparsed", ()), imported=imported)
         metrics = summarise(verdict.score, records, ends)
         reported = numbers_and_truths(verdict.score["summary"])
         if scores := verdict.score["per_sample"]:

@@ -71,7 +71,7 @@ def scored(
             ),
         },
         unparsed=_unparsed(results["samples"][task], chosen, config),
-        parsed=_parsed(results["samples"][task], chosen, config),
+        parsed=parsed_texts(results["samples"][task], chosen, config),
     )
 
 
@@ -148,7 +148,9 @@ def _unparsed(
     return [n for n, one in enumerate(ours) if _flat(one["filtered_resps"]) == {fallback}]
 
 
-def _parsed(samples: Sequence[Mapping[str, Any]], key: str, config: Mapping[str, Any]) -> list[str]:
+def parsed_texts(
+    samples: Sequence[Mapping[str, Any]], key: str, config: Mapping[str, Any]
+) -> list[str]:
     """What the headline's filter took from each document's answer, if it generates texts."""
     if config.get("output_type") != "generate_until":
         return []

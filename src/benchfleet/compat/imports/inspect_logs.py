@@ -15,6 +15,7 @@ from benchfleet.domain.question_draws import draw_id
 from .result import ForeignResult, UnreadableResult, sample
 
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}  # how Inspect writes right, wrong, partly, none
+_UNKNOWN = "unknown"  # how Inspect writes that a model's end has no known reason
 _OWN_HEADLINE = "score"  # of logs that `benchfleet export` writes
 
 
@@ -105,13 +106,16 @@ def _epochs(file: Path, samples: list[dict[str, Any]]) -> int:
 
 def _record(index: int, one: Mapping[str, Any], answers: int) -> dict[str, Any]:
     question, draw = str(one.get("id")), index % answers
+    output = one.get("output") or {}
     record = sample(
         index,
         draw_id(question, draw),
         _text(one.get("input")),
         _text(one.get("target")),
-        _completion(one.get("output") or {}),
+        _completion(output),
     )
+    if (reason := _stop_reason(output)) != _UNKNOWN:
+        record["finish"] = reason
     return {**record, "question": question, "draw": draw} if answers > 1 else record
 
 
@@ -172,6 +176,11 @@ def _completion(output: Mapping[str, Any]) -> str:
     if isinstance(content, list):  # parts of text, reasoning and media
         content = "".join(str(part.get("text", "")) for part in content)
     return _text(content)
+
+
+def _stop_reason(output: Mapping[str, Any]) -> str:
+    choices = output.get("choices") or [{}]
+    return str(choices[0].get("stop_reason") or _UNKNOWN)
 
 
 def _text(value: Any) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.benchmarks.lm_eval.answers import columns_of, document_id, plain
+from benchfleet.benchmarks.lm_eval.score import parsed_texts
 from benchfleet.domain.document_id import OWN_ID
 
 from .result import ForeignResult, UnreadableResult, sample
@@ -42,6 +43,8 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
             continue
         if answered is not None:  # lm-eval counts no document without a metric
             answered = max(answered, len(samples))
+        config = (content.get("configs") or {}).get(task) or {}
+        filtered = [{"filter": "none", **line} for line in lines if "filtered_resps" in line]
         metrics = {k: float(v) for k, v in values.items() if _is_metric(k, v)}
         yield ForeignResult(
             file=file,
@@ -52,6 +55,7 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
             higher_is_better=(content.get("higher_is_better") or {}).get(task) or {},
             samples=samples,
             per_sample={key: _values(lines, key) for key in metrics},
+            parsed={key: parsed_texts(filtered, key, config) for key in metrics},
             answered=answered,
             limit=None if answered == total else answered,
             settings={
@@ -121,7 +125,8 @@ def _record(index: int, number: int, line: Mapping[str, Any]) -> dict[str, Any]:
     if likelihoods:
         columns["loglikelihoods"] = plain(likelihoods)
     own = sample(index, line.get(OWN_ID) or document_id(number, doc), question, target, predicted)
-    return {**own, "columns": columns}
+    end = {"finish": "stop"} if likelihoods else {}  # lm-eval does not say how a text ended
+    return {**own, **end, "columns": columns}
 
 
 def _requests(line: Mapping[str, Any]) -> list[list[Any]]:

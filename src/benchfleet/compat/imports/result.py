@@ -31,6 +31,9 @@ class ForeignResult:
     per_sample: Mapping[str, Sequence[float]] = field(
         default_factory=dict
     )  # by metric; ``overall_score`` with `overall`
+    parsed: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  # what was taken from each text, by metric
     answered: int | None = None  # documents
     samples_per_question: int = 1  # answers to each of them
     limit: int | None = None  # None: all

@@ -31,7 +31,7 @@ def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
     """Its score on the cell's scale. Raises UnreadableResult where it has none."""
     factor = benchmark_class(cell.workload.benchmark).scale
     headline, overall = "overall_score", result.overall
-    per_sample = [*result.per_sample.get(headline, ())]
+    per_sample, parsed = [*result.per_sample.get(headline, ())], [*result.parsed.get(headline, ())]
     metrics = dict(result.metrics)
     if overall is None:
         metric = cell.workload.params.get("metric")
@@ -43,6 +43,7 @@ def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
         if not math.isfinite(metrics[key]):
             raise UnreadableResult(f"the value of {key} in {result.name} is {metrics[key]}")
         sign = -1 if result.higher_is_better.get(key.partition(",")[0]) is False else 1
+        parsed = [*result.parsed.get(key, ())]
         headline, overall = key.removesuffix(",none"), metrics[key] * factor * sign
         values = [value * factor * sign for value in result.per_sample.get(key, ())]
         per_sample = values if len(values) == len(result.samples) else []
@@ -59,6 +60,7 @@ def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
             "per_sample": per_sample,
             "tasks": metrics,
             "summary": summary,
+            "parsed": parsed if len(parsed) == len(result.samples) else [],
         },
         seconds={} if result.seconds is None else {"benchmark": result.seconds},
         provenance={
