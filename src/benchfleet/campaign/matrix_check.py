@@ -15,6 +15,7 @@ from .configs import DeclaredConfig
 from .declared_model import DeclaredModel
 from .entry import Entry
 
+OTHER_NAME = "give it another 'name' (of command, inspect, lm_eval and python)"
 _BESIDE_MODELS = frozenset(
     {
         "benchmark_report.md",
@@ -47,10 +48,11 @@ def check_names(
         labels.append(
             (declared.workload.label if declared.workload else "", spoken, declared.entry)
         )
-    _apart(labels)
+    _apart(labels, OTHER_NAME)
 
 
-def _apart(named: Iterable[tuple[str, str, Entry]]) -> None:
+def _apart(named: Iterable[tuple[str, str, Entry]], advice: str = "give it another name") -> None:
+    """`advice` says how to have one twice."""
     seen: dict[str, str] = {}
     for name, spoken, entry in named:
         try:
@@ -64,7 +66,7 @@ def _apart(named: Iterable[tuple[str, str, Entry]]) -> None:
         if other is spoken:
             continue
         if other == spoken:
-            entry.wrong(f"{spoken} stands twice; remove one, or give it another name")
+            entry.wrong(f"{spoken} stands twice; remove one, or {advice}")
         else:
             entry.wrong(f"{other} and {spoken} would share the folder {folder!r}; rename one")
 

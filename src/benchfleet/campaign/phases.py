@@ -14,6 +14,7 @@ from benchfleet.hints import hint
 from .entry import Entry
 from .gate_check import check_gate_choices, check_gate_metrics
 from .matrices import BELONG, MATRIX, DeclaredMatrix, MatrixReader
+from .matrix_check import OTHER_NAME
 from .rules import EXCLUDE_KEYS, read_exclude
 from .schema_types import NAME, TEXT, TRUTH, Shape, doc, either, listing, mapping, one_or_list
 
@@ -203,7 +204,8 @@ def _check_names(own: DeclaredMatrix | None, parts: Iterable[tuple[Entry, Matrix
     for entry, part in parts:
         for axis, name, content in _contents(part):
             if seen.setdefault((axis, name), content) != content:
-                entry.wrong(f"its {axis} {name!r} is another than the one before; rename one")
+                advice = OTHER_NAME if axis == "benchmark" else "rename one"
+                entry.wrong(f"its {axis} {name!r} is another than the one before; {advice}")
 
 
 def _contents(matrix: Matrix) -> Iterable[tuple[str, str, object]]:

@@ -36,6 +36,14 @@ def test_what_it_tells_makes_the_same_benchmark_again() -> None:
     assert second.params()["num_fewshot"] == 3
 
 
+def test_a_name_of_its_own_is_part_of_the_identity_where_it_is_given() -> None:
+    assert "name" not in shipped().params()
+    assert shipped().name == ""
+    named = shipped(name="few", num_fewshot=2)
+    assert (named.name, named.params()["name"]) == ("few", "few")
+    assert LmEval({**named.params(), **named.outside()}).name == "few"
+
+
 def test_each_task_has_a_digest_of_its_own() -> None:
     digests = {shipped().data_digest(name) for name in ("recall_choice", "recall_generate")}
     assert len(digests) == 2
@@ -50,6 +58,7 @@ def test_each_task_has_a_digest_of_its_own() -> None:
         ({"include_path": ["a"]}, "include_path must be a folder"),
         ({"metadata": "x"}, "metadata must be a mapping"),
         ({"apply_chat_template": "yes"}, "apply_chat_template must be true or false"),
+        ({"name": ""}, "name must be text"),
         ({"metric": 1}, "metric must be the name of a metric"),
     ],
 )

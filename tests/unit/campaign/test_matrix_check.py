@@ -76,6 +76,17 @@ def test_a_subset_that_stands_twice_is_refused_in_whatever_item() -> None:
     assert all(one.startswith(message) for one in found.values())
 
 
+def test_a_task_of_lm_eval_may_stand_twice_under_two_names() -> None:
+    tasks = [f"{{lm_eval: {{tasks: arc_easy{more}}}}}" for more in ("", ", name: few")]
+    assert _found(benchmarks=f"[{', '.join(tasks)}]") == {}
+    twice = _found(benchmarks=f"[{tasks[0]}, {tasks[0]}]")
+    (message,) = twice.values()
+    assert message == (
+        "benchmark 'lm_eval' with subset 'arc_easy' stands twice; remove one, or give it another "
+        "'name' (of command, inspect, lm_eval and python)"
+    )
+
+
 def test_equal_configs_under_two_names_are_refused_naming_both() -> None:
     configs = "{a: {attention: {local: 4}}, b: {attention: {local: {window_size: 4}}}}"
     assert _found(configs=configs) == {

@@ -158,7 +158,12 @@ def test_phases_survive_the_way_to_those_without_the_file() -> None:
         (
             "phases: [{name: e0, matrix: {configs: {dense: {attention: {sink: 4}}}}}]",
             "phases[0]",
-            "config 'dense' is another",
+            "config 'dense' is another than the one before; rename one",
+        ),
+        (
+            "phases: [{name: e0, matrix: {benchmarks: [{recall: {subsets: 128, samples: 3}}]}}]",
+            "phases[0]",
+            "benchmark 'recall_128' is another than the one before; give it another 'name' (of",
         ),
     ],
 )

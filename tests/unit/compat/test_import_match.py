@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,19 @@ def test_a_result_of_one_task_is_not_of_a_cell_with_several_or_none(
 ) -> None:
     ((_, why),) = matched("sums_v2", benchmark, subset).others
     assert why == "the campaign has no benchmark of sums_v2"
+
+
+@pytest.mark.parametrize(("shots", "named"), [(0, ""), (2, "few"), (5, "")])
+def test_a_result_is_of_the_cell_with_its_number_of_examples(shots: int, named: str) -> None:
+    plain = sample_cell(benchmark="lm_eval", subset="sums")
+    params = {"name": "few", "num_fewshot": 2}
+    few = replace(plain, workload=replace(plain.workload, params=params, called="few"))
+    result = ForeignResult(
+        file=Path("r.json"),
+        harness="lm-eval 0.4",
+        model="tiny",
+        benchmark="sums",
+        settings={"num_fewshot": shots},
+    )
+    (found,) = match([plain, few], [result], config="dense").cells
+    assert found[0].workload.called == named

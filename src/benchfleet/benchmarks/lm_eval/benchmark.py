@@ -58,10 +58,11 @@ from .tasks import (
 class LmEval(Benchmark):
     """Any task of lm-eval; a subset is a task's name, or that of a group or tag.
 
-    Parameters: `include_path`, a folder with your own tasks; `data`, a folder with the data sets;
-    `context`, the column whose text is asked apart from the question; `num_fewshot`; `metric`
-    that makes the headline; and as lm-eval has them, `metadata`, `apply_chat_template`,
-    `fewshot_as_multiturn`, `system_instruction`, `add_bos_token` and `max_length`.
+    Parameters: `name`, how results call it instead of ``lm_eval``; `include_path`, a folder with
+    your own tasks; `data`, a folder with the data sets; `context`, the column whose text is asked
+    apart from the question; `num_fewshot`; `metric` that makes the headline; and as lm-eval has
+    them, `metadata`, `apply_chat_template`, `fewshot_as_multiturn`, `system_instruction`,
+    `add_bos_token` and `max_length`.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("lm_eval", "torch", "transformers")
@@ -86,6 +87,7 @@ class LmEval(Benchmark):
         self._params = with_defaults(values, self.defaults)
         for name, value in self._params.items():
             check_parameter(name, value, self.defaults[name])
+        self.name = self._params.get("name") or ""
         self._clock = clock
 
     @classmethod
@@ -95,7 +97,8 @@ class LmEval(Benchmark):
 
     def params(self) -> Mapping[str, Any]:
         """All but where tasks and data lie, whose content enters by `data_digest`."""
-        unset = {"context"} if self._params.get("context") is None else set()  # as in older cells
+        later = ("context", "name")  # only where they are set, as in older cells
+        unset = {name for name in later if self._params.get(name) is None}
         return {k: v for k, v in self._params.items() if k not in {*self.path_params, *unset}}
 
     def outside(self) -> Mapping[str, Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchfleet.benchmarks.parameters import whole_number
+from benchfleet.benchmarks.parameters import optional_text, whole_number
 
 DEFAULTS: dict[str, Any] = {
     "include_path": None,
     "data": None,
     "context": None,
+    "name": None,
     "num_fewshot": None,
     "metric": None,
     "metadata": None,
@@ -39,5 +40,7 @@ def check_parameter(name: str, value: Any, default: Any) -> None:
     kind, expected = _KINDS.get(name, (object, ""))
     if value != default and not isinstance(value, kind):
         raise ValueError(f"{name} must be {expected}, not {value!r}")
+    if name == "name":
+        optional_text(name, value)
     if name in _LEAST and value is not None:
         whole_number(name, value, least=_LEAST[name])

@@ -55,12 +55,11 @@ def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Ce
     if not of_task:
         task = " ".join(filter(None, (result.benchmark, result.subset)))
         return None, f"the campaign has no benchmark of {task}"
-    shots, expected = (
-        result.settings.get("num_fewshot"),
-        of_task[0].workload.params.get("num_fewshot"),
-    )
-    if shots is not None and expected is not None and shots != expected:
+    shots, expected = result.settings.get("num_fewshot"), _shots(of_task[0])
+    of_task = [cell for cell in of_task if shots is None or _shots(cell) in (None, shots)]
+    if not of_task:
         return None, f"it has {shots} few-shot examples, and the cell has num_fewshot {expected}"
+    of_task.sort(key=lambda cell: _shots(cell) is None)  # one that says it is the likelier one
     answers = of_task[0].workload.samples_per_question
     of_task = [c for c in of_task if c.workload.samples_per_question == result.samples_per_question]
     if not of_task:
@@ -72,6 +71,10 @@ def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Ce
             return cell, ""
     count = "all" if result.limit is None else str(result.limit)
     return None, f"it has {count} samples, and the cell has limit {of_task[0].workload.limit}"
+
+
+def _shots(cell: Cell) -> Any:
+    return cell.workload.params.get("num_fewshot")
 
 
 def _is_model(cell: Cell, name: str) -> bool:
