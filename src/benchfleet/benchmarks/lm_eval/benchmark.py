@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchfleet.benchmarks.base import Benchmark, Score, Session, withdraw
-from benchfleet.benchmarks.parameters import with_defaults
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Workload
 from benchfleet.environment import offline
@@ -31,7 +30,7 @@ from .harness import (
 from .local_data import LocalData, redirected
 from .needs import Need
 from .nltk_data import nltk_from
-from .parameters import DEFAULTS, check_parameter
+from .parameters import DEFAULTS, checked
 from .parts import (
     Part,
     PartSession,
@@ -84,9 +83,7 @@ class LmEval(Benchmark):
     ) -> None:
         values = {key: value for key, value in params.items() if key != "folder"}
         self._folder = str(params.get("folder", ""))
-        self._params = with_defaults(values, self.defaults)
-        for name, value in self._params.items():
-            check_parameter(name, value, self.defaults[name])
+        self._params = checked(values, self.defaults)
         self.name = self._params.get("name") or ""
         self._clock = clock
 

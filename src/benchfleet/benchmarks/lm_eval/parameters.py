@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from benchfleet.benchmarks.parameters import optional_text, whole_number
+from benchfleet.benchmarks.parameters import optional_text, whole_number, with_defaults
 
 DEFAULTS: dict[str, Any] = {
     "include_path": None,
@@ -35,8 +36,15 @@ _KINDS: dict[str, tuple[type, str]] = {
 _LEAST = {"num_fewshot": 0, "max_length": 1}
 
 
-def check_parameter(name: str, value: Any, default: Any) -> None:
-    """Raises ValueError if a parameter is not what it may be."""
+def checked(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults with these parameters over them. Raises ValueError for a wrong one."""
+    values = with_defaults(params, defaults)
+    for name, value in values.items():
+        _check(name, value, defaults[name])
+    return values
+
+
+def _check(name: str, value: Any, default: Any) -> None:
     kind, expected = _KINDS.get(name, (object, ""))
     if value != default and not isinstance(value, kind):
         raise ValueError(f"{name} must be {expected}, not {value!r}")
