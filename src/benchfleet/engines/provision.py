@@ -10,6 +10,7 @@ them, their digest is compared with that of the cell.
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -37,6 +38,7 @@ from benchfleet.engines.provision_receiver import END, SILENCE_S
 from benchfleet.environment import child_environment
 
 CONNECTION_ERRORS = {LOST, 10, 12, 30, 35}  # exit codes of ssh and rsync
+_OF_SENDER = re.compile(r"\[sender\]|has no referent")  # rsync could not read a file here
 EXIT_GRACE_S = 5.0  # for a process that closed its output
 
 
@@ -110,6 +112,9 @@ class FileSync:
                 if path := self._hand_over(running.process, bundle):
                     return path
             except (OSError, tarfile.TarError) as error:
+                if isinstance(error, OSError) and error.filename:  # a file here, not the connection
+                    message = f"{error.filename} cannot be sent: {error.strerror}"
+                    raise ProvisionFailed(message, kind="user_error") from error
                 running.note(error)
             what = bundle.model or bundle.files[0]
             why = f"{what} could not be sent to {self._host.name}: {running.why()}"
@@ -207,7 +212,10 @@ class _Running:
         code = self.process.poll()
         if code in CONNECTION_ERRORS or (code or 0) < 0:
             return "host_lost"
-        sign = find_error_signature("\n".join(self._lines()))
+        text = "\n".join(self._lines())
+        if _OF_SENDER.search(text):
+            return "user_error"
+        sign = find_error_signature(text)
         return "disk_full" if sign and sign.kind == "disk_full" else "error"
 
     def _lines(self) -> list[str]:

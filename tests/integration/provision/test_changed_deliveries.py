@@ -11,14 +11,19 @@ from benchfleet.engines.bundles import Bundle, ProvisionFailed
 from .conftest import MakeSync, cell_of, cell_of_script, without_rsync
 
 
-@pytest.mark.parametrize("lacking", ["", "here"])
-def test_a_host_keeps_no_model_that_changed_since_the_campaign_was_read(
-    file_sync: MakeSync, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
-) -> None:
-    if lacking:
+@pytest.fixture(params=["rsync", "tar"])
+def file(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model that is one file, sent by rsync or as an archive."""
+    if request.param == "tar":
         without_rsync(tmp_path / "bin", monkeypatch)
     file = tmp_path / "tiny.gguf"
     file.write_bytes(b"GGUF" * 1000)
+    return file
+
+
+def test_a_host_keeps_no_model_that_changed_since_the_campaign_was_read(
+    file_sync: MakeSync, file: Path
+) -> None:
     cell = cell_of(file)
     file.write_bytes(b"XGGU" * 1000)
     with pytest.raises(ProvisionFailed, match=r"tiny\.gguf has changed since the") as refused:
@@ -28,14 +33,9 @@ def test_a_host_keeps_no_model_that_changed_since_the_campaign_was_read(
     assert Path(file_sync().send(cell).model.source).read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize("lacking", ["", "here"])
 def test_a_host_keeps_no_model_that_changes_while_it_is_sent(
-    file_sync: MakeSync, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str
+    file_sync: MakeSync, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if lacking:
-        without_rsync(tmp_path / "bin", monkeypatch)
-    file = tmp_path / "tiny.gguf"
-    file.write_bytes(b"GGUF" * 1000)
     cell = cell_of(file)
     check, checked = Bundle.check, list[str]()
 

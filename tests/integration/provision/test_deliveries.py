@@ -198,11 +198,13 @@ def test_a_link_that_leads_nowhere_is_named(
     file_sync: MakeSync, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (model / "gone.bin").symlink_to("/no/such/blob")
-    with pytest.raises(ProvisionFailed, match=r"gone\.bin"):
+    with pytest.raises(ProvisionFailed, match=r"gone\.bin") as broken:
         file_sync().send(cell_of(model))
+    assert broken.value.kind == "user_error"  # no fault of the host, which goes on with others
     without_rsync(tmp_path / "bin", monkeypatch)
-    with pytest.raises(ProvisionFailed, match=r"/no/such/blob|gone\.bin"):
+    with pytest.raises(ProvisionFailed, match=r"/no/such/blob|gone\.bin") as broken:
         file_sync(folder=str(tmp_path / "far2")).send(cell_of(model))
+    assert broken.value.kind == "user_error"
 
 
 def test_the_files_of_a_benchmark_arrive_under_their_whole_path(
