@@ -50,7 +50,7 @@ def _key(name: str) -> str:
 
 def _results(result: ExportedResult, task: str, metric: str, count: int) -> dict[str, Any]:
     work, model = result.cell.workload, result.cell.model
-    scored = result.scored_samples or count
+    scored = count if result.scored_samples is None else result.scored_samples
     values: dict[str, Any] = {"alias": task, "name": task, "sample_len": scored}
     values |= {_key(name): value for name, value in result.tasks.items()}
     values[metric] = result.score

@@ -212,9 +212,9 @@ class HostLifecycle:
                 self._state.check_disk()
         elif kind == "disk_full" or (stage == "provision" and kind == "error"):
             if self._devices.set_aside(slot, self._inbox.now(), failed=True):
-                host = slot.spec.host
-                why = f"the disk of {host} is full" if kind == "disk_full" else ""
-                why = why or f"what the cell needs could not be sent to {host}"
+                why = f"what the cell needs could not be sent to {slot.spec.host}"
+                if kind == "disk_full":
+                    why = f"the disk of {slot.spec.host} is full"
                 then = f"{slot.display.devices} is left alone, and looked at again now and then"
                 self._state.notify("warning", message=f"{why}: {then}")
             if slot.idle:

@@ -39,9 +39,10 @@ def main(arguments: argparse.Namespace) -> int:
     by_fingerprint = {str(record.fingerprint): record for record in records}
     attempts = _attempts(study, list(first))
     with_code = set() if arguments.campaign else {str(c.id) for c in cells if names_code(c)}
+    like_last = local_runs.like_last_run(arguments, study.layout) if groups else arguments
     groups_json = [
         _group_json(
-            arguments,
+            like_last,
             study,
             group,
             by_fingerprint[name],
@@ -91,9 +92,8 @@ def _group_json(
     """One group as JSON has it; attempts and log are those of its first cell. `phase_of` has the
     phase of each cell of which the gate is closed."""
     reason = record.outcome.reason if record.outcome else None
-    like_last = local_runs.like_last_run(arguments, study.layout)
     commands = [
-        next_command.same_choice(like_last, verb, kinds=kinds, trusts=trusts)
+        next_command.same_choice(arguments, verb, kinds=kinds, trusts=trusts)
         for verb, kinds in group.verbs
     ]
     closed_phases = dict.fromkeys(phase_of[cell] for cell in group.cells if cell in phase_of)
