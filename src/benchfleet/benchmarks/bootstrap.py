@@ -109,7 +109,7 @@ def with_error(
     error = error_of(
         lambda chosen: score_of(chosen).overall,
         records,
-        questions=[record.question or record.id for record in records],
+        questions=[record.context or record.question or record.id for record in records],
         score=score,
     )
     return replace(score, summary={**error, **score.summary}) if error else score

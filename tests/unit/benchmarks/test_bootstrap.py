@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from benchfleet.benchmarks.bootstrap import (
     bootstrap,
     error_of,
     scaled,
+    with_error,
 )
 from benchfleet.benchmarks.lm_eval.score import scored
-from benchfleet.benchmarks.records import Score
+from benchfleet.benchmarks.records import Record, Score
 
 RNG = random.Random(2)
 VALUES = [RNG.lognormvariate(0, 1) for _ in range(41)]
@@ -102,3 +104,30 @@ def test_a_metric_of_lm_eval_that_is_no_mean_gets_an_error() -> None:
     assert score.per_sample == []
     assert score.summary[LOW] < score.overall < score.summary[HIGH]
     assert STDERR not in scored(results, "t").summary
+
+
+def test_the_samples_of_a_context_are_drawn_together() -> None:
+    """As in the standard error of a mean: samples of one context resemble each other."""
+
+    def score_of(records: Sequence[Record]) -> Score:
+        values = [record.measures["value"] for record in records]
+        return Score(overall=statistics.median(values), per_sample=values)
+
+    def records_of(contexts: int, copies: int) -> list[Record]:
+        return [
+            Record(
+                index=copies * n + copy,
+                id=f"{n}.{copy}",
+                columns={},
+                predicted_answer="",
+                measures={"value": VALUES[n]},
+                context=f"c{n}" if copies > 1 else "",
+            )
+            for n in range(contexts)
+            for copy in range(copies)
+        ]
+
+    alone, copied = records_of(41, 1), records_of(41, 3)
+    expected = with_error(score_of(alone), score_of, alone).summary[STDERR]
+    found = with_error(score_of(copied), score_of, copied).summary[STDERR]
+    assert found == pytest.approx(expected)
