@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -94,6 +97,12 @@ def test_a_benchmark_class_of_the_earlier_tool_runs_as_it_is(study: Study) -> No
         "europe,Norway?,Oslo,Paris",
     ]
     assert not list((study.folder / "own").rglob("*.pyc"))
+    content = study.result("capitals_europe/cell.json")  # of answers that stand in no samples
+    measures = {"prompt_tokens": 2, "completion_tokens": 2, "seconds": ANY}
+    assert content["measures"] == measures
+    assert content["metrics"].items() >= measures.items()
+    checked = [sys.executable, "-m", "benchfleet", "verify", str(study.file)]
+    subprocess.run(checked, cwd=study.folder, check=True)
 
 
 def test_a_function_is_called_with_the_model_and_its_parameters(study: Study) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from typing import Any
 
 from benchfleet.benchmarks.asking import answer_fields, ask, generation_of_draw
 from benchfleet.benchmarks.base import Record, Session
+from benchfleet.benchmarks.reported_scores import Report
+from benchfleet.benchmarks.scoring import mean
 from benchfleet.domain.humanize import counted
 from benchfleet.models.base import Answer, Prompt
 
@@ -72,20 +75,31 @@ class ModelClient:
         self._answered += in_order
         return in_order
 
-    def with_ends(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The samples that a callable reported. If it has one for each request, a sample with the
-        answer of its request has also that answer's finish and error."""
+    def with_answers(self, report: Report) -> Report:
+        """The report with what the answers had. If there is a sample for each request, a sample
+        with the answer of its request has also that answer's end, tokens, time and measures. Where
+        some sample has another text, the score has those of all answers."""
+        records = report.records
         answers = self._answered if len(self._answered) == len(records) else []
-        ended = {
-            n: replace(record, finish=record.finish or answer.finish, error=answer.error)
+        answered = {
+            n: _completed(record, answer)
             for n, (record, answer) in enumerate(zip(records, answers, strict=False))
             if record.predicted_answer.strip() == answer.text.strip()
         }
         failed = sum(bool(one.error) for one in self._answered)
-        if failed > sum(bool(one.error) for one in ended.values()):
+        if failed > sum(bool(one.error) for one in answered.values()):
             requests = counted(failed, "request")
             self._session.notice(f"{requests} failed for good; the callable got empty texts")
-        return [ended.get(n, record) for n, record in enumerate(records)]
+        if self._answered and len(answered) == len(self._answered):
+            return replace(report, records=[*answered.values()])
+        ended = {n: (one.finish, one.error) for n, one in answered.items()}
+        return Report(
+            score=replace(report.score, measures=_measures_of(self._answered)),
+            records=[
+                replace(record, finish=ended[n][0], error=ended[n][1]) if n in ended else record
+                for n, record in enumerate(records)
+            ],
+        )
 
     def _draw(self, id: str) -> int:
         """How often a question was asked before, if the campaign wants several answers to each."""
@@ -153,3 +167,32 @@ def _answer(record: Record) -> Answer:
         reasoning_tokens=record.reasoning_tokens,
         thought=record.thought,
     )
+
+
+def _completed(record: Record, answer: Answer) -> Record:
+    """The sample with what the answer had beside its text; what the sample says itself stays."""
+    return replace(
+        record,
+        finish=record.finish or answer.finish,
+        error=answer.error,
+        prompt_tokens=record.prompt_tokens or answer.prompt_tokens,
+        completion_tokens=record.completion_tokens or answer.completion_tokens,
+        seconds=record.seconds or answer.seconds,
+        measures=answer.measures,
+    )
+
+
+def _measures_of(answers: Sequence[Answer]) -> dict[str, float]:
+    """Tokens and seconds of all answers, and the mean of each measure."""
+    if not answers:
+        return {}
+    measured: dict[str, list[float]] = {}
+    for answer in answers:
+        for name, value in answer.measures.items():
+            measured.setdefault(name, []).append(value)
+    return {
+        "prompt_tokens": sum(answer.prompt_tokens for answer in answers),
+        "completion_tokens": sum(answer.completion_tokens for answer in answers),
+        "seconds": math.fsum(answer.seconds for answer in answers),
+        **{name: mean(values) for name, values in measured.items()},
+    }

@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -128,7 +127,7 @@ class Python(Benchmark):
                 report = read_report(value, metric=self._metric, aggregate=aggregate)
         finally:
             rename_reserved_files(scratch)
-        return replace(report, records=client.with_ends(report.records)).record(session)
+        return client.with_answers(report).record(session)
 
     def _answer(self, target: Any, session: Session, adapter: ModelClient, result_dir: str) -> Any:
         generation = dict(session.generation), dict(session.generation)

@@ -79,6 +79,7 @@ class Score:
     parsed: Sequence[str] = ()  # what was taken from each text, for majority votes; or empty
     unscored: Sequence[int] = ()  # positions of the records without a score: no value counts there
     unparsed: Sequence[int] = ()  # positions of the records whose text holds no answer to score
+    measures: Mapping[str, float] = field(default_factory=dict)  # of all answers: see `summarise`
 
 
 def checked_score(value: Any, giver: object) -> Score:

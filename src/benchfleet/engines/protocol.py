@@ -30,7 +30,7 @@ from benchfleet.errors import ProtocolError
 
 RECORDED_BYTES = 8 * 2**20  # of earlier samples in one frame
 _SCORE = {"overall", "per_sample", "tasks", "summary"}
-_OPTIONAL = {"unparsed", "parsed"}
+_OPTIONAL = {"unparsed", "parsed", "measures"}
 
 
 def open_frame(

@@ -147,7 +147,7 @@ class Pool:
     def density(self) -> float | None:
         """Of the attention, averaged over the samples; None if none was measured."""
         measured = [
-            (float(outcome.metrics["density"]), float(outcome.metrics.get("samples", 0)))
+            (float(outcome.metrics["density"]), float(outcome.metrics.get("samples") or 1))
             for outcome in self.outcomes
             if "density" in outcome.metrics
         ]

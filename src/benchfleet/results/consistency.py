@@ -41,7 +41,8 @@ def wrong_content(
     try:
         ends = [str(record["ended"]) for record in records if "ended" in record]
         score = {"overall": metrics["overall_score"], "per_sample": scores}
-        recomputed = summarise(score, records, ends)
+        measures = content.get("measures", {})
+        recomputed = summarise({**score, "measures": measures}, records, ends)
     except (ValueError, LookupError, TypeError) as error:
         yield f"{names.SAMPLES} cannot be summed up: {error}"
         return

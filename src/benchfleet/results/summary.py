@@ -23,7 +23,8 @@ def summarise(
 
     The error is the one that reports show: several answers to a question count as their mean, and
     samples that share a context as one cluster. A headline that is not the mean of its samples has
-    the error of the bootstrap, if its benchmark made one.
+    the error of the bootstrap, if its benchmark made one. Where the samples have no tokens, seconds
+    or measures, those count that the benchmark gives of all answers: sums, and means of measures.
 
     Raises ValueError where one of them is not a finite number, or is made of what is none.
     """
@@ -38,9 +39,10 @@ def summarise(
         metrics["stderr"] = error
     if missing := sum(value is None for value in values_of_samples):
         metrics["unscored"] = missing
+    of_all = {name: _finite(name, value) for name, value in score.get("measures", {}).items()}
     for name in ("prompt_tokens", "completion_tokens", "seconds"):
         values = [_finite(name, record.get(name, 0)) for record in records]
-        metrics[name] = _finite(name, sum(values))
+        metrics[name] = _finite(name, sum(values)) or of_all.get(name, 0.0)
     measures: dict[str, list[float]] = {}
     for record in records:
         measured = record.get("measures", {})
@@ -50,6 +52,7 @@ def summarise(
             measures.setdefault(name, []).append(_finite(name, value))
     for name, values in sorted(measures.items()):
         metrics.setdefault(name, mean(values))
+    metrics = of_all | metrics
     if ends:
         metrics |= end_metrics(ends, values_of_samples, [answer_of(record) for record in records])
     metrics |= draw_metrics(records, values_of_samples)

@@ -156,6 +156,7 @@ class AttemptFolder:
         ends = sample_ends(records, verdict.score.get("unparsed", ()), imported=imported)
         metrics = summarise(verdict.score, records, ends)
         reported = numbers_and_truths(verdict.score["summary"])
+        measures = verdict.score.get("measures")
         if scores := verdict.score["per_sample"]:
             pairs = zip(records, scores, strict=True)
             records = [r if s is None else {**r, "score": s} for r, s in pairs]
@@ -190,6 +191,7 @@ class AttemptFolder:
                 "cell": cell.to_dict(),
                 "metrics": metrics,
                 **({"reported": reported} if reported else {}),
+                **({"measures": measures} if measures else {}),
                 "seconds": verdict.seconds,
                 "provenance": verdict.provenance,
                 "telemetry": verdict.telemetry,

@@ -275,4 +275,5 @@ def _plain(score: Score) -> dict[str, Any]:
         "summary": dict(score.summary),
         **({"unparsed": list(score.unparsed)} if score.unparsed else {}),
         **({"parsed": list(score.parsed)} if score.parsed else {}),
+        **({"measures": dict(score.measures)} if score.measures else {}),
     }

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 
 import pytest
 
 from benchfleet.benchmarks.model_client import ModelClient
+from benchfleet.benchmarks.reported_scores import Report, read_report
 from benchfleet.models.base import Prompt
 
 from .conftest import HeldSession
@@ -111,3 +112,44 @@ def test_a_question_asked_twice_has_its_two_answers_again(
     assert [first.generate("a"), first.generate("a")] == ["0", "1"]
     again = ModelClient(session(lambda p: "new", recorded=whole.kept))
     assert [again.generate("a") for _ in range(3)] == ["0", "1", "new"]
+
+
+def _report(*texts: str, **fields: float) -> Report:
+    samples = [{"id": text, "predicted_answer": text, **fields} for text in texts]
+    return read_report({"score": 0.5, "samples": samples}, metric=None)
+
+
+def test_a_sample_with_the_answer_of_its_request_has_its_measures(
+    session: Callable[..., HeldSession],
+) -> None:
+    adapter = ModelClient(session(lambda p: p.context))
+    adapter.generate(["aa", "b"])
+    report = adapter.with_answers(_report("aa", "b"))
+    assert [record.prompt_tokens for record in report.records] == [2, 1]
+    assert [record.seconds for record in report.records] == [0.5, 0.5]
+    assert [record.measures for record in report.records] == [{"density": 0.25}] * 2
+    assert report.score.measures == {}
+    own = adapter.with_answers(_report("aa", "b", seconds=2.0, prompt_tokens=7))
+    assert [(one.seconds, one.prompt_tokens) for one in own.records] == [(2.0, 7)] * 2
+
+
+@pytest.mark.parametrize("texts", [(), ("aa",), ("aa", "other")])
+def test_other_reports_have_the_measures_of_all_answers(
+    session: Callable[..., HeldSession], texts: Sequence[str]
+) -> None:
+    adapter = ModelClient(session(lambda p: p.context))
+    adapter.generate(["aa", "b"])
+    report = adapter.with_answers(_report(*texts))
+    assert report.score.measures == {
+        "prompt_tokens": 3,
+        "completion_tokens": 2,
+        "seconds": 1.0,
+        "density": 0.25,
+    }
+    assert not any(record.measures or record.seconds for record in report.records)
+
+
+def test_a_function_that_asked_nothing_has_no_measures(
+    session: Callable[..., HeldSession],
+) -> None:
+    assert ModelClient(session(lambda p: "")).with_answers(_report("a")).score.measures == {}

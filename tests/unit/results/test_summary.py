@@ -30,6 +30,15 @@ def test_tokens_add_up_and_measures_are_averaged() -> None:
     assert metrics["density"] == pytest.approx(0.3)
 
 
+def test_measures_of_all_answers_count_where_the_samples_have_none() -> None:
+    of_all = {"completion_tokens": 8, "seconds": 1.5, "density": 0.3}
+    alone = summarise({**score(1.0), "measures": of_all}, [])
+    assert alone.items() >= of_all.items()
+    records = [{"completion_tokens": 3, "measures": {"density": 0.2}}]
+    metrics = summarise({**score(1.0, 1), "measures": of_all}, records)
+    assert (metrics["completion_tokens"], metrics["density"], metrics["seconds"]) == (3, 0.2, 1.5)
+
+
 @pytest.mark.parametrize(
     "bad", [float("nan"), float("inf"), "no number", None, [1.0], 10**400, -(10**400)]
 )
@@ -40,6 +49,7 @@ def test_what_is_no_finite_number_is_refused_wherever_it_stands(bad: Any) -> Non
         *of_sample,
         ({"overall": 1.0, "per_sample": []}, {"seconds": bad}),
         ({"overall": 1.0, "per_sample": []}, {"measures": {"density": bad}}),
+        ({"overall": 1.0, "per_sample": [], "measures": {"density": bad}}, {}),
     ]:
         with pytest.raises(ValueError, match="not a finite number"):
             summarise(given, [record])
