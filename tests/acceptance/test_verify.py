@@ -194,9 +194,21 @@ def test_what_cannot_be_scored_again_is_noted_and_is_not_wrong(user: User) -> No
     assert "note: m1/dense/_hostile was not scored again: " in done.stdout
 
 
+ASKS_AND_SCORES = """
+def evaluate(adapter):
+    (answer,) = adapter.generate(["what?"])
+    return {"samples": [{"id": "0", "score": 1.0, "predicted_answer": answer}]}
+"""
+
+
 def test_results_that_cannot_be_scored_again_are_counted_by_benchmark(user: User) -> None:
     command = """command: {name: own, argv: [echo, '{"overall_score": 0.5}']}"""
-    user.write(MOCK.replace("mock_benchmark", f"{{{command}}}"))
+    (user.folder / "mine.py").write_text(ASKS_AND_SCORES)
+    call = "python: {name: mine, call: 'mine:evaluate'}"
+    user.write(MOCK.replace("mock_benchmark", f"{{{command}}}, {{{call}}}"))
     user.run("run", "study.yaml")
     notes = user.json("verify", "study.yaml", "--deep")["notes"]
-    assert notes == ["2 results of own were not scored again: own asks and scores in one"]
+    assert sorted(notes) == [
+        f"2 results of {name} were not scored again: {name} asks and scores in one"
+        for name in ("mine", "own")
+    ]

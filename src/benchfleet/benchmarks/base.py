@@ -2,8 +2,7 @@
 
 A benchmark subclasses `SampleBenchmark` if it asks sample by sample, and writes `samples` and
 `score`; batches, resuming and recording come with it. Otherwise it subclasses `Benchmark` and
-writes `run`, which gets a `Session` and returns a `Score`. Both write `params`. The other members
-have defaults; override one if its default is wrong for your benchmark.
+writes `run`, which gets a `Session` and returns a `Score`. Both write `params`.
 
 A benchmark is made from the parameters of the campaign file and runs inside a slot. Importing its
 module imports nothing heavy.
@@ -74,6 +73,7 @@ class Benchmark(registry.Plugin, ABC):
     reports: ClassVar[frozenset[str] | None] = None  # numbers of `Score.summary`; None: unknown yet
     takes_identity: ClassVar[bool] = False  # True: its parameter `identity` replaces the digest
     splits: ClassVar[bool] = False  # True: `run` respects `Session.part`
+    rescores: ClassVar[bool] = True  # False: it can score only while it asks
     # Why it cannot be split, where `splits` is False.
     why_whole: ClassVar[str] = "its samples depend on each other, or are not known"
     # Why `plan --prompts` cannot show what it asks; "" if it asks by `Session.adapter`.

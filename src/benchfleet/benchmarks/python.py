@@ -55,6 +55,7 @@ class Python(Benchmark):
     takes_folder: ClassVar[bool] = True
     takes_identity: ClassVar[bool] = True
     reads_generation: ClassVar[bool] = True
+    rescores: ClassVar[bool] = False
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         values = with_defaults(params, _DEFAULTS)

@@ -65,7 +65,7 @@ class Executor:
             benchmark = build_benchmark(cell.workload)
             check_version("benchmarks", cell.workload.benchmark, cell.workload.version)
             self._stage, needs_model = "load", benchmark.needs_model
-            if rescores and not needs_model:
+            if rescores and not (needs_model and benchmark.rescores):
                 raise refuse_to_run_again(cell.workload.name)
             needs_model = needs_model and not rescores
             if not self._make_room(cell, needs_model=needs_model):
