@@ -113,3 +113,41 @@ def test_a_run_that_waits_for_room_ends_with_ctrl_c_and_loses_nothing(
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
     assert user.json("status", *words)["pending"] == 2
+
+
+WRITES_MUCH = """\
+campaign: study
+matrix:
+  models: [{name: m, adapter: mock}]
+  configs: {dense: null, later: {attention: {sink: 4}}}
+  benchmarks: [{command: {name: own, argv: [python, much.py, "{scratch}"]}}]
+"""
+MUCH = """\
+import sys
+with open(f"{sys.argv[1]}/much.txt", "w") as out:
+    out.writelines(f"{number}\\n" for number in range(20_000))
+print('{"score": 1}')
+"""
+
+
+def test_a_full_disk_is_named_and_gc_makes_room_on_it(
+    user: User, small_disk: Callable[[str], None]
+) -> None:
+    small_disk("2m")
+    user.write(WRITES_MUCH)
+    (user.folder / "much.py").write_text(MUCH)
+    words = ("study.yaml", "--results", "small")
+    user.run("run", *words, "--only", "configs=dense")
+    with suppress(OSError), open(user.folder / "small" / "fill", "wb", buffering=0) as fill:
+        while fill.write(bytes(2**12)):
+            pass
+    assert user.json("status", *words)["success"] == 1
+    assert "nothing wrong" in user.run("verify", *words, code=1).stdout
+    refused = user.run("cancel", *words, "--cell", "*", "--yes", code=3)
+    assert "its disk is full; make room" in refused.stderr
+    user.run("status", "--ledger", "sqlite:small/study/ledger.db")
+    deleted = user.run("gc", *words, "--older-than", "0s", "--what", "raw", "--yes")
+    assert "deleted 1" in deleted.stdout
+    assert not list(user.folder.rglob("much.txt"))
+    assert "nothing wrong" in user.run("verify", *words, code=1).stdout
+    user.run("cancel", *words, "--cell", "*", "--yes")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
 import os
 import shutil
 import tarfile
@@ -34,9 +33,9 @@ from benchfleet.results.disk import (
     PACKED_SUFFIX,
     TAKEN_SUFFIX,
     digest_of,
+    leave_taken_note,
     make_folders,
     sync_folder,
-    write_synced,
 )
 from benchfleet.results.layout import Layout
 from benchfleet.results.read import is_published, sealed
@@ -188,14 +187,15 @@ class Archive:
                 target = target.with_name(f"again-{target.name}")
         self._write(item.path, target, beside=to)
         if digest and to is not None:
-            _leave_note(item, digest, str(target))
+            leave_taken_note(item.path, sha256=digest, bytes=item.bytes, to=str(target))
         self._remove(item.path)
         return target.stat().st_size
 
     def delete(self, item: Item) -> int:
         """Delete it; the bytes that remain. Raises OSError or ResultsError."""
         if item.kind == "raw":
-            _leave_note(item, self._sealed_digest(item), "")
+            digest = self._sealed_digest(item)
+            leave_taken_note(item.path, sha256=digest, bytes=item.bytes, to="")
         self._remove(item.path)
         return 0
 
@@ -231,7 +231,7 @@ class Archive:
             part.unlink(missing_ok=True)
 
     def _remove(self, path: Path) -> None:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         sync_folder(path.parent)
         if path.parent.parent == self._layout.attempts:
             with contextlib.suppress(OSError):  # it has other attempts
@@ -242,14 +242,6 @@ def archived_attempts(layout: Layout, fingerprint: str) -> dict[str, Path]:
     """The archived attempts of a cell in the results folder, by their folder's name."""
     folder = layout.archive / "attempts" / fingerprint
     return {file.name.removesuffix(".tar.gz"): file for file in folder.glob("*.tar.gz")}
-
-
-def _leave_note(item: Item, digest: str, to: str) -> None:
-    """Say beside a raw file that goes what it was, and where it is."""
-    name, folder = f"{item.path.name}{TAKEN_SUFFIX}", item.path.parent
-    note = {"sha256": digest, "bytes": item.bytes, "to": to}
-    write_synced(folder, {name: json.dumps(note).encode() + b"\n"})
-    sync_folder(folder)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -91,6 +91,25 @@ def taken_note(file: Path | str) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
+def leave_taken_note(file: Path, **note: Any) -> None:
+    """Say beside a file that goes what it was, and where it is. On a full disk the note takes the
+    room of the file, which is gone then. Raises OSError, and leaves the file as it was."""
+    content, beside = json.dumps(note).encode() + b"\n", Path(f"{file}{TAKEN_SUFFIX}")
+    try:
+        write_synced(file.parent, {beside.name: content})
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        if error.errno != errno.ENOSPC:
+            raise
+        os.rename(file, beside)
+        with open(beside, "r+b") as opened:
+            opened.write(content)
+            opened.truncate()
+            opened.flush()
+            os.fsync(opened.fileno())
+    sync_folder(file.parent)
+
+
 def unpacked(file: Path | str) -> Iterator[bytes]:
     """What is in a compressed file, piece by piece. Raises OSError."""
     import gzip

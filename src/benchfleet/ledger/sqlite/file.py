@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from contextlib import closing, suppress
@@ -15,6 +16,7 @@ SCHEMA = 2  # its number, as schema.sql enters it
 _SCHEMA_FILES = [Path(__file__).with_name(name) for name in ("schema.sql", "manifest.sql")]
 _NEWEST_TEXT = "final_cost"  # in the view of the manifest
 QUERIES = Path(__file__).with_name("queries.sql")
+_SHARED_MEMORY_BYTES = 2**16  # SQLite takes half of it
 MAX_DRAFT_AGE_S = 60.0  # seconds
 NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "beegfs", "beegfs_nodev", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs"}
@@ -136,6 +138,13 @@ def refuse_unfit(path: Path) -> None:
 def is_writable(path: Path) -> bool:
     """Whether a ledger's file, and its folder, can be written."""
     return all(os.access(location, os.W_OK) for location in (path, path.parent))
+
+
+def has_full_disk(path: Path) -> bool:
+    """Whether the disk lacks room for the memory that users of a write-ahead log share."""
+    with suppress(OSError):
+        return shutil.disk_usage(path.parent).free < _SHARED_MEMORY_BYTES
+    return False
 
 
 def refuse_unmerged(path: Path) -> None:

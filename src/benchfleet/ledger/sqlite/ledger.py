@@ -28,6 +28,7 @@ from benchfleet.ledger.sqlite.file import (
     QUERIES,
     create,
     create_schema,
+    has_full_disk,
     has_newest_view,
     is_writable,
     mount_table,
@@ -50,6 +51,7 @@ from benchfleet.ledger.table_copy import (
 )
 
 _CACHE, _LARGE_CACHE = 2 * 2**10, 64 * 2**10  # KiB of pages kept at most
+_MAKE_ROOM = "its disk is full; make room on it; what was committed is safe"
 BUSY_TIMEOUT_S = 30.0  # seconds to wait for another writer; well below a lease
 
 
@@ -59,8 +61,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
     Writers go through one connection under a lock, in transactions that are short but for
     `enroll`; each reading call has a connection of its own, so that renewals never wait for one.
     A file that several machines share has a rollback journal instead of the write-ahead log, and
-    each commit is synced by SQLite. A file that cannot be written, as on a read-only mount, is read
-    as it is.
+    each commit is synced by SQLite. A file that cannot be written, as on a read-only mount or a
+    full disk, is read as it is.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class SqliteLedger(SqliteBase, CopyableLedger):
         self._busy = busy
         self.path = path.resolve()
         self._statements = load_queries(QUERIES)
-        self._lock = threading.Lock()
+        self._lock, self._is_full = threading.Lock(), False
         self._journal = "delete" if is_shared(self.path) else "wal"
         with self._plain_errors():
             try:
@@ -92,12 +94,16 @@ class SqliteLedger(SqliteBase, CopyableLedger):
                     remove_old_drafts(self.path)
             except OSError as error:
                 raise LedgerUnreachable(f"the ledger cannot be used: {error}") from error
-            self._connection = self._connect()
             try:
-                self._prepare(campaign)
-                self._group_commit = None
-                if self._journal == "wal" and self._can_write:
-                    self._group_commit = GroupCommit(self.path, sync)
+                self._connection = self._open(campaign)
+            except sqlite3.OperationalError:
+                if not (self._can_write and has_full_disk(self.path)):
+                    raise
+                self._can_write, self._is_full = False, True
+                self._connection = self._open(campaign)
+            try:
+                grouped = self._journal == "wal" and self._can_write
+                self._group_commit = GroupCommit(self.path, sync) if grouped else None
             except BaseException:
                 self._connection.close()
                 raise
@@ -108,7 +114,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
         LedgerUnreachable where the file is not a ledger."""
         if not path.is_file():
             return []
-        address = f"file:{quote(str(path.resolve()))}?mode=ro"
+        mode = "ro" if is_writable(path) and not has_full_disk(path) else "ro&immutable=1"
+        address = f"file:{quote(str(path.resolve()))}?mode={mode}"
         try:
             with closing(sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
                 rows = connection.execute("select value from meta where key = 'campaign'")
@@ -162,6 +169,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
 
     @contextmanager
     def _writing(self, *, synced: bool = True) -> Iterator[Execute]:
+        if self._is_full:
+            raise LedgerFull(f"the ledger {self.path} cannot be written: {_MAKE_ROOM}")
         if not self._can_write:
             raise LedgerUnreachable(
                 f"{self.path} cannot be written; change the permissions of it and its folder, or "
@@ -221,9 +230,17 @@ class SqliteLedger(SqliteBase, CopyableLedger):
             raise
         return connection
 
-    def _prepare(self, campaign: str) -> None:
-        """Check that the file is a ledger that we can use, and this campaign's."""
-        connection = self._connection
+    def _open(self, campaign: str) -> sqlite3.Connection:
+        """A connection that finds in the file a ledger that we can use, and this campaign's."""
+        connection = self._connect()
+        try:
+            self._prepare(connection, campaign)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection, campaign: str) -> None:
         meta: dict[str, str] = {}
         if connection.execute("select 1 from sqlite_master where name = 'meta'").fetchone():
             meta = dict(connection.execute("select key, value from meta").fetchall())
@@ -272,8 +289,8 @@ class SqliteLedger(SqliteBase, CopyableLedger):
             kind, advice = LedgerDamaged, rebuild_advice(self.path)
         elif "locked" in text:
             advice = f"another process has been writing for {self._busy:g} s; try again"
-        elif "full" in text:
-            kind, advice = LedgerFull, "make room on the disk; what was committed is safe"
+        elif "full" in text or ("I/O" in text and has_full_disk(self.path)):
+            kind, advice = LedgerFull, _MAKE_ROOM
         else:
             advice = f"see that its disk is well and try again, or {rebuild_advice(self.path)}"
         raise kind(f"the ledger {self.path} cannot be used: {text}; {advice}") from error
