@@ -136,6 +136,23 @@ def test_a_gate_is_weighed_again_when_somebody_asks(user: User) -> None:
     user.run("run", "study.yaml")
 
 
+def test_a_second_file_of_a_campaign_that_lacks_its_phases_is_warned_about(user: User) -> None:
+    study(user, accuracy=0.5)
+    ledger = ("--ledger", "sqlite:shared.db")
+    assert "warning" not in user.run("run", "study.yaml", *ledger, code=1).stderr
+    other = user.folder / "other.yaml"
+    other.write_text(CAMPAIGN.partition("phases:")[0] + "  benchmarks: [mock_benchmark]\n")
+    other.write_text(other.read_text().replace("adapter: none", "adapter: mock"))
+    expected = "that ran last has other phases; workers without a file follow this one once it runs"
+    gates = "gates of e0, e1, prerequisites hold nothing back then"
+    words = ("other.yaml", *ledger, "--results", "other")
+    (warning,) = user.json("plan", *words)["warnings"]
+    assert expected in warning
+    assert gates in warning
+    assert expected in user.run("run", *words).stdout
+    assert user.json("plan", *words)["warnings"] == []
+
+
 def test_wrong_words_are_reported(user: User) -> None:
     study(user)
     assert "did you mean 'e0'" in user.run("gate", "show", "study.yaml", "e00", code=2).stderr

@@ -28,6 +28,7 @@ from benchfleet.planner.explain import differences, earlier, find
 from benchfleet.planner.matrix_warnings import matrix_warnings
 from benchfleet.planner.power import Power, power
 from benchfleet.planner.preview import as_json, known_records, planned, with_paths
+from benchfleet.planner.replaced_record import replaced_record_warnings
 from benchfleet.planner.reruns import find_reruns
 from benchfleet.prefetch import downloads_of, missing_here
 from benchfleet.study import Study
@@ -109,7 +110,7 @@ def main(arguments: argparse.Namespace) -> int:
     open_ = [row.cell for row in plan.rows if row.state in ("pending", "running")]
     kept_off = [one for one in placement_rules.kept_off(open_) if one.host not in ("", study.host)]
     reruns = find_reruns(study, cells)
-    warnings = [*matrix_warnings(cells), *cache_warnings]
+    warnings = [*matrix_warnings(cells), *replaced_record_warnings(study), *cache_warnings]
     effects = _effects(arguments, study, cells, records)
     if arguments.json:
         plan_text = {

@@ -122,9 +122,11 @@ def begin(
     """Run these cells, here or in the background."""
     if arguments.campaign is not None:
         from benchfleet.planner.matrix_warnings import matrix_warnings
+        from benchfleet.planner.replaced_record import replaced_record_warnings
         from benchfleet.planner.reruns import find_reruns  # not of a run with nothing to do
 
-        say(*map(str, find_reruns(study, cells)), *matrix_warnings(cells), to=beside(arguments))
+        warnings = [*matrix_warnings(cells), *replaced_record_warnings(study)]
+        say(*map(str, find_reruns(study, cells)), *warnings, to=beside(arguments))
     if arguments.detach:
         from benchfleet.cli.shared.detach import detach
 
