@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .conftest import User
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "attention_study"
@@ -18,12 +20,13 @@ def _python(user: User, script: str) -> str:
         env={**user.environment, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+@pytest.mark.timeout(2000)  # it has 32 cells of real models
 def test_the_study_runs_all_its_cells_and_then_reuses_them(user: User) -> None:
     _python(user, "stand_ins.py")
     scores = [line for line in _python(user, "study.py").splitlines() if "score" in line]

@@ -212,8 +212,9 @@ class Runner:
         if self._state.check_budget():  # spent by rented machines, which cost while cells run
             self._termination.stop_all(self._state.broken)
         self._host_lifecycle.look()
-        for message in self._impossible_report.news():
-            self._state.notify("blocked", message=message)
+        if not self._state.broken:  # else its end says why
+            for message in self._impossible_report.news():
+                self._state.notify("blocked", message=message)
         self._commands.look()
         self._autoscaler.look()
         self._worker_time.keep()

@@ -147,15 +147,18 @@ def test_a_host_that_is_lost_and_comes_back_is_used_again(stage: Stage) -> None:
     assert output[1].data == {"host": "lab1", "reason": "it is off", "hopeless": False}
 
 
-def test_a_run_whose_hosts_are_all_hopeless_ends_at_once_and_claims_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize("after", [2.5, 3])  # between two looks, and when one is due
+def test_a_run_whose_hosts_are_all_hopeless_ends_at_once_and_claims_nothing(
+    stage: Stage, after: float
+) -> None:
     stage.engine.far = ("lab1", "lab2")
     stage.inbox.post(HostLost(host="lab1", reason="no key", hopeless=True))
-    stage.inbox.post(HostLost(host="lab2", reason="no Python", hopeless=True), after=3)
+    stage.inbox.post(HostLost(host="lab2", reason="no Python", hopeless=True), after=after)
     end = stage.run(cells(2), NOWHERE)
     assert end.broken == "no machine can be used (lab1: no key; lab2: no Python)"
-    assert end.seconds == pytest.approx(3)
+    assert end.seconds == pytest.approx(after)
     assert end.progress.states == {"pending": 2}
-    assert stage.notices_of("cell_started") == []
+    assert stage.notices_of("cell_started") == stage.notices_of("blocked") == []
 
 
 def test_a_run_waits_for_a_host_that_may_come_but_not_for_ever(stage: Stage) -> None:
