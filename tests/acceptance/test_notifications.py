@@ -47,6 +47,11 @@ phases:
       configs: {a: null, b: {settings: {x: 1}}, c: {settings: {x: 2}}}
       benchmarks: [command: {name: broken, argv: ["false"]}]
 """
+PLAIN = """\
+campaign: plain
+notify: {to: env:CHAT, every: 1s}
+matrix: {models: [{name: m, adapter: mock}], benchmarks: [mock_benchmark]}
+"""
 SHARED = """\
 campaign: study
 notify: {to: env:CHAT, every: 1s}
@@ -189,6 +194,20 @@ def test_a_receiver_that_hangs_or_refuses_hurts_no_run(user: User, receiver: Rec
     assert why in done.stdout + done.stderr
     assert SECRET not in done.stdout + done.stderr
     assert leaked(user.folder) == []
+
+
+def test_a_run_with_nothing_to_run_sends_what_an_earlier_one_could_not(
+    user: User, receiver: Receiver
+) -> None:
+    user.write(PLAIN)
+    receiver.status = 500
+    user.run("run", "study.yaml", "--cpu-slots", "1")
+    receiver.status = 200
+    receiver.messages.clear()
+    for _ in range(2):  # the second one has nothing to send
+        done = user.run("run", "study.yaml", "--cpu-slots", "1")
+        assert "all cells are done; nothing was run" in done.stdout
+        assert receiver.text() == "The campaign is done: 1 cell, 1 success"
 
 
 def test_addresses_that_are_absent_are_named_before_anything_runs(

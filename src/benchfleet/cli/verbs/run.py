@@ -214,4 +214,8 @@ def _nothing_was_run(
     lines.append(f"report   {display_path(study.layout.report)}")
     with maybe_unread():
         say(*lines)
+    if study.campaign.notify is not None:
+        from benchfleet.notifications.undelivered import send_undelivered
+
+        send_undelivered(study, lambda message: say(f"warning: {message}", to=sys.stderr))
     return 1 if missing else 0
