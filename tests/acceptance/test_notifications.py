@@ -240,6 +240,29 @@ def test_a_lost_host_is_reported_with_the_addresses_of_a_private_file(
     ]
 
 
+def test_a_message_that_a_slow_service_took_is_marked_when_it_is_sent_again(
+    receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHAT", receiver.address)
+    study = study_of(tmp_path, "env:CHAT")
+    study.open_ledger().close()
+    warnings: list[str] = []
+    receiver.free.clear()
+    with notifying(study, warnings.append) as notifier:
+        assert notifier
+        notifier(Notice(kind="host_lost", message="no route", data={"host": "lab2"}), Progress())
+        assert receiver.asked.wait(120)
+        notifier.close(timeout=0.1)
+    assert warnings == ["a notification did not reach 1 of 1 addresses: no answer"]
+    receiver.free.set()
+    with notifying(study, warnings.append) as notifier:
+        assert notifier
+        notifier.close(timeout=120)
+    until(lambda: len(receiver.messages) == 2)
+    texts = sorted(one["message"] for one in receiver.messages)
+    assert texts == ["Host lab2: no route", "Host lab2: no route (perhaps sent before)"]
+
+
 def test_a_worker_without_addresses_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -29,4 +31,34 @@ def test_a_service_that_hangs_has_failed_after_the_time_limit() -> None:
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         address = f"json://127.0.0.1:{hanging.getsockname()[1]}/"
         delivery = send([address], "title", "body", timeout=1.0)
-    assert delivery == Delivery(failed=1, reasons=["no answer in 1 s"])
+    assert delivery == Delivery(failed=1, reasons=["no answer in 1 s"], unanswered=True)
+
+
+def test_a_message_that_is_ended_while_a_service_hangs_was_perhaps_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+
+        def end_it(kill: Callable[[], None]) -> None:
+            def wait_and_kill() -> None:
+                with hanging.accept()[0]:
+                    kill()
+
+            threading.Thread(target=wait_and_kill).start()
+
+        address = f"json://127.0.0.1:{hanging.getsockname()[1]}/"
+        delivery = send([address], "title", "body", started=end_it)
+    assert delivery == Delivery(failed=1, reasons=["no answer"], unanswered=True)
+
+
+def test_a_service_that_hangs_up_gave_no_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        delivery = send([f"json://127.0.0.1:{server.getsockname()[1]}/"], "title", "body")
+        thread.join()
+    assert delivery == Delivery(failed=1, reasons=["no answer"], unanswered=True)

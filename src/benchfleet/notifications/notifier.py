@@ -160,11 +160,12 @@ class Notifier:
         return LOOK_EVERY_S if wait is None else min(LOOK_EVERY_S, wait)
 
     def _send_messages(self, outbox: Outbox, messages: Sequence[Message]) -> None:
-        if self._deliver(f"benchfleet: {self._campaign}", body_of(messages)):
+        delivery = self._deliver(f"benchfleet: {self._campaign}", body_of(messages))
+        if delivery.failed + delivery.unknown < len(self._addresses):
             outbox.sent()
         else:
             self._retry_at = self._clock() + RETRY_S
-            outbox.give_back()
+            outbox.give_back(perhaps_sent=delivery.unanswered)
 
     def _report_end(self, ledger: Ledger, outbox: Outbox) -> None:
         """Report that all cells of the campaign have ended, or that a run ended before."""
@@ -214,14 +215,14 @@ class Notifier:
         if unknown == len(self._addresses):
             self._addresses = ()
 
-    def _deliver(self, title: str, body: str) -> bool:
-        """Whether a message reached an address."""
+    def _deliver(self, title: str, body: str) -> Delivery:
+        """Send a message, and warn of the addresses that it did not reach."""
         delivery = self._ask_apprise(title, body)
         if delivery.failed:
             total, why = len(self._addresses), ", ".join(delivery.reasons)
             message = f"a notification did not reach {delivery.failed} of {total} addresses"
             self._warn(f"{message}: {why}" if why else message)
-        return delivery.failed + delivery.unknown < len(self._addresses)
+        return delivery
 
     def _ask_apprise(self, title: str, body: str) -> Delivery:
         def started(kill: Callable[[], None]) -> None:

@@ -4,7 +4,8 @@ What is to be sent is read from the events of the ledger: decisions on gates, wo
 expired, and the messages that workers record. To send messages a worker first claims them, and then
 records that they were sent. Both are events of one subject (see *Subjects* in
 `benchfleet.ledger.base`), so of several workers one claims a message. If it does not say within
-`CLAIM_TIMEOUT_S` that it sent it, another worker claims it.
+`CLAIM_TIMEOUT_S` that it sent it, another worker claims it. A claim by nobody gives messages back;
+it names the last one that was perhaps sent.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Outbox:
         self._lost: set[str] = set()  # runners
         self._sent_to = self._delivered_to = 0  # event numbers: in the ledger, by this worker
         self._claimed_to, self._claimed_by, self._claimed_at = 0, "", float("-inf")
+        self._perhaps_sent_to = 0  # by workers that did not learn whether they sent it
         self._sent_at = float("-inf")
         self._is_first = True  # what is read now was there before this worker
 
@@ -96,10 +98,13 @@ class Outbox:
         while self._sent_to < self._delivered_to:
             self._append(SENT, up_to=self._delivered_to, worker=self._worker)
 
-    def give_back(self) -> None:
-        """The messages that this worker claimed were not sent, and others may claim them."""
-        while self._claimed_by == self._worker and not self._append(CLAIMED, up_to=0, worker=""):
-            pass
+    def give_back(self, *, perhaps_sent: bool = False) -> None:
+        """The messages that this worker claimed were not sent, as far as it knows, and others may
+        claim them."""
+        up_to = self._claimed_to if perhaps_sent else 0
+        self._perhaps_sent_to = max(self._perhaps_sent_to, up_to)
+        while self._claimed_by == self._worker:
+            self._append(CLAIMED, up_to=up_to, worker="")
 
     def wait(self, *, ends: bool = False) -> float | None:
         """Seconds until messages may be claimed; None if there are none."""
@@ -119,10 +124,10 @@ class Outbox:
 
     def _messages(self) -> list[Message]:
         """What waits. A worker that claimed some before may have sent them and not said so."""
-        claimed_to = self._claimed_to if self._is_elsewhere else 0
+        unsure_to = max(self._perhaps_sent_to, self._claimed_to if self._is_elsewhere else 0)
         return [
             replace(one.message, text=f"{one.message.text} (perhaps sent before)")
-            if one.seq <= claimed_to
+            if one.seq <= unsure_to
             else one.message
             for one in self._waiting
         ]
@@ -152,8 +157,7 @@ class Outbox:
         if event.kind == BEGAN:
             self._hosts[data["runner"]] = str(data.get("host") or data.get("machine", ""))
         elif event.kind == CLAIMED:
-            self._claimed_to, self._claimed_by = data["up_to"], data["worker"]
-            self._claimed_at = self._clock()
+            self._apply_claim(data["up_to"], data["worker"])
         elif event.kind == SENT:
             self._sent_to = max(self._sent_to, data["up_to"])
             self._waiting = [one for one in self._waiting if one.seq > self._sent_to]
@@ -166,6 +170,17 @@ class Outbox:
             self._lose(event)
         else:
             self._put(event, gate_message(event))
+
+    def _apply_claim(self, up_to: int, worker: str) -> None:
+        """A worker claimed messages, or gave them back (no worker)."""
+        unsure_to = 0
+        if not worker:
+            unsure_to = up_to
+        elif worker != self._claimed_by:  # which did not say that it sent them
+            unsure_to = self._claimed_to
+        self._perhaps_sent_to = max(self._perhaps_sent_to, unsure_to)
+        self._claimed_to, self._claimed_by = (up_to if worker else 0), worker
+        self._claimed_at = self._clock()
 
     def _lose(self, event: Event) -> None:
         """A lease of a runner expired; its other leases say nothing new."""

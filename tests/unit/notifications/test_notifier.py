@@ -50,7 +50,7 @@ class Service:
         self.asked.set()
         assert self.free.wait(60)
         if killed.is_set():
-            return Delivery(failed=len(addresses))
+            return Delivery(failed=len(addresses), reasons=["no answer"], unanswered=True)
         with self.changed:
             self.bodies.append(body)
             self.changed.notify_all()
@@ -213,9 +213,13 @@ def test_a_service_that_hangs_holds_up_nobody_and_the_next_worker_sends() -> Non
         notifier(LOST, Progress())
     notifier.close(0.01)
     assert service.bodies == []
-    assert warnings == ["a notification did not reach 1 of 1 addresses"]
+    assert warnings == ["a notification did not reach 1 of 1 addresses: no answer"]
     campaign.notifier(service).close(60)
-    assert service.bodies == ["Host lab1: gone (1001 times)"]
+    (body,) = service.bodies
+    assert body.splitlines() == [
+        "Host lab1: gone (perhaps sent before)",
+        "Host lab1: gone (1000 times)",
+    ]
 
 
 def test_what_could_not_be_sent_is_a_warning_without_the_address() -> None:

@@ -117,6 +117,31 @@ def test_another_worker_sends_at_once_what_is_given_back(fleet: Fleet) -> None:
     assert texts(other.claim()) == [GONE.text]
 
 
+def test_what_was_perhaps_sent_stays_marked_until_a_worker_sends_it(fleet: Fleet) -> None:
+    unsure, other = fleet.worker("unsure"), fleet.worker("other")
+    unsure.add(GONE)
+    assert unsure.claim()
+    unsure.give_back(perhaps_sent=True)
+    other.add(Message(kind="host_lost", text="Host lab2: gone"))
+    expected = ["Host lab1: gone (perhaps sent before)", "Host lab2: gone"]
+    assert texts(other.claim()) == expected  # at once
+    other.give_back()
+    assert texts(fleet.worker("third").claim()) == expected
+
+
+def test_what_a_killed_worker_claimed_stays_marked_if_the_next_one_cannot_send_it(
+    fleet: Fleet,
+) -> None:
+    killed, other = fleet.worker("killed"), fleet.worker("other")
+    killed.add(GONE)
+    assert killed.claim()
+    other.read()
+    fleet.clock.now += CLAIM_TIMEOUT_S
+    assert other.claim()
+    other.give_back()
+    assert texts(fleet.worker("third").claim()) == ["Host lab1: gone (perhaps sent before)"]
+
+
 def test_the_pause_between_messages_holds_for_all_workers(fleet: Fleet) -> None:
     first, second = fleet.worker("first"), fleet.worker("second")
     first.add(GONE)
