@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -13,12 +14,21 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.rental import KINDS as RENTAL_KINDS
 from benchfleet.domain.rental import RentalHistory
-from benchfleet.domain.slots import ANSWERED, BEGAN, ENDED, REQUESTED, host_in
+from benchfleet.domain.slots import (
+    ADDED,
+    ANSWERED,
+    BEGAN,
+    ENDED,
+    REMOVED,
+    REQUESTED,
+    device_name,
+    host_in,
+)
 from benchfleet.errors import BenchfleetError
 from benchfleet.machines.probe.report import Capability, read
 from benchfleet.orders.slots_history import SlotsHistory
 
-FLEET_KINDS = frozenset({BEGAN, ENDED, REQUESTED, ANSWERED, PROBED, *RENTAL_KINDS})
+FLEET_KINDS = frozenset({BEGAN, ENDED, REQUESTED, ANSWERED, ADDED, REMOVED, PROBED, *RENTAL_KINDS})
 WORK_SPAN_S = 24 * 3600.0  # of which it is kept what each device did
 MAX_KEPT_WORK = 5_000  # attempts
 
@@ -53,6 +63,8 @@ class Fleet:
         self.ended: dict[str, float] = {}  # runner id → when it ended
         self.drained: dict[str, set[str]] = {}  # runner id → devices that were ordered to be let go
         self.excluded: set[tuple[str, str]] = set()  # of them, by runner and device, for good
+        # What later runs leave out: machine ("" where the device names its host) and device.
+        self.left_out: set[tuple[str, str]] = set()
         self.orders = SlotsHistory()
         self.reports: dict[str, MachineReport] = {}  # by host
         self.hosts: set[str] = set()  # on which attempts ended
@@ -77,6 +89,8 @@ class Fleet:
             self.ended[runner] = event.at
         elif event.kind == REQUESTED:
             self._take_command(runner, event.data)
+        elif event.kind in (ADDED, REMOVED):
+            self._take_change(event)
         elif event.kind == PROBED:
             self._take_report(event)
         elif event.kind in RENTAL_KINDS:
@@ -108,6 +122,14 @@ class Fleet:
         elif action == "add":
             devices.difference_update(names)
             self.excluded.difference_update((runner, name) for name in names)
+
+    def _take_change(self, event: Event) -> None:
+        machine = str(event.data.get("machine", ""))
+        for name in map(str, event.data.get("devices", ())):
+            with contextlib.suppress(ValueError):
+                device_name(name)  # as runners read it
+                change = self.left_out.add if event.kind == REMOVED else self.left_out.discard
+                change((machine, name))
 
     def _take_report(self, event: Event) -> None:
         document = event.data.get("report")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from benchfleet.dashboard.order_targets import OrderTarget, RefusedOrder
 from benchfleet.dashboard.views.slots import host_of
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.phase import GATE_EVENTS
-from benchfleet.domain.slots import REQUESTED, Action, SlotsCommand
+from benchfleet.domain.slots import ADDED, REQUESTED, Action, SlotsCommand
 from benchfleet.ledger.base import Ledger
 from benchfleet.ledger.lease_holders import holders
 from benchfleet.ledger.parts import parts_of
@@ -25,14 +25,14 @@ from benchfleet.orders.slots_history import ORDER_EVENTS, SlotsHistory
 MAX_KEPT_RECEIPTS = 1_000
 _WHY_OVERRIDDEN = "overridden in the dashboard"
 _ACTIONS: Mapping[str, Action] = {"drain": "drain", "remove": "remove", "add": "add"}
-_EVENTS = {
-    "retry": cells.RETRY,
-    "cancel": cells.CANCEL,
-    "release": "released",
-    "drain": REQUESTED,
-    "remove": REQUESTED,
-    "add": REQUESTED,
-    "override": GATE_EVENTS[0],
+_EVENTS: Mapping[str, Collection[str]] = {
+    "retry": {cells.RETRY},
+    "cancel": {cells.CANCEL},
+    "release": {"released"},
+    "drain": {REQUESTED},
+    "remove": {REQUESTED},
+    "add": {REQUESTED, ADDED},
+    "override": {GATE_EVENTS[0]},
 }
 
 
@@ -84,13 +84,19 @@ class OrderBook:
         if ledger is None:
             raise RefusedOrder("the campaign has not run yet")
         with closing(ledger):
-            if is_repeated(ledger, {_EVENTS[target.verb]}, origin):  # before a restart
+            if is_repeated(ledger, _EVENTS[target.verb], origin):  # before a restart
                 return replace(receipt, repeated=True)
             if target.verb in ("retry", "cancel", "release"):
                 return replace(receipt, cells=_act_on_cells(ledger, target, origin))
             if target.verb == "override":
                 gates.override(campaign.study, ledger, target.phase, _WHY_OVERRIDDEN, origin)
                 return replace(receipt, answers=[f"the gate of {target.phase} is open"])
+            if target.later:
+                slots.leave_out(ledger, target.later, origin, again=True)
+                names = ", ".join(str(device) for _, device in target.later)
+                receipt = replace(receipt, answers=[f"later runs leave {names} out no longer"])
+            if not target.devices:
+                return receipt
             runners = campaign.watcher.model.fleet.runners
             hosts = {id: host_of(runners.get(id)) for id in target.devices}
             return _ask_runners(ledger, target, origin, receipt, hosts)
@@ -137,6 +143,6 @@ def _ask_runners(
         receipt,
         orders=[one.sentence(hosts[one.runner]) for one in orders],
         answered_at=max((one.answer.at for one in orders if one.answer), default=None),
-        answers=done,
+        answers=[*receipt.answers, *done],
         refused=refused,
     )

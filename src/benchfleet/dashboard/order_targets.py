@@ -12,10 +12,10 @@ from benchfleet.dashboard.order_names import OrderNames, Verb
 from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.tiles import tile_id
 from benchfleet.dashboard.views.failures import failure_groups
-from benchfleet.dashboard.views.machines import machines
+from benchfleet.dashboard.views.machines import Machine, machines
 from benchfleet.dashboard.views.running import running_rows
 from benchfleet.domain.humanize import counted, examples
-from benchfleet.domain.slots import DeviceName, device_name
+from benchfleet.domain.slots import DeviceName, device_name, host_in
 from benchfleet.runs.registry import Record, runs_of
 
 TITLES: Mapping[str, str] = {
@@ -50,6 +50,7 @@ class OrderTarget:
     rows: Sequence[Row] = ()
     runner: str = ""
     devices: Mapping[str, Sequence[DeviceName]] = field(default_factory=dict)  # by their runner
+    later: Sequence[tuple[str, DeviceName]] = ()  # for later runs alone: machine and device
     phase: str = ""
     runs: Sequence[Record] = field(default=())  # of this machine
 
@@ -129,38 +130,66 @@ def _rows_of_tiles(model: ReadModel, named: OrderNames) -> list[Row]:
 
 
 def _device_target(model: ReadModel, named: OrderNames) -> OrderTarget:
-    """One device of a runner, or all devices of a host."""
+    """One device of a runner, or all devices of a host; those that are left out need no runner to
+    be given back."""
     verb, host, device = named.verb, named.host, named.device
     with model.lock:
-        every = [(one.name, runner) for one in machines(model) for runner in one.runners]
+        hosts = machines(model)
+        left_out = _left_out(model, hosts, named) if verb == "add" else []
+    every = [(one.name, runner) for one in hosts for runner in one.runners]
     using = [
         (name, one)
         for name, one in every
         if one.life != "ended" and (name == host if host else one.id == named.runner)
     ]
-    if not using:
+    if not using and not left_out:
         raise RefusedOrder("no runner is at work there any more")
     chosen: dict[str, list[str]] = {}
     running: list[str] = []
+    where = host or next((one.name for one in hosts if set(left_out) & set(one.left_out)), "")
     for name, one in using:
-        names = one.drained if verb == "add" else one.drainable
-        names = [each for each in names if host or each == device]
+        names = [*one.drained] if verb == "add" else one.drainable
+        prefix = "" if one.at_home else name
+        names += [each for _, each in left_out if host_in(each)[0] == prefix]
+        names = [each for each in dict.fromkeys(names) if host or each == device]
         if names:
             chosen[one.id], where = names, name
             running += [visible(slot.row.path) for slot in one.slots_on(names) if slot.row]
-    if not chosen:
+    requested = {each for names in chosen.values() for each in names}
+    later = [(machine, each) for machine, each in left_out if each not in requested]
+    if not chosen and not later:
         raise RefusedOrder(f"there is no device here that a runner can {TITLES[verb].lower()}")
-    count = sum(map(len, chosen.values()))
+    count = sum(map(len, chosen.values())) + len(later)
     what = f"{counted(count, 'device') if host else device} of {where}"
     takes = f"{what} {'take' if count > 1 else 'takes'}"
     if verb == "add":
-        effect = f"{takes} cells again"
+        effect = f"{takes} cells again{'' if chosen else ', in later runs'}"
     else:
         effect = f"{takes} no more cells"
         effect += ", in this run and in later ones, until resumed" if verb == "remove" else ""
         effect += f"; {examples(running)} ends first" if running else ""
-    devices = {id: [device_name(name) for name in names] for id, names in chosen.items()}
-    return OrderTarget(verb=verb, effect=effect, devices=devices)
+    return OrderTarget(
+        verb=verb,
+        effect=effect,
+        devices={id: [device_name(name) for name in names] for id, names in chosen.items()},
+        later=[(machine, device_name(each)) for machine, each in later],
+    )
+
+
+def _left_out(
+    model: ReadModel, hosts: Sequence[Machine], named: OrderNames
+) -> list[tuple[str, str]]:
+    """What the order names of the devices that later runs leave out: machine and device."""
+    if named.host:
+        return [each for one in hosts if one.name == named.host for each in one.left_out]
+    began = model.fleet.runners.get(named.runner)
+    homes = ("", began.data.get("machine")) if began else ()
+    return [
+        (machine, device)
+        for one in hosts
+        for machine, device in one.left_out
+        if device == named.device and machine in homes
+    ]
 
 
 def _phase_target(campaign: ShownCampaign, model: ReadModel, phase: str) -> OrderTarget:

@@ -8,7 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchfleet.domain.event import Event
-from benchfleet.domain.slots import ANSWERED, BEGAN, ENDED, FREED, Answer, SlotsCommand, answer_of
+from benchfleet.domain.slots import (
+    ADDED,
+    ANSWERED,
+    BEGAN,
+    ENDED,
+    FREED,
+    REMOVED,
+    Answer,
+    DeviceName,
+    SlotsCommand,
+    answer_of,
+)
 from benchfleet.engines.processes import owner
 from benchfleet.ledger.base import Ledger
 from benchfleet.orders.base import Origin
@@ -58,6 +69,20 @@ def send(ledger: Ledger, command: SlotsCommand, runner: str, origin: Origin) -> 
     """Give a command to a runner; the number of its event, which the answer names."""
     event = command.event(runner)
     return ledger.record(Event(kind=event.kind, data={**event.data, **origin.data()}))
+
+
+def leave_out(
+    ledger: Ledger,
+    devices: Iterable[tuple[str, DeviceName]],
+    origin: Origin,
+    *,
+    again: bool = False,
+) -> None:
+    """Leave devices out of the runs that begin later, or let them use these `again`. Each has the
+    machine of these runs; "" for a device that names its host."""
+    for machine, device in devices:
+        data = {"runner": "", "machine": machine, "devices": [str(device)]}
+        ledger.record(Event(kind=ADDED if again else REMOVED, data={**data, **origin.data()}))
 
 
 def await_answers(

@@ -18,9 +18,10 @@ from benchfleet.domain.eligibility import PROBED
 from benchfleet.domain.event import Event
 from benchfleet.domain.rental import CREATED, READY, Account, Rental, rental_event
 from benchfleet.domain.resource import Need
-from benchfleet.domain.slots import ENDED, REQUESTED, Answer
+from benchfleet.domain.slots import ADDED, ENDED, REMOVED, REQUESTED, Answer
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 from benchfleet.ledger_campaign import campaign_of
+from benchfleet.runner.commands.operator import removed
 from benchfleet.status import status_of
 from benchfleet.study import open_study
 from benchfleet.testing import sample_cell
@@ -93,6 +94,45 @@ def test_a_whole_host_is_let_go_and_taken_back(
         order("add", "key-of-the-undo")
         assert campaign.ledger.events(kinds={REQUESTED})[-1].data["action"] == "add"
         assert "Resume the host" not in client.get(f"/c/{NAME}/machines").text
+
+
+@pytest.mark.parametrize("ids", [{"host": "desk"}, {"runner": RUNNER, "device": "cpu:0"}])
+def test_what_was_excluded_is_given_back_without_a_runner(
+    campaign: DashboardCampaign, ids: dict[str, str]
+) -> None:
+    data = {"runner": RUNNER, "machine": "desk", "devices": ["cpu:0"]}
+    campaign.ledger.record(Event(kind=REMOVED, data=data))
+    campaign.ledger.record(Event(kind=ENDED, data={"runner": RUNNER}))
+    body = {"verb": "add", "key": KEY, **ids}
+    with client_of(campaign.campaigns(), session=True) as client:
+        text = client.get(f"/c/{NAME}/machines").text
+        assert "Later runs leave out cpu:0." in text
+        assert "Resume the host" in text
+        answer = client.post("/api/orders", json=body)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["answers"] == ["later runs leave cpu:0 out no longer"]
+        again = {**body, "key": "another-key"}
+        assert client.post("/api/orders", json=again).status_code == 409
+    assert removed(campaign.ledger.events(kinds={ADDED, REMOVED}), "desk") == []
+    (added,) = campaign.ledger.events(kinds={ADDED})
+    assert added.data["by"]
+    with client_of(campaign.campaigns(), session=True) as client:  # another server
+        assert client.post("/api/orders", json=body).status_code == 409
+    assert campaign.ledger.events(kinds={REQUESTED}) == []
+
+
+def test_a_runner_is_asked_for_what_an_earlier_one_excluded(campaign: DashboardCampaign) -> None:
+    data = {"runner": "earlier", "machine": "", "devices": ["lab2/gpu:2"]}
+    campaign.ledger.record(Event(kind=REMOVED, data=data))
+    with client_of(campaign.campaigns(), session=True) as client:
+        thread = threading.Thread(target=answer_next, args=(campaign,))
+        thread.start()
+        order = {"verb": "add", "key": KEY, "host": "lab2"}
+        assert client.post("/api/orders", json=order).json()["answers"] == ["done"]
+        thread.join()
+    (asked,) = campaign.ledger.events(kinds={REQUESTED})
+    assert asked.data["devices"] == ["lab2/gpu:2"]
+    assert campaign.ledger.events(kinds={ADDED}) == []
 
 
 def answer_next(campaign: DashboardCampaign) -> None:

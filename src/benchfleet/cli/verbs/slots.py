@@ -15,15 +15,7 @@ from benchfleet.cli.shared.slots_command import order_of, target_runners
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.domain.event import Event
 from benchfleet.domain.humanize import duration
-from benchfleet.domain.slots import (
-    ADDED,
-    ENDED,
-    FREED,
-    REMOVED,
-    Answer,
-    SlotsCommand,
-    SlotState,
-)
+from benchfleet.domain.slots import ENDED, FREED, Answer, SlotsCommand, SlotState
 from benchfleet.ledger.base import Ledger
 from benchfleet.orders.base import Origin, who
 from benchfleet.orders.slots import (
@@ -32,6 +24,7 @@ from benchfleet.orders.slots import (
     RunningRunner,
     await_answers,
     follow,
+    leave_out,
     runners,
     send,
 )
@@ -100,23 +93,21 @@ def _nobody(
     arguments: argparse.Namespace, study: Study, ledger: Ledger | None, order: SlotsCommand
 ) -> int:
     """No run is on; a device can be removed from later ones all the same, and given back."""
-    name = study.campaign.name
-    start = next_command.same_choice(arguments, "run")
-    kind = {"add": ADDED, "remove": REMOVED}.get(order.action)
-    if ledger is not None and kind is not None:
-        for device in order.devices:
-            machine = "" if device.host else socket.gethostname()
-            data = {"runner": "", "machine": machine, "devices": [str(device)]}
-            ledger.record(Event(kind=kind, data=data))
+    name, names = study.campaign.name, ", ".join(map(str, order.devices))
+    done = f"start one with: {next_command.same_choice(arguments, 'run')}"
+    code = 0 if order.action == "list" else 1
+    if ledger is not None and order.action in ("add", "remove"):
+        machine = socket.gethostname()
+        devices = [("" if one.host else machine, one) for one in order.devices]
+        again = order.action == "add"
+        leave_out(ledger, devices, Origin(by=who(study)), again=again)
+        done = f"later ones leave {names} out " + ("no longer" if again else "until it is added")
+        code = 0
     if arguments.json:
         print_json({"campaign": name, "runners": []})
-    elif ledger is not None and kind == REMOVED:
-        names = ", ".join(map(str, order.devices))
-        say(f"{name}: no run is on; later ones leave {names} out until it is added")
-        return 0
     else:
-        say(f"{name}: no run is on; start one with: {start}")
-    return 0 if order.action == "list" else 1
+        say(f"{name}: no run is on; {done}")
+    return code
 
 
 def _wait_until_free(

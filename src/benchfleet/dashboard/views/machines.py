@@ -89,6 +89,7 @@ class Machine:
     report: MachineReport | None  # None where nobody has probed it
     rental: Rental | None  # None for one that is not rented
     strips: Sequence[Strip]
+    left_out: Sequence[tuple[str, str]]  # by later runs: the machine of these, and the device
     hourly: float  # what its slots cost an hour; 0: no price is known
     currency: str
     clock_ahead: float  # seconds by which its clock differs from the server's; 0 where they agree
@@ -111,7 +112,8 @@ class Machine:
 
     @property
     def resumable(self) -> bool:
-        return any(one.drained for one in self.runners if one.life != "ended")
+        alive = (one for one in self.runners if one.life != "ended")
+        return bool(self.left_out) or any(one.drained for one in alive)
 
 
 def named(slot: Slot, at_home: bool) -> list[str]:
@@ -131,11 +133,10 @@ def machines(model: ReadModel) -> list[Machine]:
     rentals = {one.host: one for one in model.fleet.rentals.rentals.values() if one.state != "void"}
     drawn = strips(model.fleet.work, slots, model.fleet.work_since)
     totals = _Totals(model)
-    prices = _prices(model)
+    prices, left_out = _prices(model), _left_out(model)
+    rented = (name for name, one in rentals.items() if one.is_open)
     every = []
-    for name in dict.fromkeys(
-        (*runners, *totals.done, *(r for r in rentals if rentals[r].is_open))
-    ):
+    for name in dict.fromkeys((*runners, *totals.done, *left_out, *rented)):
         own = sorted(runners.get(name, ()), key=lambda one: -one.began_at)
         alive = [one for one in own if one.life != "ended"]
         own_slots = [slot for one in alive for slot in one.slots]
@@ -164,6 +165,7 @@ def machines(model: ReadModel) -> list[Machine]:
                 report=model.fleet.reports.get(name),
                 rental=rental,
                 strips=drawn.get(name, ()),
+                left_out=left_out.get(name, ()),
                 hourly=hourly,
                 currency=currency,
                 clock_ahead=next((one.clock_ahead for one in alive if one.clock_ahead), 0.0),
@@ -224,6 +226,17 @@ class _Totals:
                 self.last_hour[row.host] += row.changed_at > now - 3600
                 if row.host not in self.last or row.changed_at >= self.last[row.host].changed_at:
                     self.last[row.host] = row
+
+
+def _left_out(model: ReadModel) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """What later runs leave out, by host."""
+    began = model.fleet.runners.values()
+    homes = {str(one.data.get("machine", "")): host_of(one) for one in began}
+    by_host: dict[str, list[tuple[str, str]]] = {}
+    for machine, device in sorted(model.fleet.left_out):
+        host = host_in(device)[0] or homes.get(machine, machine)
+        by_host.setdefault(host, []).append((machine, device))
+    return by_host
 
 
 def _prices(model: ReadModel) -> Mapping[str, tuple[float, str]]:
