@@ -6,7 +6,7 @@ import secrets
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 from starlette.responses import Response
 
 from benchfleet.dashboard.context import Context
@@ -25,7 +25,7 @@ class OrderRequest(BaseModel):
     verb: Verb
     key: str = Field(pattern=KEY)
     cell: Name = ""
-    cells: list[Name] = Field(default=[], max_length=MAX_CHOSEN - 1)
+    cells: list[Name] = Field(default=[], max_length=MAX_CHOSEN)
     group: Name = ""
     runner: Name = ""
     device: Name = ""
@@ -36,7 +36,17 @@ class OrderRequest(BaseModel):
     def names(self) -> OrderNames:
         """What the order is about."""
         same = self.model_dump(exclude={"campaign", "key", "cell", "cells"})
-        return OrderNames(cell=[id for id in (self.cell, *self.cells) if id], **same)
+        return OrderNames(cell=self._ids, **same)
+
+    @property
+    def _ids(self) -> list[str]:
+        return [id for id in dict.fromkeys((self.cell, *self.cells)) if id]
+
+    @model_validator(mode="after")
+    def _check_number(self) -> OrderRequest:
+        if len(self._ids) > MAX_CHOSEN:
+            raise ValueError(f"cell and cells name too many: use at most {MAX_CHOSEN}")
+        return self
 
 
 class OrderAnswer(BaseModel):

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from benchfleet.dashboard.campaigns import ShownCampaign
-from benchfleet.dashboard.order_targets import OrderTarget, RefusedOrder
+from benchfleet.dashboard.order_targets import NO_CELL, OrderTarget, RefusedOrder
 from benchfleet.dashboard.views.slots import host_of
 from benchfleet.domain.humanize import counted
 from benchfleet.domain.phase import GATE_EVENTS
@@ -87,7 +87,8 @@ class OrderBook:
             if is_repeated(ledger, _EVENTS[target.verb], origin):  # before a restart
                 return replace(receipt, repeated=True)
             if target.verb in ("retry", "cancel", "release"):
-                return replace(receipt, cells=_act_on_cells(ledger, target, origin))
+                paths = _act_on_cells(ledger, target, origin)
+                return replace(receipt, cells=paths, refused=target.unknown)
             if target.verb == "override":
                 gates.override(campaign.study, ledger, target.phase, _WHY_OVERRIDDEN, origin)
                 return replace(receipt, answers=[f"the gate of {target.phase} is open"])
@@ -109,13 +110,23 @@ def _act_on_cells(ledger: Ledger, target: OrderTarget, origin: Origin) -> Sequen
         running = ledger.cells(states=["running"], fingerprints=among)
         mine = [one for one in running if target.runner in ("", one.runner)]
         holding = holders(ledger, mine)
-        return [one.record.path for one in cells.release(ledger, holding, origin.reason)]
+        released = cells.release(ledger, holding, origin.reason)
+        _check_any(released, target)
+        return [one.record.path for one in released]
     records = list(ledger.cells(fingerprints=among))
     if target.verb == "cancel":
         active = [one for one in records if one.state in ("pending", "running")]
+        _check_any(active, target)
         return cells.cancel(ledger, active, origin)
     ended = [one for one in records if one.state in ("failed", "partial", "cancelled")]
+    _check_any(ended, target)
     return cells.retry(ledger, ended, origin)
+
+
+def _check_any(chosen: Collection[object], target: OrderTarget) -> None:
+    """Raises RefusedOrder where the ledger, which is newer than the page, has nothing to act on."""
+    if not chosen:
+        raise RefusedOrder(NO_CELL[target.verb])
 
 
 def _ask_runners(

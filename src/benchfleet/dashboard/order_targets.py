@@ -30,7 +30,7 @@ TITLES: Mapping[str, str] = {
 }
 _RETRIED = ("failed", "partial", "cancelled")
 _ACTIVE = ("pending", "retrying", "running")
-_NO_CELL: Mapping[str, str] = {
+NO_CELL: Mapping[str, str] = {
     "retry": "nothing to retry: none of the cells is failed, partial or cancelled",
     "cancel": "nothing to cancel: none of the cells waits or runs",
     "release": "nothing to release: none of the cells runs",
@@ -48,6 +48,7 @@ class OrderTarget:
     verb: Verb
     effect: str
     rows: Sequence[Row] = ()
+    unknown: Sequence[str] = ()  # why ids of cells are refused
     runner: str = ""
     devices: Mapping[str, Sequence[DeviceName]] = field(default_factory=dict)  # by their runner
     later: Sequence[tuple[str, DeviceName]] = ()  # for later runs alone: machine and device
@@ -76,6 +77,7 @@ def _cells_target(model: ReadModel, named: OrderNames) -> OrderTarget:
     verb = named.verb
     with model.lock:
         rows = _named_rows(model, named)
+        unknown = [f"no such cell: {id}" for id in named.cell if id not in model.by_id]
         running = sum(row.state == "running" for row in rows)
         if verb == "retry":
             chosen = [row for row in rows if row.state in _RETRIED]
@@ -92,11 +94,12 @@ def _cells_target(model: ReadModel, named: OrderNames) -> OrderTarget:
                 "still alive stops them and publishes nothing"
             )
     if not chosen:
-        raise RefusedOrder(_NO_CELL[verb])
+        reasons = [NO_CELL[verb]] if rows or not unknown else []
+        raise RefusedOrder("; ".join(reasons + unknown[:1]))
     if unchanged := len(rows) - len(chosen):
         as_before = "as it is" if unchanged == 1 else "as they are"
         effect += f". {counted(unchanged, 'other cell', 'stay')} {as_before}"
-    return OrderTarget(verb=verb, effect=effect, rows=chosen, runner=named.runner)
+    return OrderTarget(verb=verb, effect=effect, rows=chosen, unknown=unknown, runner=named.runner)
 
 
 def _named_rows(model: ReadModel, named: OrderNames) -> list[Row]:
