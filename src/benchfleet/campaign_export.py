@@ -48,7 +48,7 @@ class Export:
 def export(study: Study, cells: Sequence[Cell], exporter: Exporter) -> Export:
     """Export the results of these cells that are not there yet. Raises `ExportError`."""
     present = exporter.digests()
-    records = {record.fingerprint: record for record in study.records(cells)}
+    records = {one.fingerprint: one for one in study.race().as_skipped(study.records(cells))}
     attempts = _attempts(study)
     missing, changed = [], []
     unchanged = 0

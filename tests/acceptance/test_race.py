@@ -141,10 +141,18 @@ def test_a_second_run_and_decision_do_nothing_more(raced: User) -> None:
     before = raced.published()
     assert "nothing was run" in raced.run("run", "study.yaml").stdout
     (raced.results / "execution_summary.json").unlink()  # so that a whole run looks
-    assert "nothing was run" not in raced.run("run", "study.yaml").stdout
+    again = raced.run("run", "study.yaml").stdout
+    assert "study: 12 cells · 9 done (9 reused) · 3 skipped" in again
+    assert "nothing was run" not in again
     assert raced.published() == before
     assert "nothing to stop" in raced.run("race", "study.yaml").stdout
     assert list(states(raced).values()).count("cancelled") == 3
+
+
+def test_an_export_calls_what_a_race_stopped_skipped(raced: User) -> None:
+    done = raced.run("export", "study.yaml", "--to", "lm_eval")
+    assert "not exported: 3 skipped" in done.stderr
+    assert "cancelled" not in done.stderr
 
 
 def test_a_plain_retry_leaves_a_race_alone(raced: User) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.event import BY_HAND, RUNNER_KILLED, STORED, Event
 from benchfleet.domain.part import SPLIT
+from benchfleet.domain.race import RACE_EVENTS, RaceHistory
 from benchfleet.domain.state import STATES
 from benchfleet.domain.usage import Usage, UsageTotal
 from benchfleet.ledger.base import Ledger
@@ -31,6 +32,14 @@ def counts(records: Iterable[CellRecord], *, total: int) -> dict[str, int]:
     by_key = Counter(record.state for record in records)
     by_key["pending"] += total - sum(by_key.values())
     return {"total": total, **{state: by_key[state] for state in STATES}}
+
+
+def with_skipped(ledger: Ledger, records: Iterable[CellRecord]) -> list[CellRecord]:
+    """The records as people see them: cells that a race cancelled are ``skipped``."""
+    records = list(records)
+    if not any(record.state == "cancelled" for record in records):
+        return records
+    return RaceHistory.of(ledger.events(kinds=RACE_EVENTS)).as_skipped(records)
 
 
 @dataclass(frozen=True, kw_only=True)

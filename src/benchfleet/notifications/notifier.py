@@ -20,7 +20,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.notification import NotificationSettings
 from benchfleet.errors import BenchfleetError, CampaignError, MissingExtra
 from benchfleet.ledger.base import Ledger
-from benchfleet.ledger.history import counts
+from benchfleet.ledger.history import counts, with_skipped
 from benchfleet.notifications.addresses import read_addresses
 from benchfleet.notifications.messages import Message, MessageWriter, campaign_done, run_ended
 from benchfleet.notifications.outbox import Outbox
@@ -184,7 +184,7 @@ class Notifier:
         if not is_run_over and next(iter(waiting), None):
             self._is_end_reported = False
             return
-        records = list(ledger.cells(fingerprints=cells))
+        records = with_skipped(ledger, ledger.cells(fingerprints=cells))
         states = counts(records, total=len(records) if cells is None else len(cells))
         del states["total"]
         for message in writer.failures(states):  # also those of other workers

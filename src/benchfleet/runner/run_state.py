@@ -12,6 +12,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.usage import Usage
 from benchfleet.errors import LedgerAway
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.history import with_skipped
 from benchfleet.runner.disk_guard import DiskGuard, DiskSpace
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.progress import Notice, NoticeKind, Observer, Progress
@@ -70,7 +71,7 @@ class RunState:
         about = self._fingerprints - self.yielded
         self.progress.total = len(about)
         try:
-            records = self._ledger.cells(fingerprints=about)
+            records = with_skipped(self._ledger, self._ledger.cells(fingerprints=about))
             self.progress.recount([(record.fingerprint, record.state) for record in records])
             self.progress.counted = self._inbox.now()
         except LedgerAway:

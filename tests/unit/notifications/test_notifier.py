@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from benchfleet.domain.attempt import Outcome, RunnerId
+from benchfleet.domain.event import Event
 from benchfleet.domain.notification import NotificationSettings
 from benchfleet.domain.phase import GateDecision
+from benchfleet.domain.race import RACE, RaceStop
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.notifications.notifier import Notifier
 from benchfleet.notifications.send import Delivery
@@ -177,6 +179,30 @@ def test_the_end_is_reported_once_the_ledger_knows_what_others_did_until_then(
     run(Notice(kind="run_ended"), progress_of(2, failed=2))
     run.close(60)
     assert service.bodies == ["The campaign is done: 2 cells, 2 failed"]
+
+
+def test_what_a_race_stopped_is_called_skipped() -> None:
+    campaign, service = Campaign(2), Service()
+    notifier = campaign.notifier(service)
+    campaign.end(0)
+    stop = RaceStop(
+        model="m",
+        config="bad",
+        benchmark="b",
+        leader="good",
+        samples=40,
+        difference=-0.5,
+        interval=(-0.9, -0.1),
+        confidence=0.95,
+        cells=(str(campaign.names[1]),),
+    )
+    campaign.ledger.record(stop.event())
+    asked = Event(kind="cancel_asked", fingerprint=campaign.names[1], data={"by": RACE})
+    campaign.ledger.record(asked)
+    notifier(Notice(kind="cell_failed"), progress_of(2, failed=1, skipped=1))
+    notifier(Notice(kind="run_ended"), progress_of(2, failed=1, skipped=1))
+    notifier.close(60)
+    assert service.bodies == ["The campaign is done: 2 cells, 1 failed, 1 skipped"]
 
 
 def test_failures_of_other_workers_count_too() -> None:
