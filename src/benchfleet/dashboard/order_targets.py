@@ -79,9 +79,11 @@ def _cells_target(model: ReadModel, named: OrderNames) -> OrderTarget:
         rows = _named_rows(model, named)
         unknown = [f"no such cell: {id}" for id in named.cell if id not in model.by_id]
         running = sum(row.state == "running" for row in rows)
+        raced = ""
         if verb == "retry":
             chosen = [row for row in rows if row.state in _RETRIED]
             effect = f"{counted(len(chosen), 'cell', 'go')} back to waiting, with all tries"
+            rows, raced = _without_raced(rows)
         elif verb == "cancel":
             chosen = [row for row in rows if row.state in _ACTIVE]
             effect = f"{counted(len(chosen), 'cell', 'are')} cancelled; samples are kept"
@@ -93,13 +95,27 @@ def _cells_target(model: ReadModel, named: OrderNames) -> OrderTarget:
                 f"{counted(len(chosen), 'running cell', 'go')} back to waiting. A runner that is "
                 "still alive stops them and publishes nothing"
             )
+    if not chosen and raced:
+        raise RefusedOrder(f"nothing to retry: {raced}")
     if not chosen:
         reasons = [NO_CELL[verb]] if rows or not unknown else []
         raise RefusedOrder("; ".join(reasons + unknown[:1]))
     if unchanged := len(rows) - len(chosen):
         as_before = "as it is" if unchanged == 1 else "as they are"
         effect += f". {counted(unchanged, 'other cell', 'stay')} {as_before}"
+    effect += f". {raced}" if raced else ""
     return OrderTarget(verb=verb, effect=effect, rows=chosen, unknown=unknown, runner=named.runner)
+
+
+def _without_raced(rows: Sequence[Row]) -> tuple[list[Row], str]:
+    """The cells that no race stopped, and a sentence about the others; "" where there are none."""
+    others = [row for row in rows if row.state != "skipped"]
+    count = len(rows) - len(others)
+    if not count:
+        return others, ""
+    them = "it" if count == 1 else "them"
+    why = f"stopped by the race; `benchfleet retry --raced` brings {them} back"
+    return others, f"{counted(count, 'cell', 'stay')} {why}"
 
 
 def _named_rows(model: ReadModel, named: OrderNames) -> list[Row]:

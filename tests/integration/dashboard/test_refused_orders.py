@@ -11,6 +11,8 @@ from starlette.testclient import TestClient
 
 from benchfleet.dashboard.order_targets import OrderTarget, target_of
 from benchfleet.domain.attempt import Outcome
+from benchfleet.domain.event import Event
+from benchfleet.domain.race import RACE, RaceStop
 from dashboards import NAME, RUNNER, DashboardCampaign, client_of, every_kind_of_cell
 
 KEY = "key-of-one-order"
@@ -64,6 +66,35 @@ def test_only_known_verbs_and_plain_keys_are_taken(
     client: TestClient, values: dict[str, str]
 ) -> None:
     assert client.post("/api/orders", json={"key": KEY, **values}).status_code == 422
+
+
+def test_a_retry_of_raced_cells_names_what_brings_them_back(
+    client: TestClient, campaign: DashboardCampaign
+) -> None:
+    (waiting,) = campaign.ledger.cells(states=["pending"])
+    stop = RaceStop(
+        model="m",
+        config="bad",
+        benchmark="b",
+        leader="good",
+        samples=40,
+        difference=-0.5,
+        interval=(-0.9, -0.1),
+        confidence=0.95,
+        cells=(str(waiting.fingerprint),),
+    )
+    campaign.ledger.record(stop.event())
+    cancel = Event(kind="cancel_asked", fingerprint=waiting.fingerprint, data={"by": RACE})
+    campaign.ledger.record(cancel)
+    raced, failed = cell_id(client, "skipped"), cell_id(client, "failed")
+    why = "1 cell stays stopped by the race; `benchfleet retry --raced` brings it back"
+    body = {"verb": "retry", "key": KEY, "cell": raced}
+    answer = client.post("/api/orders", json=body)
+    assert (answer.status_code, answer.json()["detail"]) == (409, f"nothing to retry: {why}")
+    ids = {"verb": "retry", "cell": [raced, failed]}
+    page = client.get(f"/c/{NAME}/order", params=ids).text
+    assert f"1 cell goes back to waiting, with all tries. {why}." in page
+    assert "other cell" not in page
 
 
 def test_an_order_takes_500_cells_as_its_description_says(client: TestClient) -> None:
