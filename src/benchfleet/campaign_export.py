@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
-from benchfleet.errors import ResultsError
+from benchfleet.errors import BenchfleetError, ExportError, ResultsError
 from benchfleet.exporters.base import ExportedResult, Exporter
 from benchfleet.ledger.history import ATTEMPT_EVENTS, Attempt, attempts_by_cell
 from benchfleet.results.layout import CELL, SAMPLES
@@ -47,7 +48,8 @@ class Export:
 
 def export(study: Study, cells: Sequence[Cell], exporter: Exporter) -> Export:
     """Export the results of these cells that are not there yet. Raises `ExportError`."""
-    present = exporter.digests()
+    with _library_errors(exporter):
+        present = exporter.digests()
     records = {one.fingerprint: one for one in study.race().as_skipped(study.records(cells))}
     attempts = _attempts(study)
     missing, changed = [], []
@@ -67,11 +69,25 @@ def export(study: Study, cells: Sequence[Cell], exporter: Exporter) -> Export:
             except (ResultsError, OSError) as error:
                 missing.append(MissingResult(cell=record.path, reason=str(error), lost=True))
     if changed:
-        exporter.put(changed)
+        with _library_errors(exporter):
+            exporter.put(changed)
     replaced = sum(result.fingerprint in present for result in changed)
     return Export(
         new=len(changed) - replaced, replaced=replaced, unchanged=unchanged, missing=missing
     )
+
+
+@contextmanager
+def _library_errors(exporter: Exporter) -> Iterator[None]:
+    """Whatever the tool's own library raises is an `ExportError` of one line."""
+    try:
+        yield
+    except BenchfleetError:
+        raise
+    except Exception as error:
+        why = str(error).strip().partition("\n")[0]
+        message = f"{exporter.where}: {type(error).__name__}{f': {why}' if why else ''}"
+        raise ExportError(message) from error
 
 
 def _missing(cell: Cell, record: CellRecord | None) -> MissingResult:

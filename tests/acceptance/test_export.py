@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from benchfleet import registry
 from benchfleet.cli.main import main
+from benchfleet.exporters.base import Exporter
 
 from .conftest import User
 
@@ -84,14 +87,49 @@ def test_a_result_that_is_not_as_sealed_is_not_exported(exported: Path, tmp_path
         ("mlflow", "mlflow has no address; write --to mlflow=http://127.0.0.1:5000"),
         ("hub_dataset=hf://me/x", "invalid dataset 'hf://me/x': use hf://datasets/OWNER/NAME"),
         ("model_card=hf://me", "invalid model 'hf://me': use hf://OWNER/NAME"),
-        ("lm_eval=study.yaml", "study.yaml is not a folder"),
-        ("mlflow=http://me:secret@127.0.0.1:9", "mlflow at http://127.0.0.1:9: "),
     ],
 )
 def test_a_wrong_destination_is_refused(exported: Path, to: str, message: str) -> None:
     done = User(exported).run("export", "study.yaml", "--to", to, code=2)
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        ("lm_eval=study.yaml", "study.yaml is not a folder"),
+        ("mlflow=http://me:secret@127.0.0.1:9", "mlflow at http://127.0.0.1:9: "),
+        ("mlflow=sqlite:///half.db", "mlflow at sqlite:///half.db: OperationalError: "),
+    ],
+)
+def test_an_exporter_that_fails_takes_a_line_and_the_others_go_on(
+    exported: Path, to: str, message: str, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(exported / "half.db")) as database:
+        # As MLflow leaves it if its first migration is interrupted.
+        database.execute("CREATE TABLE IF NOT EXISTS registered_models (name TEXT)")
+    words = ("export", "study.yaml", "--to", to, "--to", f"lm_eval={tmp_path / 'out'}")
+    done = User(exported).run(*words, code=1)
+    assert f"benchfleet: {message}" in done.stderr
+    assert "lm_eval: 1 new" in done.stdout
     assert "secret" not in done.stderr
+    assert "Traceback" not in done.stderr
+    again = User(exported).run(*words, "--json", code=1)
+    failed, unchanged = json.loads(again.stdout)
+    assert failed["error"].startswith(message)
+    assert unchanged["unchanged"] == 1
+
+
+def test_an_error_of_any_library_is_one_line(
+    exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(exporter: Exporter) -> None:
+        raise RuntimeError("no room\nin the library")
+
+    monkeypatch.setattr(registry.load("exporters", "lm_eval"), "digests", fail)
+    monkeypatch.chdir(exported)
+    assert main(["export", "study.yaml", "--to", "lm_eval=other"]) == 1
+    assert capsys.readouterr().err == "benchfleet: other: RuntimeError: no room\n"
 
 
 @pytest.mark.parametrize("name", registry.names("exporters"))

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
-from benchfleet.errors import ExportError
+from benchfleet.errors import BenchfleetError, ExportError
 from benchfleet.exporters.base import ExportedResult, Exporter
 from benchfleet.exporters.samples import text_values
 
@@ -24,6 +24,7 @@ _UNFIT = re.compile(r"[^\w\-. /:]")
 _SETTINGS = {  # of MLflow's library
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # its own retry for ten minutes
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # its errors are raised too
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # with the password
 }
 
@@ -122,9 +123,13 @@ class MlflowExporter(Exporter):
 
         try:
             yield
-        except (MlflowException, OSError) as error:
-            message = str(error).replace(self._address, self.where)
-            raise ExportError(f"mlflow at {self.where}: {message}") from None
+        except BenchfleetError:
+            raise
+        except Exception as error:  # MLflow lets through those of its database's library
+            message = str(error).partition("\n")[0].replace(self._address, self.where)
+            if not isinstance(error, (MlflowException, OSError)):
+                message = f"{type(error).__name__}: {message}"
+            raise ExportError(f"mlflow at {self.where}: {message}") from error
 
 
 def _params(result: ExportedResult) -> dict[str, str]:

@@ -6,13 +6,13 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from benchfleet import registry
 from benchfleet.campaign_export import Export, MissingResult, export
 from benchfleet.cli.shared import options
 from benchfleet.cli.text.output import print_json, say
-from benchfleet.errors import PluginError, wrong_option
+from benchfleet.errors import ExportError, PluginError, wrong_option
 from benchfleet.exporters.base import Exporter
 
 _MAX_LISTED_CELLS = 20
@@ -38,22 +38,29 @@ def main(arguments: argparse.Namespace) -> int:
     """Export what is sealed and not there yet; name what is missing."""
     study, cells = options.opened(arguments)
     exporters = [_exporter(one, study.campaign.name) for one in arguments.to]
-    done = []
+    done: list[Export] = []
+    answers: list[dict[str, Any]] = []
     for name, exporter in exporters:
-        result = export(study, cells, exporter)
-        done.append((name, exporter, result))
+        answer: dict[str, Any] = {"exporter": name, "where": exporter.where}
+        answers.append(answer)
+        try:
+            result = export(study, cells, exporter)
+        except ExportError as error:  # the others go on
+            if arguments.debug:
+                raise
+            answer["error"] = str(error)
+            say(f"benchfleet: {error}", to=sys.stderr)
+            continue
+        done.append(result)
+        answer |= result.to_dict()
         if not arguments.json:
             _show(name, exporter, result)
     if arguments.json:
-        print_json(
-            [
-                {"exporter": name, "where": exporter.where, **result.to_dict()}
-                for name, exporter, result in done
-            ]
-        )
-    else:
-        _show_missing(done[0][2].missing)
-    return 1 if any(one.lost for _, _, result in done for one in result.missing) else 0
+        print_json(answers)
+    elif done:
+        _show_missing(done[0].missing)
+    is_any_lost = any(one.lost for result in done for one in result.missing)
+    return 1 if is_any_lost or len(done) < len(exporters) else 0
 
 
 def _exporter(text: str, campaign: str) -> tuple[str, Exporter]:
