@@ -120,6 +120,16 @@ def test_an_exporter_that_fails_takes_a_line_and_the_others_go_on(
     assert unchanged["unchanged"] == 1
 
 
+def test_files_of_an_mlflow_database_lie_beside_it(exported: Path, tmp_path: Path) -> None:
+    user, database = User(tmp_path / "elsewhere"), tmp_path / "kept" / "ml.db"
+    shutil.copytree(exported, user.folder)
+    database.parent.mkdir()
+    for to in (f"mlflow=sqlite:///{database}", "mlflow=sqlite:///../kept/other.db"):
+        assert "mlflow: 1 new" in user.run("export", "study.yaml", "--to", to).stdout
+    assert len([*database.parent.glob("mlruns/study/*/artifacts/samples.jsonl")]) == 2
+    assert not (user.folder / "mlruns").exists()
+
+
 def test_an_error_of_any_library_is_one_line(
     exported: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -78,7 +79,10 @@ class MlflowExporter(Exporter):
                     "restore it, or remove it with mlflow gc"
                 )
             return str(experiment.experiment_id)
-        return str(self._client.create_experiment(self.campaign)) if create else ""
+        if not create:
+            return ""
+        location = _files_of_database(self._address, self.campaign)
+        return str(self._client.create_experiment(self.campaign, artifact_location=location))
 
     def _runs(self, experiment: str) -> Iterator[tuple[str, Mapping[str, str]]]:
         """The runs that benchfleet made, also those that an interrupted export left."""
@@ -153,6 +157,15 @@ def _params(result: ExportedResult) -> dict[str, str]:
 
 def _seconds(result: ExportedResult) -> dict[str, float]:
     return {f"seconds.{stage}": value for stage, value in result.seconds.items()}
+
+
+def _files_of_database(address: str, campaign: str) -> str | None:
+    """Where the files of an experiment lie: beside a database file, whatever folder is current.
+    None leaves it to the server."""
+    kind, _, name = address.partition("?")[0].partition(":///")
+    if kind.partition("+")[0] != "sqlite" or not name:
+        return None
+    return str(Path(name).resolve().parent / "mlruns" / campaign)
 
 
 def _without_password(address: str) -> str:
