@@ -24,7 +24,7 @@ matrix:
 
 
 class Student:
-    """Thinks, and says the right digit where the seed is even."""
+    """Thinks, and says the right digit when it is asked for the first and the third time."""
 
     def __init__(self) -> None:
         self.asked: Counter[tuple[str, int]] = Counter()
@@ -33,9 +33,10 @@ class Student:
         text = str(body["messages"][-1]["content"])
         if not re.search(r"\?[A-Z]$", text):
             return None  # of the load
+        before = sum(count for (asked, _), count in self.asked.items() if asked == text)
         self.asked[text, body["seed"]] += 1
         digit = text[text.index(text[-1]) + 1]
-        return f"<think>hm</think>{digit if body['seed'] % 2 == 0 else (int(digit) + 1) % 10}"
+        return f"<think>hm</think>{(int(digit) + before) % 10 if before % 2 else digit}"
 
 
 def metrics_of(user: User, place: str) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def test_each_question_is_asked_once_for_each_of_its_answers(user: User) -> None
         assert len(server.requests) == requests
         (right,) = [p for p in user.published() if p.startswith("m/c/recall_128@")]
         first = metrics_of(user, right)
-        assert first["overall_score"] in (0.0, 1.0)  # by the seed of the cell
+        assert first["overall_score"] == 1.0
 
         # Four answers to each question: the first is there.
         write(", samples_per_question: 4")

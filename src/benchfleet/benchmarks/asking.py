@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchfleet.domain.canonical import content_digest
+from benchfleet.domain.question_draws import seed_of_draw
 from benchfleet.domain.thinking import PROMPT_END_CHARACTERS, Thinking, split_thinking
 from benchfleet.models.base import Adapter, Answer, Prompt
 
@@ -60,7 +61,8 @@ def _answers(
 
 def generation_of_draw(generation: Mapping[str, Any], draw: int) -> Mapping[str, Any]:
     """The settings of one of several answers to a question: each has another seed."""
-    return {**generation, "seed": int(generation.get("seed") or 0) + draw} if draw else generation
+    seed = int(generation.get("seed") or 0)
+    return {**generation, "seed": seed_of_draw(seed, draw)} if draw else generation
 
 
 def in_chat(prompt: Prompt, chat: Mapping[str, Any] | None) -> Prompt:

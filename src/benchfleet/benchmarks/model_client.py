@@ -55,7 +55,7 @@ class ModelClient:
         ids = [_digest(prompt, kwargs) for prompt in requests]
         indices = range(-self._request_count - 1, -self._request_count - 1 - len(requests), -1)
         self._request_count += len(requests)
-        draws = [self._draw(id) for id in ids]
+        draws = [self._draw(id) for id in ids]  # a question asked again: another seed
         recorded = [earlier.popleft() if (earlier := self._earlier[id]) else None for id in ids]
         answers = {number: _answer(record) for number, record in enumerate(recorded) if record}
         if len(answers) < len(requests):
@@ -102,9 +102,7 @@ class ModelClient:
         )
 
     def _draw(self, id: str) -> int:
-        """How often a question was asked before, if the campaign wants several answers to each."""
-        if self._session.samples_per_question == 1:
-            return 0
+        """How often a question was asked before."""
         self._request_counts[id] += 1
         return self._request_counts[id] - 1
 

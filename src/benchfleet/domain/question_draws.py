@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+
+def seed_of_draw(seed: int, draw: int) -> int:
+    """The sampling seed of one of several answers to a question: `seed` for the first, and for each
+    of the others one of 31 bits. So seeds that are close to each other share no answers."""
+    if not draw:
+        return seed
+    return int.from_bytes(hashlib.sha256(f"{seed}/{draw}".encode()).digest()[:4], "big") >> 1
 
 
 def pass_at(n: int, correct: int, k: int) -> float:

@@ -11,6 +11,7 @@ from benchfleet.domain.cell import Cell
 def matrix_warnings(cells: Sequence[Cell]) -> Iterator[str]:
     """One line for each."""
     yield from _equal_answers(cells)
+    yield from _unread_draws(cells)
     yield from _unread_settings(cells)
 
 
@@ -30,6 +31,18 @@ def _equal_answers(cells: Iterable[Cell]) -> Iterator[str]:
             f"warning: {name} asks for {count} answers to each question at temperature 0, so all "
             "are the same; set generation: {temperature: 0.7}, or remove samples_per_question"
         )
+
+
+def _unread_draws(cells: Iterable[Cell]) -> Iterator[str]:
+    """Benchmarks that ask and score in one, for which several answers to a question are wanted."""
+    works = (cell.workload for cell in cells if cell.workload.samples_per_question > 1)
+    kinds = {work.name: benchmark_class(work.benchmark) for work in works}
+    for name, kind in kinds.items():
+        if not (kind.needs_model and kind.rescores):
+            yield (
+                f"warning: {name} asks by itself: samples_per_question changes nothing; let its "
+                "code ask each question so often"
+            )
 
 
 def _unread_settings(cells: Iterable[Cell]) -> Iterator[str]:

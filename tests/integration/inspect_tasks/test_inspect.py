@@ -15,6 +15,7 @@ from benchfleet.benchmarks.base import Score
 from benchfleet.benchmarks.bootstrap import HIGH, LOW, RESAMPLES, STDERR
 from benchfleet.benchmarks.inspect_tasks.benchmark import Inspect
 from benchfleet.domain.cell import Model
+from benchfleet.domain.question_draws import seed_of_draw
 from benchfleet.errors import CellFailure
 from benchfleet.models.base import Answer, Prompt
 from benchfleet.models.transformers import TransformersAdapter
@@ -241,4 +242,6 @@ def test_several_answers_to_a_question_are_epochs(benchmark: Any, session: Any) 
         (question, draw) for question in "12" for draw in range(3)
     ]
     assert len({one.id for one in kept.samples}) == len(score.per_sample) == 6
-    assert {one["seed"] for one in adapter.generations} == {7, 8, 9}
+    assert {one["seed"] for one in adapter.generations} == {
+        seed_of_draw(7, draw) for draw in range(3)
+    }

@@ -7,6 +7,7 @@ import pytest
 
 from benchfleet.benchmarks.model_client import ModelClient
 from benchfleet.benchmarks.reported_scores import Report, read_report
+from benchfleet.domain.question_draws import seed_of_draw
 from benchfleet.models.base import Prompt
 
 from .conftest import HeldSession
@@ -112,6 +113,21 @@ def test_a_question_asked_twice_has_its_two_answers_again(
     assert [first.generate("a"), first.generate("a")] == ["0", "1"]
     again = ModelClient(session(lambda p: "new", recorded=whole.kept))
     assert [again.generate("a") for _ in range(3)] == ["0", "1", "new"]
+
+
+def test_a_question_asked_again_has_another_seed(session: Callable[..., HeldSession]) -> None:
+    """Else each answer of a sampled model is a copy of the first."""
+    given = session(lambda p: "", generation={"seed": 5, "temperature": 1}, batch_size=4)
+    adapter = ModelClient(given)
+    adapter.generate(["a", "b", "a", "a"])
+    adapter.generate("a", seed=6)  # asked for the first time so
+    seeds = [generation["seed"] for generation in given.adapter.generations]
+    assert [len(batch) for batch in given.adapter.batches] == [2, 1, 1, 1]
+    assert seeds == [5, seed_of_draw(5, 1), seed_of_draw(5, 2), 6]
+    again = session(lambda p: "", generation=given.generation, recorded=given.kept[:2])
+    adapter = ModelClient(again)
+    assert [adapter.generate(["a", "b"]), adapter.generate("a")] == [["", ""], ""]
+    assert [generation["seed"] for generation in again.adapter.generations] == [seeds[1]]
 
 
 def _report(*texts: str, **fields: float) -> Report:

@@ -6,7 +6,13 @@ from itertools import combinations
 
 import pytest
 
-from benchfleet.domain.question_draws import draw_metrics, majority, pass_at, pass_hat
+from benchfleet.domain.question_draws import (
+    draw_metrics,
+    majority,
+    pass_at,
+    pass_hat,
+    seed_of_draw,
+)
 
 
 def published_pass_at_k(n: int, c: int, k: int) -> float:
@@ -79,3 +85,11 @@ def test_scores_that_are_no_truth_values_have_no_pass_rates() -> None:
 
 def test_verdicts_about_the_answers_to_a_question_are_no_draws() -> None:
     assert draw_metrics([{"question": "q", "predicted_answer": "a"}] * 2, [1.0, 0.0]) == {}
+
+
+def test_close_seeds_share_no_seed_of_a_draw() -> None:
+    """As those of repeats are, or 5 and 6 in a campaign file."""
+    seeds = [seed_of_draw(seed, draw) for seed in range(1234, 1264) for draw in range(30)]
+    assert len(set(seeds)) == len(seeds)
+    assert [seed_of_draw(seed, 0) for seed in (0, 5, 2**40)] == [0, 5, 2**40]
+    assert 0 <= min(seeds) <= max(seeds) < 2**31  # what every server takes

@@ -31,3 +31,13 @@ def test_settings_that_a_script_reads_are_not() -> None:
 
 def test_a_config_without_settings_has_nothing_to_read() -> None:
     assert list(matrix_warnings([cell("recall")])) == []
+
+
+def test_answers_that_own_code_is_not_asked_for_are_warned_of() -> None:
+    cells = [sample_cell(benchmark=name) for name in ("recall", "python", "command")]
+    cells = [replace(one, workload=replace(one.workload, samples_per_question=4)) for one in cells]
+    assert list(matrix_warnings(cells)) == [
+        f"warning: {name} asks by itself: samples_per_question changes nothing; let its code "
+        "ask each question so often"
+        for name in ("python", "command")
+    ]

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchfleet.benchmarks.base import Session
+from benchfleet.domain.question_draws import seed_of_draw
 from benchfleet.models.base import Loan, ServedModel
 
 from .answers import Answers
@@ -186,7 +187,7 @@ def evaluate_served(
     generates = task.get_config("output_type") == "generate_until"
     length, add_bos = settings["max_length"], settings["add_bos_token"]
     lm = served_lm(session, served, generates=generates, max_length=length, add_bos=add_bos)
-    lm._seed += session.draw
+    lm._seed = seed_of_draw(lm._seed, session.draw)
     counts = lm.tokenizer is not None
 
     def tokens(text: str, **kwargs: Any) -> int:
@@ -295,5 +296,5 @@ def seed_chance(session: Session, draw: int = 0) -> None:
 
     random.seed(session.repeat)
     numpy.random.seed(_SEED + session.repeat)
-    named = session.generation.get("seed", session.seed)
-    torch.manual_seed((_SEED + session.repeat if named == session.seed else named) + draw)
+    own = session.generation.get("seed", session.seed)
+    torch.manual_seed(seed_of_draw(_SEED + session.repeat if own == session.seed else own, draw))

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 from benchfleet.benchmarks import bootstrap
 from benchfleet.benchmarks.base import Record, Score, Session
-from benchfleet.domain.question_draws import draw_id
+from benchfleet.domain.question_draws import draw_id, seed_of_draw
 
 ContextEnd = Callable[[Mapping[str, Any], str], int]
 """Where the context of a document ends in its prompt; raises ValueError where it is not there."""
@@ -88,7 +88,8 @@ class _PartSession:
 
     @property
     def prompt_seed(self) -> int:
-        return int(self._session.generation.get("seed", self._session.seed)) + self.draw
+        seed = int(self._session.generation.get("seed", self._session.seed))
+        return seed_of_draw(seed, self.draw)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
