@@ -91,6 +91,10 @@ def _verdict(
         return "" if digits is None else text
 
     leader, better = escape(winner.name), winner.better_than
+    leads, lead, is_best = "has the highest mean", "have the highest mean", "is best"
+    if winner.leads_on_shared:
+        leads, lead = "leads on shared samples", "lead on shared samples"
+        is_best = leads
     equal = [name for name in winner.not_different_from if name not in winner.tied_with]
     mean = numbers(f", {with_error(winner.mean, winner.stderr, digits or 0)}")
     margin = numbers(_margin(winner, escape, digits or 0))
@@ -105,18 +109,18 @@ def _verdict(
     if winner.ties:
         text = f"{names((winner.name, *winner.tied_with))} have the same mean{mean}."
     elif winner.tied_with:
-        text = f"{names((winner.name, *winner.tied_with))} have the highest mean{mean}"
+        text = f"{names((winner.name, *winner.tied_with))} {lead}{mean}"
         text += f"; {leader} is significantly higher than {names(better)}{margin}" if better else ""
         text += f"; {undecided}." if equal else "."
     elif better:
         open_ = equal or winner.not_compared_with
-        text = f"{leader} {'has the highest mean' if open_ else 'is best'}{mean}; "
+        text = f"{leader} {leads if open_ else is_best}{mean}; "
         text += f"significantly higher than {names(better)}{margin}"
         text += f"; {undecided}." if equal else "."
     elif equal:
-        text = f"{leader} has the highest mean{mean}; {undecided}."
+        text = f"{leader} {leads}{mean}; {undecided}."
     elif winner.not_compared_with:
-        text = f"{leader} has the highest mean{mean}."
+        text = f"{leader} {leads}{mean}."
     else:
         text = f"{leader} is the only one with a result{mean}."
     if winner.not_compared_with:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,8 @@ Contender = tuple[str, str]  # model, config
 
 @dataclass(frozen=True, kw_only=True)
 class Winner:
-    """The contender with the highest mean of one benchmark, and the others against it.
+    """The contender that ranks highest in one benchmark, and the others against it. Its mean is the
+    highest, or is so over the values that are shared.
 
     Contenders are the configs of one model, or all models × configs. Each has a name: its config
     or its model if only that tells contenders apart, else both.
@@ -33,6 +35,7 @@ class Winner:
     next_best: str  # the best of `better_than`, or ""
     lead: Difference | None  # the leader less the next best
     detectable: float | None  # the difference that all tests of `not_different_from` would find
+    leads_on_shared: bool  # another has a higher mean, by values that the leader lacks
     too_few_samples: bool  # `detectable` is above 1, and scores are from 0 to 1: nothing is found
 
     @property
@@ -108,6 +111,10 @@ def winner(
         next_best=names[closest] if closest else "",
         lead=better[closest] if closest else None,
         detectable=smallest,
+        leads_on_shared=any(
+            other.mean > top.mean and not math.isclose(other.mean, top.mean)
+            for other in standings.values()
+        ),
         too_few_samples=bool(smallest and smallest > 1)
         and all(0 <= score <= 1 for score in scores),
     )

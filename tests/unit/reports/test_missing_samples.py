@@ -99,6 +99,22 @@ def test_nothing_is_best_that_was_not_compared_with_all(three: Study) -> None:
     assert "compare with sink" in shown[1]
 
 
+def test_a_lead_over_shared_samples_is_not_called_the_highest_mean(study: Study) -> None:
+    study.done("dense", HALF)
+    study.done("window", [1.0, 0.0, 0.0, 0.0] * 20)
+    study.done("window", [1.0] * 80, repeat=1)
+    compared = study.compared()
+    assert (of(compared)["dense"].mean, of(compared)["window"].mean) == (0.5, 0.625)
+    (sentence,) = sentences(compared, str)
+    assert (
+        "dense leads on shared samples, 0.500 ± 0.056; significantly higher than window" in sentence
+    )
+    assert compared.winners[0].leads_on_shared
+    study.done("dense", [1.0] * 80, repeat=1)
+    (sentence,) = sentences(study.compared(), str)
+    assert "dense is best, 0.750" in sentence
+
+
 def test_two_sides_name_what_is_missing_at_the_damaged_result_alone(three: Study) -> None:
     other = Study()
     for repeat in (0, 1):
