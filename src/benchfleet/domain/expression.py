@@ -12,12 +12,16 @@ import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
 from benchfleet.hints import hint
 
+from .truths import TRUTHS, confusion
+
 Value: TypeAlias = "float | int | bool | str"
-Kind = Literal["number", "truth", "text", "metric"]  # a metric is a number or truth of each cell
+# A metric is a number or truth of each cell; truths are a truth of each.
+Kind = Literal["number", "truth", "text", "metric", "truths"]
 
 COMPARISONS: Mapping[type[ast.cmpop], tuple[str, Callable[[Value, Value], bool]]] = {
     ast.Lt: ("<", operator.lt),
@@ -33,7 +37,6 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
-TRUTHS = {"true": True, "True": True, "false": False, "False": False}
 _MAX_CHARACTERS = 2000
 _MAX_NODES = 400  # of the tree; this bounds its depth, too
 _ASSIGNS = re.compile(r"[^<>=!]=[^=]")
@@ -99,7 +102,7 @@ class _Inliner(ast.NodeTransformer):
 def _check_condition(node: ast.expr, vocabulary: Vocabulary) -> Kind:
     """The kind of a part that is to be true or false. Raises ValueError."""
     kind = _check(node, vocabulary)
-    if kind == "truth" or (kind == "metric" and not isinstance(node, ast.BinOp)):
+    if kind in ("truth", "truths") or (kind == "metric" and not isinstance(node, ast.BinOp)):
         return kind
     text = ast.unparse(node)
     raise ValueError(f'{text!r} is not a condition; compare it, as in "{text} >= 1"')
@@ -118,7 +121,7 @@ def _check(node: ast.expr, vocabulary: Vocabulary) -> Kind:
             _check_condition(part, vocabulary)
         return "truth"
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return _check_condition(node.operand, vocabulary)
+        return _truth_kind(_check_condition(node.operand, vocabulary))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return _check_numbers([node.operand], vocabulary)
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
@@ -167,7 +170,14 @@ def _check_comparison(node: ast.Compare, vocabulary: Vocabulary) -> Kind:
         raise ValueError(f"{text!r} compares text with a number, or with true or false")
     if "text" in kinds and any(not isinstance(op, (ast.Eq, ast.NotEq)) for op in node.ops):
         raise ValueError(f"{text!r} orders text; compare it by == or !=")
-    return "metric" if "metric" in kinds else "truth"
+    if problem := confusion(node, kinds):
+        raise ValueError(problem)
+    return _truth_kind(*kinds)
+
+
+def _truth_kind(*kinds: Kind) -> Kind:
+    """The kind of a condition over parts of these kinds."""
+    return "truths" if {"metric", "truths"} & {*kinds} else "truth"
 
 
 def _check_numbers(operands: Sequence[ast.expr], vocabulary: Vocabulary) -> Kind:
@@ -175,13 +185,14 @@ def _check_numbers(operands: Sequence[ast.expr], vocabulary: Vocabulary) -> Kind
     for node, kind in zip(operands, kinds, strict=True):
         if kind in ("text", "truth"):
             raise ValueError(f"{ast.unparse(node)} is {kind}; + - * / take numbers")
-    return "metric" if "metric" in kinds else "number"
+    return "metric" if {"metric", "truths"} & {*kinds} else "number"
 
 
 def _check_call(node: ast.Call, name: str, vocabulary: Vocabulary) -> Kind:
     if name not in vocabulary.functions:
         raise _unknown("function", name, vocabulary.functions)
-    if len(node.args) != 1 or _check(node.args[0], vocabulary) != "metric":
+    kind = _check(node.args[0], vocabulary) if len(node.args) == 1 else "text"
+    if kind not in ("metric", "truths"):
         raise ValueError(f"{name} takes exactly one metric, as in {name}(score)")
     for keyword in node.keywords:
         axis, value = keyword.arg or "**", keyword.value
@@ -189,7 +200,8 @@ def _check_call(node: ast.Call, name: str, vocabulary: Vocabulary) -> Kind:
             raise _unknown("axis", axis, vocabulary.axes)
         if not (isinstance(value, ast.Constant) and isinstance(value.value, str)):
             raise ValueError(f'{axis} takes a name or glob in quotes, as in {axis}="dense"')
-    return vocabulary.functions[name]
+    result = vocabulary.functions[name]
+    return kind if result == "metric" else result
 
 
 @dataclass(frozen=True)
@@ -216,6 +228,13 @@ class Evaluator:
         """The value of a call."""
         raise NotImplementedError
 
+    def check_truth(self, value: Value | PerCell, node: ast.expr) -> None:
+        """Raises NoValue where the value of this node is to be true or false, and is not."""
+
+    def compare(self, op: ast.cmpop, lhs: Value, rhs: Value) -> bool:
+        """Whether a comparison of two values holds. Raises ValueError where it makes no sense."""
+        return COMPARISONS[type(op)][1](lhs, rhs)
+
     def truth(self, value: Value | PerCell, node: ast.expr) -> bool:
         """Whether the value of this node holds, in every cell where there are several."""
         return all(value.values.values()) if isinstance(value, PerCell) else bool(value)
@@ -235,10 +254,11 @@ class Evaluator:
             except (ZeroDivisionError, OverflowError) as error:
                 raise NoValue(f"{ast.unparse(node)}: {error}") from None
         if isinstance(node, ast.UnaryOp):
-            negate: Callable[[Any], Value] = (
-                operator.not_ if isinstance(node.op, ast.Not) else operator.neg
-            )
-            return _combine(lambda value, _: negate(value), self.value(node.operand), 0)
+            operand, is_not = self.value(node.operand), isinstance(node.op, ast.Not)
+            if is_not:
+                self.check_truth(operand, node.operand)
+            negate: Callable[[Any], Value] = operator.not_ if is_not else operator.neg
+            return _combine(lambda value, _: negate(value), operand, 0)
         if isinstance(node, ast.Call):
             return self.call(node, cast(ast.Name, node.func).id)
         if isinstance(node, ast.Name):
@@ -250,7 +270,10 @@ class Evaluator:
         sides: Sequence[Value | PerCell] = [*map(self.value, (node.left, *node.comparators))]
         whole: Value | PerCell = True
         for index, op in enumerate(node.ops):
-            one = _combine(COMPARISONS[type(op)][1], sides[index], sides[index + 1])
+            try:
+                one = _combine(partial(self.compare, op), sides[index], sides[index + 1])
+            except (ValueError, OverflowError) as error:
+                raise NoValue(f"{ast.unparse(node)}: {error}") from None
             whole = _combine(lambda a, b: bool(a and b), whole, one)
         return whole
 

@@ -23,6 +23,7 @@ from .expression import Evaluator, NoValue, PerCell, Value, Vocabulary
 from .matrix import AXES
 from .name_patterns import matches
 from .sample_end import SAME_ANSWER, SCORE_STOP, SHARES
+from .truths import COLLAPSING, TRUTHS, compared, is_truth, subject
 
 # Of every benchmark; see `summarise` of the results.
 STANDARD_METRICS = frozenset(
@@ -59,7 +60,7 @@ _VOCABULARY = Vocabulary(
     any_name=True,
     functions={
         **dict.fromkeys(_AGGREGATES, "number"),
-        **dict.fromkeys(("all", "any"), "truth"),
+        **dict.fromkeys(COLLAPSING, "truth"),
         "each": "metric",
     },
     axes=AXES,
@@ -115,7 +116,7 @@ def gate_metrics(text: str) -> set[str]:
     nodes = list(ast.walk(expression.parse(text, _VOCABULARY)))
     functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     names = {one.id for one in nodes if isinstance(one, ast.Name) and id(one) not in functions}
-    return names - {*_SHARES, *expression.TRUTHS}
+    return names - {*_SHARES, *TRUTHS}
 
 
 def gate_choices(text: str) -> list[tuple[str, dict[str, tuple[str, ...]]]]:
@@ -168,7 +169,25 @@ class _OfCells(Evaluator):
         self.numbers: list[GateNumber] = []
         self.asked_completeness = False
 
+    def check_truth(self, value: Value | PerCell, node: ast.expr) -> None:
+        for cell, one in value.values.items() if isinstance(value, PerCell) else ():
+            if not is_truth(one):
+                raise NoValue(
+                    f"{ast.unparse(subject(node))} is a number ({_short(one)} in {cell}), "
+                    f"not true or false; compare it, as in {compared(node)}"
+                )
+
+    def compare(self, op: ast.cmpop, lhs: Value, rhs: Value) -> bool:
+        for one, other in ((lhs, rhs), (rhs, lhs)):
+            equates = isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(other, bool)
+            if equates and not is_truth(one):
+                raise ValueError(
+                    f"{_short(one)} is a number, not true or false; compare it with one"
+                )
+        return super().compare(op, lhs, rhs)
+
     def truth(self, value: Value | PerCell, node: ast.expr) -> bool:
+        self.check_truth(value, node)
         if isinstance(value, PerCell) and not self._calls:
             fails = tuple(cell for cell, one in value.values.items() if not one)
             self._note(ast.unparse(node), not fails, len(value.values), fails)
@@ -189,6 +208,8 @@ class _OfCells(Evaluator):
             values = cast(PerCell, self.value(node.args[0]))
         finally:
             self._chosen, self._calls = outer, self._calls - 1
+        if name in COLLAPSING:
+            self.check_truth(values, node)
         return values if name == "each" else self._aggregate(name, values, text)
 
     def _aggregate(self, name: str, values_by_cell: PerCell, text: str) -> Value:

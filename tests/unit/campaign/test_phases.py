@@ -130,6 +130,11 @@ def test_phases_survive_the_way_to_those_without_the_file() -> None:
     ("text", "key", "message"),
     [
         ("phases: [{name: e0, gate: 'min(score >= 1'}]", "phases[0].gate", "cannot be read"),
+        (
+            "phases: [{name: e0, gate: any(score) > 0.9}]",
+            "phases[0].gate",
+            "write 'any(score > 0.9)'",
+        ),
         ("phases: [{name: e0, gate: 'mean(score'}]", "phases[0].gate", "put all of it in quotes"),
         ("phases: [{gate: score > 1}]", "phases[0]", "has no name"),
         ("phases: [{name: ../x}]", "phases[0].name", "may not start with a dot"),

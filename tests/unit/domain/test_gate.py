@@ -55,6 +55,12 @@ CELLS = [
         ("all(accuracy + 0.5 >= passed)", True),
         ("not accuracy < 0.2", True),
         ("-min(accuracy) <= -0.5", True),
+        ("any(accuracy > 0.9) and not all(accuracy > 0.9)", True),
+        ("any(accuracy > 0.95)", False),
+        ("mean(accuracy > 0.8) > 0.6 and count(each(passed, configs='top')) == 1", True),
+        ("any(passed) == true and all(passed) == false", True),
+        ("(accuracy >= 0.9) == passed", True),
+        ("passed >= 0 and mean(passed) > 0.6", True),
     ],
 )
 def test_a_condition_holds_or_not(text: str, holds: bool) -> None:
@@ -142,6 +148,23 @@ def test_what_is_not_there_keeps_a_gate_closed_and_is_named() -> None:
         ("accuracy > 'x'", "compares text with a number"),
         ("min(accuracy, **configs) > 1", "unknown axis '**'; there are models"),
         ("passed + true > 1", "true is truth"),
+        (
+            "any(accuracy, benchmarks='E0') > 0.9",
+            "\"any(accuracy, benchmarks='E0') > 0.9\" takes true or false for a number; "
+            "write \"any(accuracy > 0.9, benchmarks='E0')\"",
+        ),
+        ("all(accuracy) >= 0.9", "write 'all(accuracy >= 0.9)'"),
+        ("0.5 <= all(accuracy) < 0.9", "write 'all(0.5 <= accuracy < 0.9)'"),
+        ("any(passed) == 1", "write 'any(passed == 1)'"),
+        ("any(accuracy > 0.5) > 0", "write 'any(accuracy > 0.5)' alone, or with not before it"),
+        ("any(accuracy) > any(passed)", "write 'any(accuracy)' alone, or with not before it"),
+        ("(accuracy > 0.5) > 0.9", "write 'accuracy > 0.5' alone, or with not before it"),
+        ("each(accuracy > 0.5) > 0.9", "write 'each(accuracy > 0.5)' alone"),
+        ("(not passed) < 1", "write 'not passed' alone, or with not before it"),
+        ("min(passed) == true", "write 'min(passed) == 1'"),
+        ("complete == true", "write 'complete == 1'"),
+        ("accuracy > false", "write 'accuracy > 0'"),
+        ("true < false", "write 'true' alone, or with not before it"),
         ("a > 1" + " and a > 1" * 100, "too long"),
         ("(" * 240 + "a" + ")" * 240 + " > 1", "cannot be read"),
         ("-" * 400 + "a > 1", "too long"),
@@ -151,6 +174,43 @@ def test_what_a_gate_cannot_say_is_refused(text: str, problem: str) -> None:
     assert problem in check_gate(text)
     with pytest.raises(ValueError, match=re.escape(check_gate(text))):
         evaluate_gate(text, CELLS)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "any(accuracy)",
+            "accuracy is a number (0.95 in tiny/dense/recall), not true or false; "
+            "compare it, as in any(accuracy >= 0.9)",
+        ),
+        ("all(accuracy - 0.5)", "compare it, as in all(accuracy - 0.5 >= 0.9)"),
+        (
+            'any(accuracy, configs="window")',
+            "(0.5 in tiny/window/recall), not true or false; "
+            "compare it, as in any(accuracy >= 0.9, configs='window')",
+        ),
+        ("accuracy", "compare it, as in accuracy >= 0.9"),
+        ("each(accuracy)", "compare it, as in each(accuracy) >= 0.9"),
+        ("accuracy and passed", "compare it, as in accuracy >= 0.9"),
+        ("not any(accuracy)", "compare it, as in any(accuracy >= 0.9)"),
+        ("not (not accuracy)", "compare it, as in accuracy >= 0.9"),
+        ("accuracy != false", "accuracy != false: 0.95 is a number, not true or false"),
+        ("accuracy != passed", "accuracy != passed: 0.95 is a number, not true or false"),
+    ],
+)
+def test_a_number_is_no_truth(text: str, why: str) -> None:
+    assert check_gate(text) == ""
+    result = evaluate_gate(text, CELLS)
+    assert not result.holds
+    assert why in result.why
+
+
+@pytest.mark.parametrize("one", [1, 1.0, True])
+def test_a_script_may_report_a_truth_as_1_or_0(one: float) -> None:
+    cells = [cell("dense", passed=one), cell("top", passed=one - 1)]
+    assert evaluate_gate("any(passed) and not all(passed) and any(passed == true)", cells).holds
+    assert evaluate_gate("passed", cells[:1]).holds
 
 
 @given(st.text(alphabet="ab()<>=+-*/.,0123456789 \"'andormiex[]{}:_", max_size=60))
