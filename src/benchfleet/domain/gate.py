@@ -34,6 +34,7 @@ STANDARD_METRICS = frozenset(
 )
 _SHARES = ("completeness", "complete")  # of cells that succeeded
 _MAX_LISTED_CELLS = 3
+_ROUNDING = 1e-9  # what == ignores, of the larger number
 
 
 def _median(values: Sequence[float]) -> float:
@@ -178,13 +179,15 @@ class _OfCells(Evaluator):
                 )
 
     def compare(self, op: ast.cmpop, lhs: Value, rhs: Value) -> bool:
+        equates = isinstance(op, (ast.Eq, ast.NotEq))
+        if not equates or isinstance(lhs, str) or isinstance(rhs, str):
+            return super().compare(op, lhs, rhs)
         for one, other in ((lhs, rhs), (rhs, lhs)):
-            equates = isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(other, bool)
-            if equates and not is_truth(one):
+            if isinstance(other, bool) and not is_truth(one):
                 raise ValueError(
                     f"{_short(one)} is a number, not true or false; compare it with one"
                 )
-        return super().compare(op, lhs, rhs)
+        return math.isclose(lhs, rhs, rel_tol=_ROUNDING) is isinstance(op, ast.Eq)
 
     def truth(self, value: Value | PerCell, node: ast.expr) -> bool:
         self.check_truth(value, node)

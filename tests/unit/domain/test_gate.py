@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
@@ -211,6 +212,17 @@ def test_a_script_may_report_a_truth_as_1_or_0(one: float) -> None:
     cells = [cell("dense", passed=one), cell("top", passed=one - 1)]
     assert evaluate_gate("any(passed) and not all(passed) and any(passed == true)", cells).holds
     assert evaluate_gate("passed", cells[:1]).holds
+
+
+def test_a_number_is_equal_to_one_that_differs_by_rounding() -> None:
+    cells = [cell("dense", accuracy=value) for value in (0.8, 0.81, 0.6, 0.61)]
+    cells = [replace(one, cell=f"{at}") for at, one in enumerate(cells)]
+    assert math.fsum((0.8, 0.81, 0.6, 0.61)) / 4 != 0.705  # what this is about
+    assert evaluate_gate("mean(accuracy) == 0.705", cells).holds
+    assert not evaluate_gate("mean(accuracy) != 0.705", cells).holds
+    assert not evaluate_gate("mean(accuracy) == 0.7050001", cells).holds
+    assert evaluate_gate("mean(accuracy) != 0.7050001", cells).holds
+    assert "too large" in evaluate_gate(f"accuracy == {10**400}", cells).why
 
 
 @given(st.text(alphabet="ab()<>=+-*/.,0123456789 \"'andormiex[]{}:_", max_size=60))
