@@ -140,6 +140,48 @@ def test_a_function_is_called_with_the_model_and_its_parameters(study: Study) ->
     assert study.result("short/metrics.json")["overall_score"] == 0.25
 
 
+def test_a_subset_reaches_the_constructor_or_run_benchmark(study: Study) -> None:
+    study.script(
+        "mine.py",
+        """\
+        class InRun:
+            def __init__(self, rows):
+                self.rows = rows
+            def run_benchmark(self, adapter, result_dir, subset, seed):
+                return {"overall_score": self.rows, "got": subset}
+        class InBoth:
+            def __init__(self, subsets):
+                self.subsets = subsets
+            def run_benchmark(self, adapter, result_dir, *, subsets_to_run):
+                return {"overall_score": 1, "got": f"{self.subsets} {subsets_to_run}"}
+        class InNone:
+            def run_benchmark(self, adapter, result_dir, **options):
+                return 1
+        """,
+    )
+    study.write(
+        """\
+        - python: {name: run, call: mine:InRun, params: {rows: 3}, subsets: [a, b]}
+        - python: {name: both, call: mine:InBoth, subsets: [a]}
+        - python: {name: none, call: mine:InNone, subsets: [a]}
+        """
+    )
+    study.run(code=1)
+    found = {
+        name: study.result(f"{name}/metrics.json")["summary"]
+        for name in ("run_a", "run_b", "both_a")
+    }
+    assert {name: one["got"] for name, one in found.items()} == {
+        "run_a": "a",
+        "run_b": "b",
+        "both_a": "['a'] ['a']",
+    }
+    assert found["run_a"]["overall_score"] == 3
+    failures = study.failures()
+    assert set(failures) == {"none_a"}
+    assert "mine:InNone takes no subset; give it a parameter" in failures["none_a"]["message"]
+
+
 def test_an_error_in_the_users_code_is_a_failure_with_its_trace(study: Study) -> None:
     study.script(
         "mine.py",

@@ -41,8 +41,9 @@ class Python(Benchmark):
 
     A function is called as ``evaluate(adapter, **params)`` and returns its metrics. A class is
     made from `params`, and its ``run_benchmark(adapter, result_dir)`` called; what it writes to
-    the folder is kept, and its ``metrics.json`` read. Either is handed `subset`, `seed`,
-    `repeat`, `limit`, `generation`, `generation_kwargs` and `result_dir` where it names them.
+    the folder is kept, and its ``metrics.json`` read. Function, constructor and `run_benchmark` are
+    handed `subset`, `seed`, `repeat`, `limit`, `generation`, `generation_kwargs` and `result_dir`
+    where they name them.
 
     Parameters: `name` (how results call it), `call`, `path` (the folder of the module, from the
     campaign's), `params`, `metric` (the headline's name), `aggregate` (``module:name`` of the
@@ -134,17 +135,21 @@ class Python(Benchmark):
         generation = dict(session.generation), dict(session.generation)
         values = (session.seed, session.repeat, session.limit, *generation, result_dir)
         offered = dict(zip(_OFFERED, values, strict=True))
-        params = self._with_subset(target, session.subset)
+        subset = _subset_for(target, session.subset)
+        arguments = {**_named(target, offered), **self._params, **subset}
         if not inspect.isclass(target):
-            return target(adapter, **{**_named(target, offered), **params})
-        instance = target(**{**_named(target, offered), **params})
+            self._check_subset_taken(session.subset, subset)
+            return target(adapter, **arguments)
+        instance = target(**arguments)
         run = getattr(instance, "run_benchmark", None)
         if run is None:
             raise user_error(
                 f"{self._call.name} is a class without run_benchmark(adapter, result_dir)"
             )
+        of_run = _subset_for(run, session.subset)
+        self._check_subset_taken(session.subset, {**subset, **of_run})
         del offered["result_dir"]
-        return run(adapter, result_dir, **_named(run, offered))
+        return run(adapter, result_dir, **_named(run, offered), **of_run)
 
     def _check_arguments(self, subset: str | None) -> None:
         """Raises ValueError for arguments that the text of a function does not take, or lacks."""
@@ -161,13 +166,9 @@ class Python(Benchmark):
         if subset is not None and not arguments.keys() & {*_SUBSETS}:
             raise ValueError(f"{name} {_NO_SUBSET}")
 
-    def _with_subset(self, target: Any, subset: str | None) -> dict[str, Any]:
-        if subset is None:
-            return self._params
-        for name in _SUBSETS:
-            if name in inspect.signature(target).parameters:
-                return {**self._params, name: subset if name == "subset" else [subset]}
-        raise user_error(f"{self._call.name} {_NO_SUBSET}")
+    def _check_subset_taken(self, subset: str | None, passed: Mapping[str, Any]) -> None:
+        if subset is not None and not passed:
+            raise user_error(f"{self._call.name} {_NO_SUBSET}")
 
     @property
     def _codes(self) -> list[UserCode]:
@@ -185,6 +186,15 @@ def _named(target: Any, offered: Mapping[str, Any]) -> dict[str, Any]:
     """What of the offered arguments the target names."""
     parameters = inspect.signature(target).parameters
     return {name: value for name, value in offered.items() if name in parameters}
+
+
+def _subset_for(target: Any, subset: str | None) -> dict[str, Any]:
+    """The subset by the name that the target has for it; nothing where it has none."""
+    parameters = inspect.signature(target).parameters
+    name = next((one for one in _SUBSETS if one in parameters), None)
+    if subset is None or name is None:
+        return {}
+    return {name: subset if name == "subset" else [subset]}
 
 
 @contextlib.contextmanager
