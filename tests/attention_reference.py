@@ -176,7 +176,7 @@ def adaptive_sampling(q: Query, kept: set[int]) -> Weights:
     base = min(max(2, number(float(q.step.base_rate), len(among))), len(among))
     if not among:
         return {}
-    random = q.scene.view.uniform(base, seed=q.step.seed)[q.row, q.head, q.query]
+    random = q.scene.view.uniform(base, seed=~q.step.seed)[q.row, q.head, q.query]
     values = [math.exp(q.score(among[int(chance * len(among))])) for chance in random]
     mean = sum(values) / base
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / max(base - 1, 1))

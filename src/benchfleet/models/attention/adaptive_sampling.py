@@ -23,9 +23,11 @@ class AdaptiveSampling(AttentionConfig):
     1 - `delta`, estimated from a first sample of `base_rate` of the keys.
 
     The keys are those not kept yet, without the first `init_offset` and the last `local_offset`.
-    It bounds the error of the denominator; the paper bounds the numerator too.
+    A small first sample underestimates how uneven peaked scores are: the error exceeds `epsilon`
+    more often then. It bounds the error of the denominator; the paper bounds the numerator too.
     """
 
+    version: ClassVar[int] = 2  # 2: the first sample is not drawn again, so the sum has no bias
     samples: ClassVar[bool] = True
 
     base_rate: float
@@ -53,7 +55,7 @@ class AdaptiveSampling(AttentionConfig):
         greatest = scores.amax(-1, keepdim=True)
         values = (scores - greatest).exp().nan_to_num()  # the bound is the same at any scale
         most = max(2, fraction_of(self.base_rate, int(view.key.shape[2])))
-        number = (view.uniform(most, seed=self.seed) * many).long()
+        number = (view.uniform(most, seed=~self.seed) * many).long()  # not those of the draws
         sampled = values.gather(-1, nth(among, number.clamp(max=(many - 1).clamp(min=0))))
         counted = torch.arange(most, device=many.device) < base
         mean = sampled.masked_fill(~counted, 0.0).sum(-1, keepdim=True) / base.clamp(min=1)

@@ -91,6 +91,12 @@ class DoubleSparsity(AttentionConfig):
                 f" {shape.heads} heads; make the file for this model"
             )
         many = max(1, shape.dim // self.group_factor)
+        channels = [channel for each in lists for channel in each[:many]]
+        if len(channels) < many * len(lists) or not all(0 <= n < shape.dim for n in channels):
+            raise ValueError(
+                f"{name} of {self.sorted_channel_file} needs {many} channels from 0 to"
+                f" {shape.dim - 1} for each head; make the file for this model"
+            )
         return torch.tensor([each[:many] for each in lists], device=shape.device)
 
 

@@ -281,3 +281,19 @@ def test_dense_layers_and_dense_questions_are_dense_and_counted(
 
 def test_every_config_with_a_choice_has_a_reference() -> None:
     assert set(CASES) <= set(REFERENCES)
+
+
+def test_adaptive_sampling_has_no_bias_in_the_softmaxs_sum(scene: Callable[..., Scene]) -> None:
+    """The keys that its budget was estimated from are not drawn again: few draws are asked for
+    where these happen to lack the heavy keys."""
+    given = scene("k" * 300, queries=1, scaling=0.5)
+    mass = given.view.scores().exp()
+    ratios = []
+    for seed in range(400):
+        params = {"base_rate": 0.05, "epsilon": 0.3, "delta": 0.2, "seed": seed}
+        kept = kept_of(built(("adaptive_sampling", params)), given)
+        weight = kept.selected.float() if kept.weight is None else kept.weight
+        ratios.append(((weight * mass).sum(-1) / mass.sum(-1)).flatten())
+    spread = torch.stack(ratios)
+    error = spread.std(0) / len(ratios) ** 0.5
+    assert ((spread.mean(0) - 1).abs() < 4 * error).all()

@@ -135,6 +135,20 @@ def test_double_sparsity_has_the_channels_of_each_layer(tmp_path: Path) -> None:
     assert chosen == [[0, 1], [1, 2]]
 
 
+@pytest.mark.parametrize("channels", [[0, 1], [0, 1, 2, 8], [0, 1, 2, -1]])
+def test_double_sparsity_refuses_a_file_of_another_model(
+    tmp_path: Path, channels: list[int]
+) -> None:
+    """With fewer channels than it asks for it would choose by these alone, and say nothing."""
+    file = tmp_path / "channels.json"
+    file.write_text(json.dumps({"model.layers.0.self_attn.qk_proj": [channels] * 2}))
+    params = {"heavy_size": 4, "sorted_channel_file": str(file), "group_factor": 2}
+    (step,) = built(("double_sparsity", params))
+    shape = Shape(layer=0, heads=2, key_heads=2, dim=8, device=torch.device("cpu"))
+    with pytest.raises(ValueError, match="needs 4 channels from 0 to 7 for each head"):
+        step.new_state(shape)
+
+
 def test_pq_cache_chooses_for_a_key_head_in_two_sub_spaces(scene: Callable[..., Scene]) -> None:
     given = scene("k" * 40, queries=1, heads=4)
     steps = built(("pq_cache", {"heavy_size": 6, "bits": 2, "init_offset": 2}))
