@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchfleet.benchmarks.base import Benchmark
-from benchfleet.domain.cell import Config
+from benchfleet.domain.cell import Config, Workload
 from benchfleet.domain.matrix import Matrix
 from benchfleet.models.base import Adapter
 
@@ -48,6 +48,7 @@ def check_pairs(
         for one in (
             *_configs(matrix, declared, adapter, configs),
             *_benchmarks(matrix, declared, adapter, workloads, defaults),
+            *_triples(matrix, declared, adapter, configs, workloads),
         ):
             refusal = refusals.setdefault((one.entry.path, one.message), one)
             refusal.models[repr(declared.name)] = None
@@ -140,6 +141,41 @@ def _benchmarks(
             if not leaves_cells(replace(matrix, models=(own,))):
                 continue
         yield from refusals
+
+
+def _triples(
+    matrix: Matrix,
+    declared: DeclaredModel,
+    adapter: type[Adapter],
+    configs: Sequence[DeclaredConfig],
+    workloads: Sequence[DeclaredWorkload],
+) -> Iterator[_Refusal]:
+    """Configs that a benchmark cannot use because it makes the model's passes itself."""
+    if not (adapter.lends and declared.model):
+        return
+    for work in workloads:
+        for config in configs:
+            if not (work.workload and work.kind and config.config):
+                continue
+            message = _unlent(work.kind, work.workload, declared.model.chatting(config.config))
+            if message is None:
+                continue
+            own = replace(declared.model, workloads=(work.workload,))
+            if leaves_cells(replace(matrix, models=(own,), configs=(config.config,))):
+                yield _Refusal(entry=work.entry, message=message, pair=True)
+
+
+def _unlent(benchmark: type[Benchmark], work: Workload, config: Config) -> str | None:
+    """What of a config does not go together with passes of a harness's own, or None."""
+    asks = config.chat is not None or config.thinking is not None or work.params.get("context")
+    if asks or not benchmark.borrows:
+        return None
+    its = f"{work.name} makes the model's passes itself, and config {config.name} has"
+    if config.kv_cache:
+        return f"{its} a kv_cache"
+    if any(step.params.get("question") == "dense" for step in config.attention):
+        return f"{its} question: dense"
+    return None
 
 
 def _unserved(

@@ -140,6 +140,33 @@ def test_lm_eval_on_an_adapter_that_lends_no_model_is_refused_naming_the_pair(
     assert _said(tmp_path, excluded) == []
 
 
+def test_configs_that_passes_of_lm_evals_own_cannot_have_are_refused(tmp_path: Path) -> None:
+    """Before a model is loaded for them."""
+    pytest.importorskip("lm_eval")
+    text = """\
+        campaign: c
+        matrix:
+          models: [{name: a, path: EXAMPLES/model}]
+          configs:
+            dense: null
+            kv: {kv_cache: int4}
+            quest: {attention: {quest: {heavy_size: 32, question: dense}}}
+          benchmarks:
+            - recall
+            - lm_eval: {name: own, tasks: recall_generate, include_path: EXAMPLES/tasks}
+            - lm_eval: {name: apart, tasks: recall_generate, include_path: EXAMPLES/tasks,
+                context: context}
+        """
+    its = "10 matrix.benchmarks[1].lm_eval.tasks: own makes the model's passes itself, and config"
+    way_out = "(model 'a'); change it, or exclude the pair"
+    assert _said(tmp_path, text) == [
+        f"{its} kv has a kv_cache {way_out}",
+        f"{its} quest has question: dense {way_out}",
+    ]
+    excluded = "  exclude: [{configs: [kv, quest], benchmarks: own}]\n"
+    assert _said(tmp_path, dedent(text) + excluded) == []
+
+
 def test_lm_eval_is_checked_by_the_settings_that_it_takes(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval")
     text = """\

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from benchfleet.benchmarks.base import Record
-from benchfleet.benchmarks.lm_eval.answers import plain
+from benchfleet.benchmarks.lm_eval.plain_values import plain
 
 from .harness import ONE, RED, Request, Session, Task, answers, choice_requests
 
@@ -28,7 +28,7 @@ def test_a_document_is_recorded_when_its_last_request_is_answered() -> None:
     assert record.columns["loglikelihoods"] == [-2.0, -1.0]
     assert record.columns["target"] == ["one"]
     assert (record.prompt_tokens, record.completion_tokens) == (len("number?") + 1, 0)
-    assert (record.seconds, record.measures) == (1.0, {"density": 0.3})
+    assert (record.seconds, record.measures) == (1.0, {"density": 0.2})  # of both requests
     output.add_partial("loglikelihood", ("colour?", " blue"), (-1.0, False))
     assert [(r.index, r.predicted_answer) for r in session.kept] == [(1, "one"), (0, "blue")]
     assert session.kept[1].columns["target"] == "red"
@@ -240,3 +240,21 @@ def test_ids_are_the_same_for_a_document_and_others_for_another() -> None:
 def test_columns_are_json_whatever_a_document_holds(value: Any, text: Any) -> None:
     assert plain(value) == text
     json.dumps(plain(value), allow_nan=False)
+
+
+def test_measures_of_an_earlier_attempt_count_for_the_document_too() -> None:
+    requests = (("colour?", " red"), (-3.0, False)), (("colour?", " blue"), (-1.0, False))
+    whole, first = Session(), Session()
+    output = answers(Task(choice_requests(RED)), whole)
+    for arguments, answer in requests:
+        output.add_partial("loglikelihood", arguments, answer)
+    interrupted = answers(Task(choice_requests(RED)), first)
+    interrupted.add_partial("loglikelihood", *requests[0])
+    interrupted.keep_unfinished()
+    second = Session(recorded=first.kept)
+    resumed = answers(Task(choice_requests(RED)), second)
+    resumed.recorded_answers(choice_requests(RED))
+    resumed.add_partial("loglikelihood", *requests[1])  # measured as 0.1 again, not 0.2
+    assert whole.kept[0].measures == {"density": pytest.approx(0.15)}
+    assert second.kept[0].measures == {"density": pytest.approx(0.1)}
+    assert first.kept[0].measures == {"density": 0.1}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.base import Record, Session, withdraw
+from benchfleet.domain.averages import mean
 from benchfleet.domain.document_id import id_of_document
 from benchfleet.domain.humanize import counted
+
+from .choices import choices_of, target_of
+from .plain_values import columns_of, plain
 
 DETAILS = ("finish", "error", "reasoning", "reasoning_tokens", "thought")  # fields of a record
 _Position = tuple[int, int]  # a document's number, and the request's among its own
@@ -50,10 +53,13 @@ class Answers:
         self._answers: dict[_Position, list[Any]] = defaultdict(list)  # one for each repeat
         self._remaining: dict[int, int] = {}  # answers that a document still waits for
         self._earlier_answers: dict[_Position, list[Any]] = {}  # the answers of an earlier attempt
-        self._fresh: list[tuple[_Position, Any]] = []  # of documents that still wait, not kept yet
+        # of documents that still wait, not kept yet: each with its measures
+        self._fresh: list[tuple[_Position, Any, Mapping[str, float]]] = []
         # that of the next answer among all that are to come
         self._numbers: dict[_Position, int] = {}
-        self._measured: Mapping[str, float] = {}
+        self._measured: Mapping[str, float] = {}  # of the last answer
+        # of the answers to each document that is not recorded yet
+        self._measures_by_document: dict[int, list[Mapping[str, float]]] = defaultdict(list)
         self._changed = 0  # earlier documents whose requests are others now
         self._detail: dict[str, Any] = {}
         self._earlier = {record.index: record for record in session.recorded}
@@ -71,9 +77,10 @@ class Answers:
         if positions := waiting.get(_key(attr, req)):
             position = positions.popleft()
             self._answers[position].append(res)
+            self._measures_by_document[position[0]].append(self._measured)
             self._remaining[position[0]] -= 1
             if self._remaining[position[0]]:
-                self._fresh.append((position, res))
+                self._fresh.append((position, res, self._measured))
             else:
                 self._record(position[0])
         self._session.check_stop()
@@ -82,7 +89,7 @@ class Answers:
         """Keep the answers of documents that wait for others, for the next attempt alone: lm-eval
         asks the longest texts first, so that a document may wait long for its last one."""
         fresh, self._fresh = self._fresh, []
-        for (number, idx), answer in fresh:
+        for (number, idx), answer, measured in fresh:
             if not self._remaining[number]:
                 continue
             request = next(one for one in self._requests[number] if one.idx == idx)
@@ -94,6 +101,7 @@ class Answers:
                     id=_part(request),
                     columns={},
                     predicted_answer="",
+                    measures=measured,
                     resume={"answer": plain(answer)},
                 )
             )
@@ -158,6 +166,7 @@ class Answers:
     def _earlier_part(self, request: Any, repeats: int) -> list[Any]:
         """What `keep_unfinished` kept of one request in an earlier attempt."""
         records = self._parts.get(_part(request), [])[:repeats]
+        self._measures_by_document[request.doc_id] += [record.measures for record in records]
         return [_answer(request.request_type, record.resume["answer"]) for record in records]
 
     def _remember(self, number: int, requests: Sequence[Any]) -> bool:
@@ -188,7 +197,7 @@ class Answers:
         first, doc = requests[0], requests[0].doc
         likelihoods = [answer[0] if isinstance(answer, tuple) else answer for answer in answers]
         generated = first.request_type == "generate_until"
-        choices = _choices(self._task, doc, requests)
+        choices = choices_of(self._task, doc, requests)
         if generated:
             predicted = str(answers[0])
         elif choices:
@@ -197,7 +206,7 @@ class Answers:
             greedy = isinstance(answers[0], tuple) and answers[0][1]
             predicted = first.args[-1].strip() if greedy else ""
         columns = columns_of(doc)
-        columns["target"] = _target(self._task, doc, choices)
+        columns["target"] = target_of(self._task, doc, choices)
         if not generated:
             columns["loglikelihoods"] = [plain(value) for value in likelihoods]
         entries = [[_digest(r), *map(plain, a)] for r, a in zip(requests, results, strict=True)]
@@ -210,7 +219,7 @@ class Answers:
             prompt_tokens=self._tokens(first.args[0]),
             completion_tokens=self._tokens(predicted, add_special_tokens=False) if generated else 0,
             seconds=now - self._before,
-            measures=self._measured,
+            measures=_means(self._measures_by_document.pop(number, []) or [self._measured]),
             **self._detail,
             context=context_digest(self._context()),
             resume={
@@ -221,26 +230,6 @@ class Answers:
         self._before = now
         if not _same(record, self._earlier.get(number)):
             self._session.record(record)
-
-
-def plain(value: Any) -> Any:
-    """`value` as JSON has it; what JSON has no word for becomes text."""
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a number of numpy's
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple, set)):
-        return [plain(inner) for inner in value]
-    return str(value)
-
-
-def columns_of(doc: Any) -> dict[str, Any]:
-    """The columns of a document, as a record has them."""
-    return {str(name): plain(value) for name, value in dict(doc).items()}
 
 
 def document_id(number: int, doc: Any) -> str:
@@ -278,23 +267,7 @@ def _answer(kind: str, value: Any) -> Any:
     return float(value) if kind == "loglikelihood_rolling" else (float(value[0]), value[1])
 
 
-def _choices(task: Any, doc: Any, requests: Sequence[Any]) -> list[str]:
-    """The choices of a multiple-choice document, in their order; none of any other."""
-    if requests[0].request_type != "loglikelihood" or len(requests) < 2:
-        return []
-    if getattr(task.config, "doc_to_choice", None) is not None:
-        return [str(choice) for choice in task.doc_to_choice(doc)]
-    return [str(request.args[-1]).strip() for request in requests]
-
-
-def _target(task: Any, doc: Any, choices: Sequence[str]) -> Any:
-    """What would have been right: the text of a choice rather than its number."""
-    inputs = bool(choices) and bool(getattr(task, "multiple_input", 0))  # they are the questions
-    target = plain(task.doc_to_text(doc) if inputs else task.doc_to_target(doc))
-
-    def text(one: Any) -> Any:
-        if isinstance(one, bool) or not isinstance(one, int):
-            return one
-        return choices[one] if 0 <= one < len(choices) else one
-
-    return [text(one) for one in target] if isinstance(target, list) else text(target)
+def _means(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each measure, whatever the order of the requests."""
+    names = dict.fromkeys(name for one in measured for name in one)
+    return {name: mean([one[name] for one in measured if name in one]) for name in names}

@@ -16,7 +16,7 @@ from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.failure import Kind
 from benchfleet.errors import CellFailure
 
-from .answers import plain
+from .plain_values import plain
 
 _PREFERRED_METRIC = "acc_norm"  # where a task has it, beside acc, papers report it
 _NOT_MEASURED_SCORE = -1  # how RULER's tasks say that a length was not asked

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchfleet.benchmarks.lm_eval.answers import columns_of, document_id, plain
+from benchfleet.benchmarks.lm_eval.answers import document_id
+from benchfleet.benchmarks.lm_eval.plain_values import columns_of, plain
 from benchfleet.benchmarks.lm_eval.score import parsed_texts
 from benchfleet.domain.document_id import OWN_ID
 
