@@ -144,7 +144,7 @@ def test_a_full_disk_is_named_and_gc_makes_room_on_it(
     assert user.json("status", *words)["success"] == 1
     assert "nothing wrong" in user.run("verify", *words, code=1).stdout
     refused = user.run("cancel", *words, "--cell", "*", "--yes", code=3)
-    assert "its disk is full; make room" in refused.stderr
+    assert "its disk is full; make room on the disk" in refused.stderr
     user.run("status", "--ledger", "sqlite:small/study/ledger.db")
     deleted = user.run("gc", *words, "--older-than", "0s", "--what", "raw", "--yes")
     assert "deleted 1" in deleted.stdout

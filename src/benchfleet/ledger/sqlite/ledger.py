@@ -51,7 +51,7 @@ from benchfleet.ledger.table_copy import (
 )
 
 _CACHE, _LARGE_CACHE = 2 * 2**10, 64 * 2**10  # KiB of pages kept at most
-_MAKE_ROOM = "its disk is full; make room on it; what was committed is safe"
+_MAKE_ROOM = "make room on the disk; what was committed is safe"
 BUSY_TIMEOUT_S = 30.0  # seconds to wait for another writer; well below a lease
 
 
@@ -170,7 +170,9 @@ class SqliteLedger(SqliteBase, CopyableLedger):
     @contextmanager
     def _writing(self, *, synced: bool = True) -> Iterator[Execute]:
         if self._is_full:
-            raise LedgerFull(f"the ledger {self.path} cannot be written: {_MAKE_ROOM}")
+            raise LedgerFull(
+                f"the ledger {self.path} cannot be written: its disk is full; {_MAKE_ROOM}"
+            )
         if not self._can_write:
             raise LedgerUnreachable(
                 f"{self.path} cannot be written; change the permissions of it and its folder, or "
@@ -289,8 +291,10 @@ class SqliteLedger(SqliteBase, CopyableLedger):
             kind, advice = LedgerDamaged, rebuild_advice(self.path)
         elif "locked" in text:
             advice = f"another process has been writing for {self._busy:g} s; try again"
-        elif "full" in text or ("I/O" in text and has_full_disk(self.path)):
+        elif "full" in text:
             kind, advice = LedgerFull, _MAKE_ROOM
+        elif "I/O" in text and has_full_disk(self.path):
+            kind, advice = LedgerFull, f"its disk is full; {_MAKE_ROOM}"
         else:
             advice = f"see that its disk is well and try again, or {rebuild_advice(self.path)}"
         raise kind(f"the ledger {self.path} cannot be used: {text}; {advice}") from error
