@@ -1,8 +1,8 @@
 """The benchmark contract: what a benchmark asks a model, and how it scores the answers.
 
-A benchmark subclasses `SampleBenchmark` if it asks sample by sample, and writes `samples` and
-`score`; batches, resuming and recording come with it. Otherwise it subclasses `Benchmark` and
-writes `run`, which gets a `Session` and returns a `Score`. Both write `params`.
+A benchmark subclasses `SampleBenchmark` to ask sample by sample, and writes `samples` and `score`;
+batches, resuming and recording come with it. Otherwise it subclasses `Benchmark` and writes `run`,
+which gets a `Session` and returns a `Score`. Both write `params`. The rest has defaults.
 
 A benchmark is made from the parameters of the campaign file and runs inside a slot. Importing its
 module imports nothing heavy.

@@ -13,7 +13,7 @@ from typing import Any
 from benchfleet.benchmarks.asking import answer_fields, ask, generation_of_draw
 from benchfleet.benchmarks.base import Record, Session
 from benchfleet.benchmarks.reported_scores import Report
-from benchfleet.benchmarks.scoring import mean
+from benchfleet.benchmarks.scoring import mean_measures
 from benchfleet.domain.humanize import counted
 from benchfleet.models.base import Answer, Prompt
 
@@ -81,22 +81,22 @@ class ModelClient:
         some sample has another text, the score has those of all answers."""
         records = report.records
         answers = self._answered if len(self._answered) == len(records) else []
-        answered = {
-            n: _completed(record, answer)
+        matching = {
+            n: answer
             for n, (record, answer) in enumerate(zip(records, answers, strict=False))
             if record.predicted_answer.strip() == answer.text.strip()
         }
         failed = sum(bool(one.error) for one in self._answered)
-        if failed > sum(bool(one.error) for one in answered.values()):
+        if failed > sum(bool(one.error) for one in matching.values()):
             requests = counted(failed, "request")
             self._session.notice(f"{requests} failed for good; the callable got empty texts")
-        if self._answered and len(answered) == len(self._answered):
-            return replace(report, records=[*answered.values()])
-        ended = {n: (one.finish, one.error) for n, one in answered.items()}
+        all_match = len(matching) == len(self._answered)
+        completed = _measured if all_match else _ended
+        of_all = {} if all_match else _measures_of(self._answered)
         return Report(
-            score=replace(report.score, measures=_measures_of(self._answered)),
+            score=replace(report.score, measures=of_all),
             records=[
-                replace(record, finish=ended[n][0], error=ended[n][1]) if n in ended else record
+                completed(record, matching[n]) if n in matching else record
                 for n, record in enumerate(records)
             ],
         )
@@ -167,12 +167,15 @@ def _answer(record: Record) -> Answer:
     )
 
 
-def _completed(record: Record, answer: Answer) -> Record:
-    """The sample with what the answer had beside its text; what the sample says itself stays."""
+def _ended(record: Record, answer: Answer) -> Record:
+    """The sample with why its answer ended; what the sample says itself stays."""
+    return replace(record, finish=record.finish or answer.finish, error=answer.error)
+
+
+def _measured(record: Record, answer: Answer) -> Record:
+    """The sample with all that its answer had beside the text; what it says itself stays."""
     return replace(
-        record,
-        finish=record.finish or answer.finish,
-        error=answer.error,
+        _ended(record, answer),
         prompt_tokens=record.prompt_tokens or answer.prompt_tokens,
         completion_tokens=record.completion_tokens or answer.completion_tokens,
         seconds=record.seconds or answer.seconds,
@@ -182,15 +185,9 @@ def _completed(record: Record, answer: Answer) -> Record:
 
 def _measures_of(answers: Sequence[Answer]) -> dict[str, float]:
     """Tokens and seconds of all answers, and the mean of each measure."""
-    if not answers:
-        return {}
-    measured: dict[str, list[float]] = {}
-    for answer in answers:
-        for name, value in answer.measures.items():
-            measured.setdefault(name, []).append(value)
     return {
         "prompt_tokens": sum(answer.prompt_tokens for answer in answers),
         "completion_tokens": sum(answer.completion_tokens for answer in answers),
         "seconds": math.fsum(answer.seconds for answer in answers),
-        **{name: mean(values) for name, values in measured.items()},
+        **mean_measures(answer.measures for answer in answers),
     }

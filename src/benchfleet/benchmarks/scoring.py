@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from benchfleet.domain import averages
 
 from .base import Score
+
+
+def mean_measures(measured: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each measure over the answers that have it, whatever their order."""
+    by_name: dict[str, list[float]] = {}
+    for measures in measured:
+        for name, value in measures.items():
+            by_name.setdefault(name, []).append(value)
+    return {name: mean(values) for name, values in by_name.items()}
 
 
 def averaged(

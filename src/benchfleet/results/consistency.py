@@ -20,8 +20,8 @@ _OTHERWISE_COMPUTED = frozenset({"stderr"})
 def wrong_content(
     folder: Path, content: Mapping[str, Any], ledger_metrics: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Where they do not: `content` is its cell.json, `known` are the metrics that the ledger has.
-    Raises OSError."""
+    """Where they do not: `content` is its cell.json, `ledger_metrics` those of the
+    ledger. Raises OSError."""
     for name in (names.METRICS, names.CONFIG):
         if not isinstance(_json(read_plain(folder / name)), dict):
             yield f"{name} holds no JSON object"

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.base import Record, Session, withdraw
-from benchfleet.domain.averages import mean
+from benchfleet.benchmarks.scoring import mean_measures
 from benchfleet.domain.document_id import id_of_document
 from benchfleet.domain.humanize import counted
 
@@ -145,7 +145,7 @@ class Answers:
                 self._remaining[number] = 0
                 for request in requests:
                     position, repeats = (number, request.idx), request.repeats or 1
-                    if not whole and (part := self._earlier_part(request, repeats)):
+                    if not whole and (part := self._take_earlier_part(request, repeats)):
                         self._earlier_answers[position], self._answers[position] = part, list(part)
                     answered = len(self._earlier_answers.get(position, ()))
                     self._remaining[number] += repeats - answered
@@ -163,8 +163,8 @@ class Answers:
             withdraw(self._session, [self._earlier[number] for number in sorted(others)])
         return self._waiting
 
-    def _earlier_part(self, request: Any, repeats: int) -> list[Any]:
-        """What `keep_unfinished` kept of one request in an earlier attempt."""
+    def _take_earlier_part(self, request: Any, repeats: int) -> list[Any]:
+        """Take what `keep_unfinished` kept of one request in an earlier attempt; its answers."""
         records = self._parts.get(_part(request), [])[:repeats]
         self._measures_by_document[request.doc_id] += [record.measures for record in records]
         return [_answer(request.request_type, record.resume["answer"]) for record in records]
@@ -219,7 +219,7 @@ class Answers:
             prompt_tokens=self._tokens(first.args[0]),
             completion_tokens=self._tokens(predicted, add_special_tokens=False) if generated else 0,
             seconds=now - self._before,
-            measures=_means(self._measures_by_document.pop(number, []) or [self._measured]),
+            measures=mean_measures(self._measures_by_document.pop(number, []) or [self._measured]),
             **self._detail,
             context=context_digest(self._context()),
             resume={
@@ -265,9 +265,3 @@ def _answer(kind: str, value: Any) -> Any:
     if kind == "generate_until":
         return value
     return float(value) if kind == "loglikelihood_rolling" else (float(value[0]), value[1])
-
-
-def _means(measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each measure, whatever the order of the requests."""
-    names = dict.fromkeys(name for one in measured for name in one)
-    return {name: mean([one[name] for one in measured if name in one]) for name in names}
