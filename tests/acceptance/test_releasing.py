@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
 import subprocess
 import time
@@ -130,11 +131,16 @@ def test_a_failed_machine_that_lives_does_not_take_its_cell_again(user: User) ->
     )
     try:
         until(lambda: user.json("status", "study.yaml")["running"])
-        user.run("reassign", "study.yaml", "--failed-machine", host, "--yes")
+        reassigned = user.start("reassign", "study.yaml", "--failed-machine", host, "--yes")
+        until(lambda: history(user))
+        reassigned.send_signal(signal.SIGSTOP)  # as on a busy machine, right after the release
         output, _ = process.communicate(timeout=SOON)
     finally:
         hold.unlink()
         process.kill()
+        process.communicate()
+    reassigned.send_signal(signal.SIGCONT)
+    assert reassigned.wait(SOON) == 0
     assert "held elsewhere now" in output
     assert "0 cells" not in output
     status = user.json("status", "study.yaml")

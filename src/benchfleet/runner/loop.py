@@ -242,6 +242,7 @@ class Runner:
         self._claim_by = None
         if self._state.ends or self._state.short_of_disk:
             return
+        self._worker_time.take_in_enrolled()  # a newer plan may leave waiting cells to others
         states, writing = self._state.progress.states, bool(self._publisher.under_way)
         if not self._gates.admits(states, writing=writing):
             return

@@ -70,10 +70,7 @@ class WorkerTime:
 
     def keep(self) -> None:
         """Take in what was enrolled since, and see to the end of this runner's time."""
-        if self._scheduler.cells_enrolled:
-            with contextlib.suppress(LedgerAway):  # then at a later look
-                self._add_enrolled(self._options.more())
-                self._scheduler.cells_enrolled = False
+        self.take_in_enrolled()
         self._give_up_ledger()
         if (remaining := self.remaining) is None:
             return
@@ -83,6 +80,13 @@ class WorkerTime:
             self._state.broken = self._state.broken or "the time of this runner is over"
             self._state.stop_waiting.set()
             self._termination.stop_all(self._state.broken, grace=STOP_GRACE_S)
+
+    def take_in_enrolled(self) -> None:
+        """Take in the cells that were enrolled or planned since, if there are any."""
+        if self._scheduler.cells_enrolled:
+            with contextlib.suppress(LedgerAway):  # then at a later look
+                self._add_enrolled(self._options.more())
+                self._scheduler.cells_enrolled = False
 
     def _give_up_ledger(self) -> None:
         """End the run if its ledger is away for too long and nothing runs here: outcomes are kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +75,19 @@ def make_plan(
     machines: Sequence[Capability],
     cells: Sequence[Cell],
     settings: Mapping[str, Any],
+    *,
+    released: Collection[str] = (),
 ) -> tuple[Assignment, Mapping[str, Any]]:
-    """The plan for the unfinished cells, and the tasks of each machine."""
+    """The plan for the unfinished cells, and the tasks of each machine. Running cells in `released`
+    (fingerprints) are planned as pending ones."""
     records: list[CellRecord] = []
     hosts: dict[str, str] = {}
     earlier_plans: list[Plan] = []
     if ledger is not None:
-        records = list(ledger.cells())
+        records = [
+            replace(record, state="pending") if record.fingerprint in released else record
+            for record in ledger.cells()
+        ]
         hosts = {str(one.record.fingerprint): one.host for one in holders(ledger, records)}
         earlier_plans = plans(ledger.events(kinds={ASSIGNED}))
     variants: Variants = settings.get("variants", "faster")
@@ -103,7 +110,8 @@ def make_plan(
 def record_plan(
     study: Study, ledger: Ledger, plan: Assignment, settings: Mapping[str, Any]
 ) -> Plan:
-    """Enroll the planned cells and record the plan; workers of the ledger follow it from now on."""
+    """Enroll the planned cells and record the plan; workers of the ledger follow it from now on.
+    `settle_forms` is to be called next."""
     before = newest(all_before := plans(ledger.events(kinds={ASSIGNED})))
     assigned = [*plan.running, *plan.cells]
     record = Plan(
@@ -125,11 +133,10 @@ def record_plan(
         ledger.record(record.event())
     else:
         record = before
-    _settle_forms(study, ledger, plan.cells)
     return record
 
 
-def _settle_forms(study: Study, ledger: Ledger, assigned: Iterable[PlannedCell]) -> None:
+def settle_forms(study: Study, ledger: Ledger, assigned: Iterable[PlannedCell]) -> None:
     """Make the planned variant of each cell pending, and cancel the other variants."""
     planned: set[str] = set()
     others: set[str] = set()

@@ -104,6 +104,7 @@ def main(arguments: argparse.Namespace) -> int:
                 ledger = opened.enter_context(closing(study.open_ledger()))
             assignment_plan.record_reports(ledger, (document for document, _ in documents))
             plan_record = assignment_plan.record_plan(study, ledger, plan, settings)
+            assignment_plan.settle_forms(study, ledger, plan.cells)
             files = assignment_plan.write_tasks(arguments.out, tasks, plan_record)
     if arguments.gantt:
         arguments.gantt.write_text(svg(plan, title=study.campaign.name), "utf-8")

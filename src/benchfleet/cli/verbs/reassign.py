@@ -73,8 +73,9 @@ class _Replanned:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Release all that its runners hold, record that it failed, and plan over the others what it
-    was to do; should it still live, what it finishes is refused."""
+    """Record that it failed, plan over the others what it was to do, and release all that its
+    runners hold. The plan comes first: should the machine still live, it leaves the released cells
+    to the others. What it finishes is refused."""
     study, _ = options.opened(arguments)
     failed = list(dict.fromkeys(arguments.host))
     with closing(leases.ledger_of(study)) as ledger:
@@ -88,12 +89,14 @@ def main(arguments: argparse.Namespace) -> int:
             print("nothing was reassigned")
             return 1
         over_ssh = {event.data.get("host") for event in ledger.events(kinds={HOST_READY})}
-        released = [one for host in failed for one in _release(study, ledger, host, chosen)]
-        again = (
-            _plan_again(arguments, study, ledger, plan, list(remaining))
-            if plan and remaining
-            else None
-        )
+        for host in failed:
+            _record_failure(study, ledger, host, chosen)
+        again = None
+        if plan and remaining:
+            again = _plan_again(arguments, study, ledger, plan, list(remaining), chosen)
+        released = [one for host in failed for one in _release(ledger, host, chosen)]
+        if again and again.plan:
+            assignment_plan.settle_forms(study, ledger, again.plan.cells)
     only_planned = sum(not was_running for was_running in remaining.values())
     if arguments.json:
         print_json(_as_json(study, released, only_planned, again))
@@ -114,12 +117,14 @@ def main(arguments: argparse.Namespace) -> int:
     return 0 if again is None or (again.plan is not None and again.plan.is_usable) else 1
 
 
-def _release(study: Study, ledger: Ledger, host: str, chosen: Sequence[Holder]) -> list[Holder]:
-    """Record that the machine failed, and release what it holds."""
-    own = [one for one in chosen if one.host == host]
-    names = [str(one.record.fingerprint) for one in own]
+def _record_failure(study: Study, ledger: Ledger, host: str, chosen: Sequence[Holder]) -> None:
+    names = [str(one.record.fingerprint) for one in chosen if one.host == host]
     data = {"host": host, "cells": names, "by": study.host}
     ledger.record(Event(kind=assignment_plan.FAILED, data=data))
+
+
+def _release(ledger: Ledger, host: str, chosen: Sequence[Holder]) -> list[Holder]:
+    own = [one for one in chosen if one.host == host]
     return release(ledger, own, f"its machine {host} failed")
 
 
@@ -162,6 +167,7 @@ def _plan_again(
     ledger: Ledger,
     plan: Plan,
     remaining: Sequence[str],
+    to_release: Sequence[Holder],
 ) -> _Replanned:
     """All that the plan has and that is not done, over the machines that are left."""
     if study.campaign.file is None:
@@ -173,7 +179,10 @@ def _plan_again(
         why = "no other machine is known: run `benchfleet probe` on one, then `benchfleet assign`"
         return _Replanned(remaining=remaining, files={}, why_not=why)
     cells = [cell for cell in study.campaign.matrix.expand() if cell.fingerprint in plan.cells]
-    assignment, tasks = assignment_plan.make_plan(study, ledger, machines, cells, plan.settings)
+    released = {str(one.record.fingerprint) for one in to_release}
+    assignment, tasks = assignment_plan.make_plan(
+        study, ledger, machines, cells, plan.settings, released=released
+    )
     plan_record = assignment_plan.record_plan(study, ledger, assignment, plan.settings)
     files = assignment_plan.write_tasks(arguments.out, tasks, plan_record)
     return _Replanned(remaining=remaining, plan=assignment, files=files)
