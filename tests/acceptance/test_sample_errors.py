@@ -153,6 +153,36 @@ def test_empty_answers_to_a_callable_are_reported(user: User) -> None:
     assert "How the answers ended" in shown
 
 
+def test_answers_under_way_are_kept_when_too_many_samples_fail(user: User) -> None:
+    late = Behaviour(first_s=1.0)  # of the good answers: the refusals come before them
+    with SimulatedServer(respond=(content_filter := Filter(3)), otherwise=late) as server:
+        user.write(STUDY % ("2%", server.url))
+        user.run("run", "study.yaml", "--cpu-slots", "1", code=1)
+    assert "3 of 100 samples failed for good" in user.run("failures", "study.yaml").stdout
+    (file,) = user.results.glob(".attempts/**/samples.jsonl")
+    recorded = [json.loads(line) for line in file.read_text().splitlines()]
+    assert 8 <= len(content_filter.texts) < 20
+    assert len(recorded) == len(content_filter.texts)
+
+
+def test_the_limit_is_of_the_whole_cell_also_where_it_is_split(user: User) -> None:
+    with SimulatedServer(respond=Filter(3)) as server:
+        user.write(STUDY % ("2%", server.url))
+        user.run("run", "study.yaml", "--cpu-slots", "1", "--split", "10", code=1)
+        failed = user.run("failures", "study.yaml").stdout
+        assert "3 of 100 samples failed for good" in failed
+        assert "+part" not in failed
+        asked = len(server.requests)
+        assert asked <= LOAD_REQUESTS + 100 + 3  # the join tries failed samples once more
+        user.write(STUDY % ("5%", server.url))
+        user.run("retry", "study.yaml")
+        user.run("run", "study.yaml", "--cpu-slots", "1", "--split", "10")
+        assert len(server.requests) <= asked + LOAD_REQUESTS + 3
+    (place,) = user.published()
+    metrics = json.loads((user.results / place / "metrics.json").read_text())
+    assert metrics["overall_score"] == pytest.approx(0.97)
+
+
 def test_without_a_limit_one_refused_sample_fails_the_cell(user: User) -> None:
     with SimulatedServer(respond=Filter(1)) as server:
         user.write(STUDY % ("0", server.url))

@@ -212,6 +212,11 @@ class Adapter(registry.Plugin, ABC):
         has several prompts under way gives those that were answered before it raises."""
         yield from enumerate(self.answer(prompts, generation))
 
+    def end_asking(self, failure: CellFailure) -> bool:
+        """End the `answer_each` that is under way: send no further prompt, give the answers to
+        those sent, then raise the failure. False if it cannot; then nothing changes."""
+        return False
+
     @abstractmethod
     def unload(self) -> None:
         """Free the model's memory, also after a `load` that failed. The adapter calls `gc.collect`

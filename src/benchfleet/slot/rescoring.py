@@ -23,6 +23,9 @@ class NothingToAsk:
         missing = next(index for index in count() if index not in self._answered)
         raise _unscored(f"sample {missing} was never generated")
 
+    def end_asking(self, failure: CellFailure) -> bool:
+        return False
+
     def lend(self) -> AbstractContextManager[Loan]:
         raise _unscored("this benchmark scores only while it asks a model")
 

@@ -109,19 +109,30 @@ class SlotSession:
         )
         self.check_stop()
         if record.error and self._total:
-            self.check_errors(self._total)
+            failure = self._too_many_errors(self._total)
+            if failure and not (self._adapter and self._adapter.end_asking(failure)):
+                raise failure
 
     def check_errors(self, total: int) -> None:
         """Raise CellFailure if more samples of `total` failed for good than the limit allows."""
+        if failure := self._too_many_errors(total):
+            raise failure
+
+    def _too_many_errors(self, total: int) -> CellFailure | None:
+        """The failure; None where a part has no more than its whole cell may have. Those of all
+        parts are counted where they are joined."""
+        if self.part:
+            total = round(total / self.part.share)
         errors = {index: text for index, text in self._errors.items() if index >= 0}
         errors = errors or self._errors  # a script's own questions
-        if len(errors) > self._allowed_errors * total:
-            message = (
-                f"{len(errors)} of {counted(total, 'sample')} failed for good, and "
-                f"limits.sample_errors allows {self._allowed_errors:.2g} of them; the last: "
-                f"{[*errors.values()][-1]}"
-            )
-            raise CellFailure(stage="benchmark", kind="bad_request", message=message)
+        if len(errors) <= self._allowed_errors * total:
+            return None
+        message = (
+            f"{len(errors)} of {counted(total, 'sample')} failed for good, and "
+            f"limits.sample_errors allows {self._allowed_errors:.2g} of them; the last: "
+            f"{[*errors.values()][-1]}"
+        )
+        return CellFailure(stage="benchmark", kind="bad_request", message=message)
 
     def failed_positions(self) -> list[int]:
         """The positions, among the samples in their order, of those that failed for good."""

@@ -13,6 +13,7 @@ import pytest
 from benchfleet.benchmarks import base
 from benchfleet.benchmarks.base import Score
 from benchfleet.benchmarks.lm_eval.benchmark import LmEval
+from benchfleet.benchmarks.records import Record
 from benchfleet.domain.cell import Model
 from benchfleet.errors import CellFailure
 from benchfleet.models.served.openai import OpenAIAdapter
@@ -145,6 +146,24 @@ def test_paid_answers_survive_the_final_failure_of_another(
     assert answered
     run(server, tasks, "recall_generate", settings=settings, recorded=sessions[0].kept)
     assert len(server.requests) == LIMIT - answered
+
+
+def test_answers_of_a_group_survive_when_too_many_samples_failed(
+    server: SimulatedServer, tasks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def record(session: Session, one: Record) -> None:
+        keep(session, one)
+        if one.error:  # as the slot's session does
+            raise CellFailure(stage="benchmark", kind="bad_request", message=one.error)
+
+    keep = Session.record
+    monkeypatch.setattr(Session, "record", record)
+    monkeypatch.setattr(OpenAIAdapter, "keeps_errors", True)
+    server.script = deque([Behaviour()] * 3 + [Behaviour(status=400)])
+    sessions: list[Session] = []
+    with pytest.raises(CellFailure, match="HTTP 400"):
+        run(server, tasks, "recall_generate", settings={"requests_at_once": 4}, sessions=sessions)
+    assert len(sessions[0].samples) == len(server.requests)
 
 
 def test_what_a_server_cannot_do_is_named(server: SimulatedServer, tasks: Path) -> None:

@@ -84,7 +84,10 @@ class _Served:
                 answers.append([answer])
                 if cache_keys[number] is not None:
                     method = "generate_until" if generate else "loglikelihood"
-                    self.cache_hook.add_partial(method, cache_keys[number], answer)
+                    try:
+                        self.cache_hook.add_partial(method, cache_keys[number], answer)
+                    except CellFailure as error:  # such as too many failed samples
+                        failure = failure or error
             if failure:
                 raise failure
         return answers

@@ -150,6 +150,9 @@ class ServedAdapter(Adapter):
         except CellFailure as error:
             raise self.explain(error, "benchmark") from error
 
+    def end_asking(self, failure: CellFailure) -> bool:
+        return self._client is not None and self._client.end_asking(failure)
+
     def open_preview(self, config: Config) -> None:
         """Open the tokenizer, if it is known here. No server is asked or started."""
         self._wire.chat = config.chat or {}

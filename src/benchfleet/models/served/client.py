@@ -83,6 +83,7 @@ class Client:
         self._endpoint, self._watch, self._uniform = endpoint, watch, uniform
         self.answered = 0  # requests
         self.limit = AdaptiveLimit(endpoint.requests_at_once, adapts=adapts)
+        self._failures: list[CellFailure] | None = None  # of the `post_each` under way
         self._loop = asyncio.new_event_loop()
         self._session = self._loop.run_until_complete(self._open())
 
@@ -159,6 +160,7 @@ class Client:
         """
         replies: asyncio.Queue[tuple[int, Any] | None] = asyncio.Queue()
         waiting, failures = iter(enumerate(bodies)), list[CellFailure]()
+        self._failures = failures
 
         async def send() -> None:
             while not failures:
@@ -200,9 +202,17 @@ class Client:
                 raise failures[0]
             self._loop.run_until_complete(sending)
         finally:
+            self._failures = None
             for task in tasks:
                 task.cancel()
             self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+
+    def end_asking(self, failure: CellFailure) -> bool:
+        """Let the `post_each` under way end as after this failure; False if there is none."""
+        if self._failures is None:
+            return False
+        self._failures.append(failure)
+        return True
 
     async def _until_unhealthy(self, watch: HealthWatch) -> None:
         """Return once the server died, or failed health checks in a row without an answer."""
