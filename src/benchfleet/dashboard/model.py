@@ -130,6 +130,8 @@ class ReadModel:
                 if row is not None and event.kind in CHANGING_EVENTS:
                     self._change(row, partial(apply_event, event=event))
                     changed[row.index] = row
+                if event.kind == "claimed":  # the new lease is yet to be read
+                    self.leases.pop(event.fingerprint, None)
                 self.fleet.take_work(event)
                 whole = self.by_fingerprint.get(self.split_cells.take(event))
                 if whole is not None:

@@ -169,3 +169,19 @@ def test_a_ledger_that_is_away_leaves_what_was_read_with_its_age() -> None:
     assert first == model.freshness.failing_since
     model.succeeded(0.0)
     assert not model.freshness.error
+
+
+def test_a_cell_that_is_claimed_again_is_not_silent_before_its_lease_is_read() -> None:
+    clock = FakeClock()
+    ledger = MemoryLedger(clock=clock, lease=60.0)
+    ledger.enroll(CELLS)
+    fingerprint = CELLS[4].fingerprint
+    ledger.claim(RUNNER, [fingerprint])
+    clock.advance(61)
+    model = loaded(ledger)
+    assert model.lease_silence(fingerprint) > 60
+    ledger.reap()
+    ledger.claim(RunnerId("two"), [fingerprint])
+    model.apply(ledger.events(model.last_event))
+    assert model.running[fingerprint].runner == "two"
+    assert model.lease_silence(fingerprint) == 0.0
