@@ -233,7 +233,7 @@ def _read_ledger(ledger: Ledger, study: Study, cells: Sequence[Cell]) -> _Ledger
         race=list(race_savings(history, study.marked(cells), records)),
         decisions=newest_decisions(ledger.events(kinds=GATE_EVENTS)) if campaign.phases else {},
         holders=running,
-        eta=eta_of(reports, {one.record.runner for one in running}),
+        eta=eta_of(reports, {one.record.runner for one in running if one.lease_lasts}),
         clocks=clocks_ahead(running, reports),
         used=bill(ledger.events(kinds=BILLED), among),
         placement=load_placement(campaign, ledger),

@@ -115,8 +115,8 @@ def with_local_reports(
 
 
 def eta_of(reports: Iterable[WorkerProgress], runners: Collection[str]) -> float | None:
-    """Seconds that the runs of these runners, which hold cells, should still take; None where no
-    report knows, or the time is over."""
+    """Seconds that the runs of these runners should still take, which hold cells by leases that
+    last; None where no report knows, or the time is over."""
     etas = [
         one.eta - one.age
         for one in reports

@@ -24,6 +24,11 @@ class Holder:
     progress: SlotProgress | None = None  # None where its runner has not reported the cell yet
     progress_age: float = 0.0  # seconds
 
+    @property
+    def lease_lasts(self) -> bool:
+        """Whether the lease has not expired."""
+        return (self.record.expires_in or 0.0) > 0.0
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values only."""
         return {

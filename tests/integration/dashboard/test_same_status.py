@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.campaign_record import CampaignRecord
 from benchfleet.domain.cell import Cell
+from benchfleet.domain.part import Split
 from benchfleet.domain.phase import GateDecision, Phase
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 from benchfleet.ledger_campaign import campaign_of
@@ -88,6 +91,48 @@ def test_nothing_that_runs_has_no_eta(tmp_path: Path) -> None:
     with client_of(campaign.campaigns()) as client:
         assert client.get("/api/status").json()["eta_seconds"] is None
     assert campaign.status().eta is None
+
+
+def test_runners_whose_leases_expired_have_no_eta(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path)
+    campaign.progress(campaign.claim(campaign.cell(0)), 40, eta=9000.0)
+    expire(campaign)
+
+    def etas() -> tuple[float | None, float | None]:
+        with client_of(campaign.campaigns()) as client:
+            return client.get("/api/status").json()["eta_seconds"], campaign.status().eta
+
+    assert etas() == (None, None)
+    other = campaign.claim(campaign.cell(1), OTHER)
+    campaign.progress(other, 40, eta=600.0, runner=OTHER)
+    assert etas() == pytest.approx((600, 600), abs=60)  # of the one that is alive
+
+
+def test_runners_whose_leases_of_parts_expired_have_no_eta(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path)
+    whole = campaign.claim(campaign.cell(0))
+    lease = whole.lease
+    split = Split.evenly(str(lease.fingerprint), lease.attempt, lease.token, 2)
+    parts = split.cells(campaign.cell(0))
+    campaign.ledger.enroll(parts)
+    campaign.ledger.record(split.event(parts))
+    campaign.ledger.release([lease], "split")
+    part = campaign.claim(parts[0])
+    campaign.progress(part, 10, eta=9000.0)
+    with client_of(campaign.campaigns()) as client:
+        eta = client.get("/api/status").json()["eta_seconds"]
+    assert eta == pytest.approx(campaign.status().eta, abs=60)
+    assert eta == pytest.approx(9000, abs=60)
+    expire(campaign)
+    with client_of(campaign.campaigns()) as client:
+        assert client.get("/api/status").json()["eta_seconds"] is None
+    assert campaign.status().eta is None
+
+
+def expire(campaign: Campaign) -> None:
+    """All leases expired a moment ago."""
+    with closing(sqlite3.connect(campaign.layout.ledger)) as file, file:
+        file.execute("update cell set expires = expires - 90")
 
 
 def test_the_names_of_events_are_not_shown(tmp_path: Path) -> None:

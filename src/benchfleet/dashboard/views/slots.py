@@ -59,10 +59,12 @@ def reports_of(model: ReadModel) -> list[WorkerProgress]:
 
 
 def seconds_left(model: ReadModel) -> float | None:
-    """Seconds that the runs should still take; None where none runs or knows. The lock of the model
-    is held."""
-    at_work = {row.runner for row in model.running.values()}
-    at_work |= {p.runner for p in model.split_cells.parts.values() if p.state == "running"}
+    """Seconds that the runs should still take; None where none runs or knows, or all are silent.
+    The lock of the model is held."""
+    held_cells = [(name, row.runner) for name, row in model.running.items()]
+    parts = model.split_cells.parts.items()
+    held_cells += [(name, part.runner) for name, part in parts if part.state == "running"]
+    at_work = {runner for name, runner in held_cells if not model.lease_silence(name)}
     return eta_of(reports_of(model), at_work)
 
 
