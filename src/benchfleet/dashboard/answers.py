@@ -34,7 +34,7 @@ class StatusAnswer(BaseModel):
 
 
 class CellAnswer(BaseModel):
-    """A cell, with how its last attempt ended."""
+    """A cell, with how its last attempt ended. `silent_seconds` is 0 while its lease lasts."""
 
     id: str
     fingerprint: str
@@ -58,6 +58,7 @@ class CellAnswer(BaseModel):
     kind: str
     message: str
     changed_at: float
+    silent_seconds: float
 
 
 class CellsAnswer(BaseModel):

@@ -23,7 +23,7 @@ from benchfleet.dashboard.views.side_by_side import (
     same_question,
     side_by_side,
 )
-from benchfleet.dashboard.views.slots import slots_of
+from benchfleet.dashboard.views.slots import silence_of, slots_of
 
 Tab = Literal["log", "samples", "side", "metrics", "telemetry", "stack", "events"]
 SampleFilter = Literal["all", "wrong", "empty", "cut", "slow"]
@@ -156,12 +156,11 @@ def _head_values(
     before, behind = cells.neighbours(model, row)
     with model.lock:
         slots = [slot for slot in slots_of(model) if slot.row is row]
-        silent = max((slot.silent for slot in slots), default=0.0)
     outcome = history.record.outcome if history.record else None
     return {
         "row": row,
         "slots": slots,
-        "silent": silent,
+        "silent": silence_of(slots),
         "history": history,
         "outcome": outcome,
         "before": before,

@@ -30,6 +30,7 @@ After = Annotated[int, Query(ge=-1, le=2**31)]  # the position of the last row b
 CSV_COLUMNS = (
     *("path", "model", "config", "benchmark", "subset", "repeat", "phase", "state", "attempt"),
     *("score", "samples", "seconds", "host", "device", "stage", "kind", "message", "fingerprint"),
+    "silent_seconds",
 )
 
 

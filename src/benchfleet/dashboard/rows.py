@@ -73,7 +73,9 @@ class Row:
     version: int = 0  # of the model, at its last change
     parts: int = 0  # that it is split into now
     parts_ended: int = 0
-    hosts: tuple[str, ...] = ()  # of its slots, in the copy of a running cell's row
+    # In the copy of a running cell's row:
+    hosts: tuple[str, ...] = ()  # of its slots
+    silent_seconds: float = 0.0  # since its last sign of life, once its lease has expired
 
     @property
     def id(self) -> str:

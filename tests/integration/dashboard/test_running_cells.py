@@ -95,6 +95,26 @@ def test_silence_counts_from_the_last_sign_of_life(campaign: DashboardCampaign) 
     assert "silent for 1 min" in strip
 
 
+def test_a_silent_cell_is_silent_in_the_list_too(campaign: DashboardCampaign) -> None:
+    silence(campaign, 98)
+    campaign.claim(sample_cell(4))  # a new sign of a runner whose other cell is silent
+    with client_of(campaign.campaigns()) as client:
+        rows = text_of(client, "cells", state="running").partition("<tbody>")[2].split("</tr>")
+        states = {row.partition("benchmark-")[2][:1]: row for row in rows}
+        answer = client.get("/api/cells", params={"state": "running"}).json()["cells"]
+        lines = client.get(f"/c/{NAME}/cells.csv").text.splitlines()
+    for number in "12":
+        assert "◌ silent for 1 min" in states[number]
+        assert "▶" not in states[number]
+    assert "▶" in states["4"]
+    assert "silent" not in states["4"]
+    expected = pytest.approx([98, 98, 0], abs=20)
+    assert [one["silent_seconds"] for one in answer] == expected
+    named = {one["path"]: float(one["silent_seconds"]) for one in csv.DictReader(lines)}
+    assert [named[one["path"]] for one in answer] == expected
+    assert sum(named.values()) == pytest.approx(2 * 98, abs=40)  # the one that is done has none
+
+
 def test_a_dead_runner_did_not_work_after_its_last_sign_of_life(
     campaign: DashboardCampaign,
 ) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import weakref
+from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.views.overview import overview
@@ -15,7 +19,7 @@ from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.study import open_study
 from benchfleet.testing import sample_cell
-from dashboards import RUNNER, DashboardCampaign, client_of
+from dashboards import RUNNER, DashboardCampaign, client_of, text_of
 
 WHOLE = sample_cell(1)
 OTHER = RunnerId("another")
@@ -75,6 +79,24 @@ def test_what_is_read_step_by_step_is_what_a_fresh_reader_finds(tmp_path: Path) 
     assert reader.read() == Reader(campaign).read() == ("running", 4, 4, 1)
     campaign.ledger.finish(whole.lease, Outcome(state="success", digest="d", host="lab1"))
     assert reader.read() == Reader(campaign).read() == ("success", 0, 0, 0)
+
+
+def test_a_split_cell_is_silent_once_all_parts_that_run_are(tmp_path: Path) -> None:
+    campaign = SplitCampaign(tmp_path)
+    campaign.claim_part(0)
+    with closing(sqlite3.connect(campaign.layout.ledger)) as file, file:
+        file.execute("update cell set expires = expires - 90")
+
+    def silence() -> list[float]:
+        with client_of(campaign.campaigns()) as client:
+            cells = client.get("/api/cells").json()["cells"]
+            page = text_of(client, f"cell/{cells[0]['id']}").partition("<h1>")[2]
+            assert ("silent" in page.partition("</h1>")[0]) == bool(cells[0]["silent_seconds"])
+            return [one["silent_seconds"] for one in cells]
+
+    assert silence() == pytest.approx([90], abs=20)
+    campaign.claim_part(1, OTHER)
+    assert silence() == [0]
 
 
 def test_a_split_that_is_made_while_one_looks_is_followed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
-from benchfleet.dashboard.views.slots import Slot, slots_of
+from benchfleet.dashboard.views.slots import Slot, silence_of, slots_of
 
 
 def running_rows(model: ReadModel) -> dict[int, Row]:
@@ -43,4 +43,5 @@ def _running(row: Row, slots: Sequence[Slot]) -> Row:
         device=slots[0].devices if len(slots) == 1 else "",
         samples=sum(slot.done for slot in slots),
         seconds=seconds,
+        silent_seconds=silence_of(slots),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchfleet.dashboard.model import ReadModel
@@ -87,6 +88,11 @@ def slots_of(model: ReadModel) -> list[Slot]:
             nothing = SlotProgress(devices="", cell=path, stage="running")
             slots.append(_slot(model, runner, nothing, name, row, None))
     return slots
+
+
+def silence_of(slots: Iterable[Slot]) -> float:
+    """Seconds since the last sign of life of those that have a cell; 0 where one is alive."""
+    return min((slot.silent for slot in slots if slot.row), default=0.0)
 
 
 def _slot(
