@@ -61,6 +61,7 @@ class Fleet:
     def __init__(self) -> None:
         self.runners: dict[str, Event] = {}  # those that began, by runner id
         self.ended: dict[str, float] = {}  # runner id → when it ended
+        self.signs: dict[str, float] = {}  # runner id → when it last claimed or ended a cell
         self.drained: dict[str, set[str]] = {}  # runner id → devices that were ordered to be let go
         self.excluded: set[tuple[str, str]] = set()  # of them, by runner and device, for good
         # What later runs leave out: machine ("" where the device names its host) and device.
@@ -95,6 +96,11 @@ class Fleet:
             self._take_report(event)
         elif event.kind in RENTAL_KINDS:
             self.rentals.take(event)
+
+    def take_sign(self, event: Event) -> None:
+        """Follow what a runner does with cells, as a sign that it is alive."""
+        if event.kind in ("claimed", "finished"):
+            self.signs[str(event.data["runner"])] = event.at
 
     def take_work(self, event: Event) -> None:
         """Keep what an attempt did that ended within the last day."""

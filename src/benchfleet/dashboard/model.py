@@ -132,6 +132,7 @@ class ReadModel:
                     changed[row.index] = row
                 if event.kind == "claimed":  # the new lease is yet to be read
                     self.leases.pop(event.fingerprint, None)
+                self.fleet.take_sign(event)
                 self.fleet.take_work(event)
                 whole = self.by_fingerprint.get(self.split_cells.take(event))
                 if whole is not None:
@@ -155,6 +156,7 @@ class ReadModel:
                 row = self.by_fingerprint.get(event.fingerprint)
                 if row is not None and event.kind in CHANGING_EVENTS:
                     row.changed_at = event.at
+                self.fleet.take_sign(event)
                 self.fleet.take_work(event)
             self.events.extend(events)
 

@@ -11,7 +11,7 @@ from typing import Literal
 from benchfleet.dashboard.fleet import MachineReport
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
-from benchfleet.dashboard.views.slots import Slot, host_of, reports_of, slots_of
+from benchfleet.dashboard.views.slots import Slot, host_of, reports_of, silence_of, slots_of
 from benchfleet.dashboard.views.strips import Strip, strips
 from benchfleet.domain.rental import Rental
 from benchfleet.domain.slots import device_names, host_in
@@ -154,7 +154,7 @@ def machines(model: ReadModel) -> list[Machine]:
             Machine(
                 name=name or "unknown host",
                 life=life,
-                silent=max((one.silent for one in alive), default=0.0) if life == "silent" else 0.0,
+                silent=min(one.silent for one in alive) if life == "silent" else 0.0,
                 runners=own,
                 slots=own_slots,
                 running=len(rows),
@@ -182,9 +182,9 @@ def _runners(model: ReadModel, slots: Sequence[Slot]) -> dict[str, list[Runner]]
         own = [slot for slot in slots if slot.runner == name]
         report, home = reports.get(name), host_of(began)
         ended = model.fleet.ended.get(name)
-        silent = max((slot.silent for slot in own), default=0.0)
-        age = report.age if report else time.time() - began.at
-        if not silent and not own and age > SILENT_AFTER_S:
+        silent = silence_of(own)
+        age = report.age if report else time.time() - model.fleet.signs.get(name, began.at)
+        if not own and age > SILENT_AFTER_S:
             silent = age
         life: Life = "ended" if ended is not None else "silent" if silent else "running"
         drained = model.fleet.drained.get(name, ())
