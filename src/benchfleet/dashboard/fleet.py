@@ -11,7 +11,7 @@ from typing import Any
 
 from benchfleet.domain.attempt import Outcome
 from benchfleet.domain.eligibility import PROBED
-from benchfleet.domain.event import Event
+from benchfleet.domain.event import BY_HAND, RUNNER_KILLED, Event
 from benchfleet.domain.rental import KINDS as RENTAL_KINDS
 from benchfleet.domain.rental import RentalHistory
 from benchfleet.domain.slots import (
@@ -62,6 +62,8 @@ class Fleet:
         self.runners: dict[str, Event] = {}  # those that began, by runner id
         self.ended: dict[str, float] = {}  # runner id → when it ended
         self.signs: dict[str, float] = {}  # runner id → when it last claimed or ended a cell
+        self.lost: set[str] = set()  # runners that lost a cell, and gave no sign since
+        self.killed: set[str] = set()  # runners that their machine saw to be gone
         self.drained: dict[str, set[str]] = {}  # runner id → devices that were ordered to be let go
         self.excluded: set[tuple[str, str]] = set()  # of them, by runner and device, for good
         # What later runs leave out: machine ("" where the device names its host) and device.
@@ -98,9 +100,16 @@ class Fleet:
             self.rentals.take(event)
 
     def take_sign(self, event: Event) -> None:
-        """Follow what a runner does with cells, as a sign that it is alive."""
+        """Follow whether a runner is alive, by what it does with cells. One that waits for cells
+        reports nothing, so only the cells that it lost say that it may be gone."""
+        runner, reason = str(event.data.get("runner", "")), str(event.data.get("reason", ""))
         if event.kind in ("claimed", "finished"):
-            self.signs[str(event.data["runner"])] = event.at
+            self.signs[runner] = event.at
+            self.lost.discard(runner)
+        elif event.kind == "released" and reason == RUNNER_KILLED:
+            self.killed.add(runner)
+        elif event.kind == "reaped" or (event.kind == "released" and reason.startswith(BY_HAND)):
+            self.lost.add(runner)
 
     def take_work(self, event: Event) -> None:
         """Keep what an attempt did that ended within the last day."""

@@ -177,12 +177,17 @@ class ReadModel:
         self._announce()
 
     def take_progress(
-        self, progress: Sequence[WorkerProgress], running: Iterable[CellRecord] | None
+        self,
+        progress: Sequence[WorkerProgress],
+        running: Iterable[CellRecord] | None,
+        killed: Iterable[str] = (),
     ) -> None:
-        """Take what runners report, and the leases of running cells where they were read."""
+        """Take what runners report, the leases of running cells where they were read, and which
+        runners of this machine are seen to be gone now."""
         now = time.monotonic()
         with self.lock:
             self.progress, self.progress_at = progress, now
+            self.fleet.killed.update(killed)
             if running is not None:
                 self.leases = {str(r.fingerprint): now + (r.expires_in or 0.0) for r in running}
             self.version += 1

@@ -20,6 +20,7 @@ from benchfleet.domain.part import FOLLOWED, SPLIT
 from benchfleet.domain.worker_progress import WorkerProgress, aged, with_local_reports
 from benchfleet.errors import BenchfleetError, LedgerAbsent
 from benchfleet.ledger.base import Ledger
+from benchfleet.orders.slots import runners
 from benchfleet.runs.follow import local_progress
 from benchfleet.study import Study
 
@@ -254,12 +255,21 @@ class Watcher:
             running = list(ledger.cells(states=["running"]))
             self.queries += 2
             running += self._read_parts(ledger, list(self.model.split_cells.parts))
-        if local or self._had_local or running is not None:
+        killed = self._killed()
+        if local or self._had_local or killed or running is not None:
             self._had_local = bool(local)
             reports = aged(self._reports, now - self._progress_at)
-            runners = self.model.fleet.runners
-            every = with_local_reports(reports, local, runners, socket.gethostname())
-            self.model.take_progress(every, running)
+            began = self.model.fleet.runners
+            every = with_local_reports(reports, local, began, socket.gethostname())
+            self.model.take_progress(every, running, killed)
+
+    def _killed(self) -> set[str]:
+        """The runners of this machine that are gone since the last round, as `benchfleet slots`
+        sees it."""
+        fleet = self.model.fleet
+        over = fleet.ended.keys() | fleet.killed
+        began = {name: event for name, event in fleet.runners.items() if name not in over}
+        return began.keys() - {one.id for one in runners(began.values())}
 
     def _close(self) -> None:
         ledger, self._ledger = self._ledger, None

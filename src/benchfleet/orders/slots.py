@@ -20,7 +20,7 @@ from benchfleet.domain.slots import (
     SlotsCommand,
     answer_of,
 )
-from benchfleet.engines.processes import owner
+from benchfleet.engines.processes import owner, process_space
 from benchfleet.ledger.base import Ledger
 from benchfleet.orders.base import Origin
 
@@ -37,6 +37,7 @@ class RunningRunner:
     id: str
     machine: str
     process: str
+    space: str  # the boot and the PID namespace in which that name holds; "" where not known
     began: float  # seconds since the epoch by the ledger's clock
 
     @property
@@ -49,6 +50,9 @@ class RunningRunner:
         """Whether its process has ended, as far as this machine can see."""
         if not self.is_here or "@" not in self.process:
             return False
+        boot, current = self.space.partition(" ")[0], process_space()
+        if boot and self.space != current:  # the processes of another namespace are not seen
+            return boot != current.partition(" ")[0]
         return owner(int(self.process.partition("@")[0])) != self.process
 
 
@@ -58,8 +62,13 @@ def runners(events: Iterable[Event]) -> list[RunningRunner]:
     for event in events:
         name = event.data.get("runner", "")
         if event.kind == BEGAN:
-            machine, process = event.data["machine"], event.data["process"]
-            by_id[name] = RunningRunner(id=name, machine=machine, process=process, began=event.at)
+            by_id[name] = RunningRunner(
+                id=name,
+                machine=str(event.data.get("machine", "")),
+                process=str(event.data.get("process", "")),
+                space=str(event.data.get("space", "")),
+                began=event.at,
+            )
         elif event.kind == ENDED:
             by_id.pop(name, None)
     return [one for one in by_id.values() if not one.is_gone]

@@ -16,10 +16,10 @@ from benchfleet.dashboard.views.strips import Strip, strips
 from benchfleet.domain.rental import Rental
 from benchfleet.domain.slots import device_names, host_in
 from benchfleet.domain.state import FINAL_STATES
-from benchfleet.domain.worker_progress import clock_text
+from benchfleet.domain.worker_progress import WorkerProgress, clock_text
 from benchfleet.orders.slots_history import SlotsOrder
 
-SILENT_AFTER_S = 90.0  # seconds without a report, or past the end of a lease
+SILENT_AFTER_S = 90.0  # seconds without a sign of a runner without cells
 MAX_STRIPS = 16  # of one machine
 Life = Literal["running", "silent", "ended", "rented"]
 _STATUS: dict[Life, str] = {
@@ -182,11 +182,12 @@ def _runners(model: ReadModel, slots: Sequence[Slot]) -> dict[str, list[Runner]]
         own = [slot for slot in slots if slot.runner == name]
         report, home = reports.get(name), host_of(began)
         ended = model.fleet.ended.get(name)
-        silent = silence_of(own)
-        age = report.age if report else time.time() - model.fleet.signs.get(name, began.at)
-        if not own and age > SILENT_AFTER_S:
+        silent, has_cell = silence_of(own), any(slot.row for slot in own)
+        age = _last_sign_age(model, name, report)
+        if not has_cell and (name in model.fleet.lost or not own) and age > SILENT_AFTER_S:
             silent = age
-        life: Life = "ended" if ended is not None else "silent" if silent else "running"
+        is_over = ended is not None or (name in model.fleet.killed and not has_cell)
+        life: Life = "ended" if is_over else "silent" if silent else "running"
         drained = model.fleet.drained.get(name, ())
         hosts = {home, *(slot.host for slot in own), *(host_in(one)[0] or home for one in drained)}
         for host in sorted(hosts):
@@ -208,6 +209,13 @@ def _runners(model: ReadModel, slots: Sequence[Slot]) -> dict[str, list[Runner]]
             )
             runners.setdefault(host, []).append(runner)
     return runners
+
+
+def _last_sign_age(model: ReadModel, runner: str, report: WorkerProgress | None) -> float:
+    """Seconds since a runner began, claimed or ended a cell, or reported."""
+    sign = model.fleet.signs.get(runner, model.fleet.runners[runner].at)
+    age = max(0.0, time.time() - sign)
+    return min(age, report.age) if report else age
 
 
 class _Totals:

@@ -70,8 +70,8 @@ def seconds_left(model: ReadModel) -> float | None:
 
 
 def slots_of(model: ReadModel) -> list[Slot]:
-    """Every slot of the runners that have not ended, and running cells that no report has; the lock
-    of the model is held."""
+    """Every slot of the runners that have not ended, and running cells that no report has; of
+    runners that were killed, only those with a cell. The lock of the model is held."""
     slots: list[Slot] = []
     reported: set[str] = set()
     held_cells = {(row.runner, row.path): (row.fingerprint, row) for row in model.running.values()}
@@ -81,6 +81,8 @@ def slots_of(model: ReadModel) -> list[Slot]:
     for report in reports_of(model):
         for slot in report.slots:
             name, row = held_cells.get((report.runner, slot.cell), ("", None))
+            if row is None and report.runner in model.fleet.killed:
+                continue
             reported.add(name)
             slots.append(_slot(model, report.runner, slot, name, row, report.age))
     for (runner, path), (name, row) in held_cells.items():
