@@ -14,6 +14,7 @@ from benchfleet.domain.race import RACE
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.models.served.recipes import RECIPES
 from benchfleet.reports.failures import OwnCode, names_code, own_code_of
+from benchfleet.results.summary import averaged_samples
 
 MAX_MESSAGE_CHARACTERS = 500  # of a failure; the cell's page shows all of it
 # How a cell is shown: the states of the ledger, and what a pending cell waits for.
@@ -64,6 +65,7 @@ class Row:
     device: str = ""
     score: float | None = None
     samples: int = 0
+    averaged: int = 0  # samples that its score is the mean of; 0 where it is no such mean
     seconds: float = 0.0  # of its last attempt
     stage: str = ""  # of its failure, as the next three
     kind: str = ""
@@ -96,6 +98,7 @@ class Row:
         self.score = float(score) if isinstance(score, (int, float)) else None
         samples = metrics.get("samples")
         self.samples = int(samples) if isinstance(samples, (int, float)) else 0
+        self.averaged = 0 if self.is_speed else averaged_samples(metrics, outcome.reported)
         self.host, self.device = outcome.host, outcome.device
         self.seconds = sum(outcome.seconds.values())
         reason = outcome.reason

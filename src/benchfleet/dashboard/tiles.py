@@ -9,20 +9,28 @@ from benchfleet.dashboard.rows import Row
 
 
 @dataclass(slots=True)
-class Mean:
-    """A mean of which values come and go."""
+class Scores:
+    """The scores of repeats, of which some come and go."""
 
     count: int = 0
     total: float = 0.0
+    averaged: int = 0  # samples that these scores are means of
+    averaged_total: float = 0.0  # of the scores of these samples
+    headlines: int = 0  # scores that are no mean of samples
 
-    @property
-    def value(self) -> float | None:
+    def mean(self, *, by_sample: bool) -> float | None:
+        """Their mean: that of all samples together, or of the scores as they are."""
+        if by_sample:
+            return self.averaged_total / self.averaged if self.averaged else None
         return self.total / self.count if self.count else None
 
-    def add(self, value: float, by: int) -> None:
-        """Add a value (1), or take it away (-1)."""
+    def add(self, score: float, averaged: int, by: int) -> None:
+        """Add a score, the mean of so many samples (1), or take it away (-1)."""
         self.count += by
-        self.total += by * value
+        self.total += by * score
+        self.averaged += by * averaged
+        self.averaged_total += by * averaged * score
+        self.headlines += by * (not averaged)
 
 
 @dataclass(slots=True)
@@ -36,13 +44,9 @@ class Tile:
     benchmark: str
     subset: str
     states: dict[str, int] = field(default_factory=dict)
-    scores: Mean = field(default_factory=Mean)
+    scores: Scores = field(default_factory=Scores)
     is_speed: bool = False  # its scores are speeds
     rows: list[Row] = field(default_factory=list)
-
-    @property
-    def mean(self) -> float | None:
-        return self.scores.value
 
 
 def count(row: Row, by: int, tile: Tile, whole: Tile) -> None:
@@ -51,7 +55,7 @@ def count(row: Row, by: int, tile: Tile, whole: Tile) -> None:
         one.states[row.state] = one.states.get(row.state, 0) + by
     if row.state == "success" and row.score is not None:
         tile.is_speed = row.is_speed
-        tile.scores.add(row.score, by)
+        tile.scores.add(row.score, row.averaged, by)
 
 
 def tile_id(model: str, config: str, label: str) -> str:

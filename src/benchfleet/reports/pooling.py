@@ -22,6 +22,7 @@ from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.state import State
 from benchfleet.results.read import SampleScores
+from benchfleet.results.summary import is_mean
 
 from .serving_points import BENCHMARK, point_speed
 
@@ -65,8 +66,7 @@ class Pool:
         """Whether the headline is the mean of its samples' scores in every repeat whose samples
         are here."""
         return all(
-            read.scores
-            and math.isclose(mean([*read.scores.values()]), headline, rel_tol=1e-6, abs_tol=1e-9)
+            is_mean(headline, read.scores.values())
             for (_, headline, read), absent in zip(self.scored, self._absent(), strict=True)
             if not absent
         )

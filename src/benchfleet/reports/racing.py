@@ -19,6 +19,7 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.name_patterns import matches
 from benchfleet.domain.race import RaceHistory, RaceSettings, RaceStop
 from benchfleet.results.read import SampleScores
+from benchfleet.results.summary import is_mean
 
 from .anytime import AnytimeDifference, anytime_difference, paired_units
 from .pooling import Scores, column_names
@@ -156,8 +157,7 @@ def _unfit(lanes: Mapping[str, _Lane], reads: Mapping[str, Mapping[int, SampleSc
             if not outcome.reported.get("ranked", True):
                 return "a higher score is not better"
             headline = float(outcome.metrics.get("overall_score", math.nan))
-            average = mean([*read.scores.values()])
-            if not math.isclose(average, headline, rel_tol=1e-6, abs_tol=1e-9):
+            if not is_mean(headline, read.scores.values()):
                 return "the score is not the mean of its samples' scores"
             if not all(0 <= score <= 1 for score in read.scores.values()):
                 return "a race needs scores from 0 to 1"

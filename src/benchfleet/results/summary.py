@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from benchfleet.domain.averages import BOOTSTRAP_STDERR, mean, standard_error
@@ -59,6 +59,21 @@ def summarise(
     return metrics
 
 
+def averaged_samples(metrics: Mapping[str, Any], reported: Mapping[str, Any]) -> int:
+    """Of how many samples' scores the headline of a summary is the mean, as far as it tells; 0
+    where it is no such mean."""
+    samples, unscored = (_count(metrics.get(name)) for name in ("samples", "unscored"))
+    error = metrics.get("stderr")
+    of_samples = error is not None and error != reported.get(BOOTSTRAP_STDERR)
+    scored = samples - unscored
+    return scored if of_samples or scored == 1 else 0
+
+
+def is_mean(headline: float, scores: Collection[float]) -> bool:
+    """Whether a headline is the mean of these scores."""
+    return bool(scores) and math.isclose(mean([*scores]), headline, rel_tol=1e-6, abs_tol=1e-9)
+
+
 def numbers_and_truths(reported: Mapping[str, Any]) -> dict[str, float | bool]:
     """What a benchmark reported that gates can weigh, as far as a ledger should keep it."""
     scalars = {
@@ -87,9 +102,13 @@ def _standard_error(
             contexts[key] = record.get("context") or ("", key)
     values = [mean(some) for some in by_key.values()]
     error = reported.get(BOOTSTRAP_STDERR)
-    if values and math.isclose(mean(values), overall, rel_tol=1e-6, abs_tol=1e-9):
+    if is_mean(overall, values):
         error = standard_error(values, [*contexts.values()])
     return float(error) if isinstance(error, (int, float)) and math.isfinite(error) else None
+
+
+def _count(value: Any) -> int:
+    return int(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0
 
 
 def _finite(what: str, value: Any) -> float:

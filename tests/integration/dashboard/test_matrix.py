@@ -70,3 +70,27 @@ def test_the_scale_reaches_to_the_scores_of_unfolded_rows(
         legend = text_of(client, "matrix", unfold="tiny").partition("A tile is a mean")[2]
     assert ">0.000<" in legend
     assert ">7.000<" in legend
+
+
+@pytest.mark.parametrize("is_mean", [True, False])
+@pytest.mark.parametrize("unfolded_tiles", [0, 300])
+def test_repeats_of_other_sizes_have_the_score_that_reports_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unfolded_tiles: int, *, is_mean: bool
+) -> None:
+    """Their samples are pooled, without those that have no score. Where a headline is no mean of
+    its samples, also of another config, the headlines are."""
+    monkeypatch.setattr(matrix, "MAX_UNFOLDED_TILES", unfolded_tiles)
+    campaign = DashboardCampaign(tmp_path)
+    for repeat, scores in enumerate(((1.0, 1.0), (0.0, 1.0, None), (0.0,) * 6 + (1.0,) * 2)):
+        for config in ("dense", "half"):
+            campaign.finish(
+                sample_cell(1, config=config, repeat=repeat, repeats=True),
+                scores=scores,
+                sample=f"r{repeat}",
+                overall=None if is_mean or config == "dense" else 0.7,
+            )
+    with client_of(campaign.campaigns()) as client:
+        compared, shown = text_of(client, "compare"), text_of(client, "matrix")
+    mean = "0.417" if is_mean else "0.583"
+    assert f"{mean} ±" in compared
+    assert f"3 of 3 done, mean {mean}" in shown

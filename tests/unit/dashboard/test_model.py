@@ -46,7 +46,10 @@ def totals(model: ReadModel) -> dict[object, object]:
         key: (
             {state: count for state, count in tile.states.items() if count},
             tile.scores.count,
+            tile.scores.headlines,
+            tile.scores.averaged,
             round(tile.scores.total, 9),
+            round(tile.scores.averaged_total, 9),
         )
         for key, tile in model.tiles.items()
     }
@@ -85,9 +88,12 @@ class Story:
             return
         claim = self.claims.pop(self.random.randrange(len(self.claims)))
         score = self.random.random()
+        metrics = {"overall_score": score}
+        if self.random.random() < 0.5:
+            metrics |= {"samples": self.random.randrange(2, 9), "stderr": 0.1}
         outcome = self.random.choice(
             (
-                Outcome(state="success", digest="d", metrics={"overall_score": score}, host="lab1"),
+                Outcome(state="success", digest="d", metrics=metrics, host="lab1"),
                 Outcome(state="failed", failure=FAILURE, host="lab2"),
                 Outcome(state="failed", failure=FAILURE, retry_in=0.0),
                 Outcome(state="partial", failure=FAILURE),

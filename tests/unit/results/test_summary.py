@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchfleet.results.summary import summarise
+from benchfleet.results.summary import averaged_samples, numbers_and_truths, summarise
 
 
 def score(overall: float, *per_sample: float) -> dict[str, object]:
@@ -117,3 +117,17 @@ def test_equal_scores_have_no_error() -> None:
 
 def test_one_sample_has_no_standard_error() -> None:
     assert "stderr" not in summarise(score(1.0, 1), [{}])
+
+
+def test_a_summary_says_of_how_many_samples_its_headline_is_the_mean() -> None:
+    def averaged(overall: float, *per_sample: float | None, **reported: float) -> int:
+        content = {"overall": overall, "per_sample": [*per_sample], "summary": reported}
+        metrics = summarise(content, [{"id": str(n)} for n in range(len(per_sample))])
+        return averaged_samples(metrics, numbers_and_truths(reported))
+
+    assert averaged(0.5, 0.0, 1.0, None) == 2
+    assert averaged(0.5, 0.0, 1.0, bootstrap_stderr=0.1) == 2
+    assert averaged(0.25, 0.25) == 1
+    assert averaged(0.7, 0.0, 1.0) == 0
+    assert averaged(0.7, 0.0, 1.0, bootstrap_stderr=0.1) == 0
+    assert averaged(0.7, None, None) == 0

@@ -94,9 +94,11 @@ def matrix(
             parts = tiles
         columns = list(dict.fromkeys(column_of(tile) for tile in tiles))
         single = tiles if source is model.tiles else _matching(model.tiles.values(), filters, now)
-        means = _whole_means(single, row_of, column_of)
-        scores = [part.mean for part in parts if part.mean is not None and not part.is_speed]
-        speeds = [part.mean for part in parts if part.mean is not None and part.is_speed]
+        mean_of = _pooling(model.tiles.values())
+        means = _whole_means(single, row_of, column_of, mean_of)
+        known_means = [(part, mean) for part in parts if (mean := mean_of(part)) is not None]
+        scores = [mean for part, mean in known_means if not part.is_speed]
+        speeds = [mean for part, mean in known_means if part.is_speed]
         spread = _spread([*means.values(), *(scores or speeds)])
         rows = []
         for name, some in _grouped(tiles, row_of).items():
@@ -112,7 +114,7 @@ def matrix(
                 for label, labelled in _grouped(own, attrgetter("label")).items():
                     at = _grouped(labelled, column_of)
                     each = [
-                        _tile(at[one], at[one][0].mean, spread, label) if one in at else None
+                        _tile(at[one], mean_of(at[one][0]), spread, label) if one in at else None
                         for one in columns
                     ]
                     rows.append(
@@ -180,8 +182,22 @@ def _tile(
     )
 
 
+def _pooling(tiles: Iterable[Tile]) -> Callable[[Tile], float | None]:
+    """What takes the mean of a tile's repeats as reports do: over their samples, or over their
+    headlines where one of the model × benchmark, of any config, is no mean of its samples."""
+    by_headline = {(tile.model, tile.label) for tile in tiles if tile.scores.headlines}
+
+    def mean_of(tile: Tile) -> float | None:
+        return tile.scores.mean(by_sample=(tile.model, tile.label) not in by_headline)
+
+    return mean_of
+
+
 def _whole_means(
-    tiles: Iterable[Tile], row_of: Callable[[Tile], str], column_of: Callable[[Tile], str]
+    tiles: Iterable[Tile],
+    row_of: Callable[[Tile], str],
+    column_of: Callable[[Tile], str],
+    mean_of: Callable[[Tile], float | None],
 ) -> dict[tuple[str, str], float]:
     """What a row of several benchmarks shows in each column: the mean of its means, over the
     benchmarks of which every column with a result has one, so that the columns can be compared.
@@ -189,7 +205,7 @@ def _whole_means(
     rows: dict[str, dict[str, dict[str, float]]] = {}  # by label and column
     own_scale: set[tuple[str, str]] = set()  # row and label
     for tile in tiles:
-        if (mean := tile.mean) is not None:
+        if (mean := mean_of(tile)) is not None:
             row = row_of(tile)
             rows.setdefault(row, {}).setdefault(tile.label, {})[column_of(tile)] = mean
             if tile.is_speed or not 0 <= mean <= 1:
