@@ -111,9 +111,11 @@ class FailuresAnswer(BaseModel):
 
 
 class ChangesAnswer(BaseModel):
-    """What changed since a cursor; `cells` are pairs: a cell's position, its state's number."""
+    """What changed since a cursor; `cells` are pairs: a cell's position, its state's number.
+    `results` is another text after each event that changes results or what they cost."""
 
     cursor: str
+    results: str
     changed: bool
     reset: bool
     counts: dict[str, int]

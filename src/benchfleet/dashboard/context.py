@@ -128,5 +128,7 @@ def frame_values(
         "freshness": model.freshness,
         "cells_read": model.cells_read,
         "cursor": f"{model.epoch}.{model.version}",
+        "results": model.results,
+        "made_at": time.time(),
         "ledger": campaign.study.ledger_text,
     }

@@ -29,15 +29,17 @@ from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
 from benchfleet.domain.race import RACE_STOPPED
+from benchfleet.domain.rental import KINDS as RENTAL_KINDS
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.ledger.base import DEFAULT_LEASE_S
+from benchfleet.ledger.history import BILLED
 
 MAX_KEPT_EVENTS = 2_000  # of the newest, for the pages that show what happened
 MAX_KEPT_CHANGES = 20_000  # changes of cells that a stream can continue from
 CELLS_PER_NOTICE = 2_000  # that are read between two messages of how many they are
 AXES = ("model", "config", "benchmark", "subset")
 LISTED_KINDS = frozenset({*FLEET_KINDS, *GATE_EVENTS})
-_RESULT_EVENTS = frozenset({"finished", "retry_asked", "used", RACE_STOPPED})
+_RESULT_EVENTS = frozenset({"retry_asked", "cancel_asked", RACE_STOPPED, *BILLED, *RENTAL_KINDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class ReadModel:
         self.cells_read = 0  # so far, while the ledger is read for the first time
         self.pairs: dict[tuple[str, str], Tile] = {}  # tiles added up by model and config
         self.axes: dict[str, list[str]] = {axis: [] for axis in AXES}  # the names on each axis
-        self.results_version = 0  # grows when cells end or are retried
+        self.results_version = 0  # grows when results or their cost change
         self.version = 0  # grows with every batch of changes
         self.epoch = f"{time.time_ns():x}"  # another one after each load
         self.last_event = 0
@@ -218,6 +220,11 @@ class ReadModel:
         self._announce()
 
     # Reading
+
+    @property
+    def results(self) -> str:
+        """Another text after each event that changes results or what they cost."""
+        return f"{self.epoch}.{self.results_version}"
 
     def changes_since(self, version: int, epoch: str) -> list[Change] | None:
         """The changes after a version; None where they are not known any more."""

@@ -102,12 +102,13 @@ def router_of(context: Context) -> APIRouter:
         request: Request, slug: str, chosen: results.Chosen = chosen_query
     ) -> Response:
         campaign = context.campaign(slug)
-        view = compared(campaign, chosen)
         model = campaign.view()
+        read = model.results  # by now; cells may end while the comparison is computed
+        view = compared(campaign, chosen)
 
         def values() -> dict[str, Any]:
             axes = {"axes": model.axes, "cells_of": results.done_cells(model)}
-            return {"view": view, "chosen": chosen, **axes, "wording": wording}
+            return {"view": view, "chosen": chosen, **axes, "wording": wording, "results": read}
 
         return context.page(request, campaign, model, "compare.html.j2", values, page="compare")
 
@@ -175,9 +176,15 @@ def router_of(context: Context) -> APIRouter:
     def manifest_page(request: Request, slug: str) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view()
+        read = model.results
         rows = manifest_rows(campaign, model)
         return context.page(
-            request, campaign, model, "manifest.html.j2", lambda: manifest_values(rows), page="cost"
+            request,
+            campaign,
+            model,
+            "manifest.html.j2",
+            lambda: {**manifest_values(rows), "results": read},
+            page="cost",
         )
 
     @router.get("/c/{slug}/manifest.csv")

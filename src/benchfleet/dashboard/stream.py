@@ -117,6 +117,7 @@ def message_since(model: ReadModel, cursor: str) -> dict[str, Any]:
         freshness = model.freshness
         return {
             "cursor": f"{model.epoch}.{model.version}",
+            "results": model.results,
             "changed": reset or model.version != seen,
             "reset": reset,
             "counts": dict(model.counts),

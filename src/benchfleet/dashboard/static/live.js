@@ -2,7 +2,7 @@
 // polls. A change refreshes the part of the page called #live in place.
 (function () {
   "use strict";
-  var REFRESH_MS = 1500, SLOW_REFRESH_MS = 4000, POLL_MS = 2000, STREAM_AGAIN_MS = 60000, FAILURES = 3;
+  var REFRESH_MS = 1500, SLOW_REFRESH_MS = 4000, MAX_REFRESH_MS = 30000, POLL_MS = 2000, STREAM_AGAIN_MS = 60000, FAILURES = 3;
   var root = document.documentElement;
   var clockAhead = null;  // seconds: the server's clock against ours; null before its first message
   var kept = null;
@@ -62,7 +62,7 @@
   function watch() {
     var body = document.body, base = body.dataset.root, slug = body.dataset.slug;
     var cursor = body.dataset.cursor, source = null, failures = 0, timer = 0, dirty = false;
-    var latest = {}, refreshedAt = Date.now(), refreshing = false, mayRelay = false, lastMessage = 0, spokenAt = 0;
+    var latest = {}, refreshedAt = Date.now(), refreshTook = 0, refreshing = false, mayRelay = false, lastMessage = 0, spokenAt = 0;
     var channel = window.BroadcastChannel ? new BroadcastChannel("benchfleet-" + location.port + "-" + slug) : null;
     if (channel) channel.onmessage = function (event) { take(event.data); };
     if (navigator.locks && channel) {
@@ -142,6 +142,7 @@
       body.dataset.readAt = message.read_at;
       body.dataset.error = message.error || "";
       body.dataset.storeAge = message.store_age || 0;
+      showNewer(message);
       showStatus();
       showReading(message.reading);
       if (!message.changed) return;
@@ -150,6 +151,12 @@
       document.dispatchEvent(new CustomEvent("benchfleet:changes", { detail: message }));
       dirty = true;
       refreshSoon();
+    }
+
+    // A page without a live part says that it is older than the results.
+    function showNewer(message) {
+      var place = document.getElementById("newer");
+      if (place && !message.error) place.hidden = message.results === body.dataset.results;
     }
 
     // What the page said when it was made, until it is true no more. A page that was made before
@@ -186,13 +193,14 @@
       var live = document.getElementById("live");
       if (!live || !dirty || document.hidden || refreshing || document.querySelector("dialog[open]")) return;
       var every = live.dataset.live === "slow" ? SLOW_REFRESH_MS : REFRESH_MS;
+      every = Math.max(every, Math.min(MAX_REFRESH_MS, 10 * refreshTook));  // the costly more seldom
       var wait = Math.max(50, every - (Date.now() - refreshedAt));
       refreshing = true;
       setTimeout(function () {
         dirty = false;
         refreshedAt = Date.now();
         window.htmx.ajax("GET", location.href, { target: "#live", select: "#live", swap: "outerMorph" })
-          .then(function () { relativeTimes(); markWide(); counts(latest); }, function () { dirty = true; })
+          .then(function () { refreshTook = Date.now() - refreshedAt; relativeTimes(); markWide(); counts(latest); }, function () { dirty = true; })
           .then(function () { refreshing = false; if (dirty) refreshSoon(); });
       }, wait);
     }
@@ -204,11 +212,13 @@
       var silent = lastMessage && Date.now() - lastMessage > 20000;
       var error = body.dataset.error !== undefined ? body.dataset.error : status.dataset.error;
       var away = Boolean(error) || silent || failures >= FAILURES;
+      var newer = document.getElementById("newer"), isOld = Boolean(newer && !newer.hidden);
       status.classList.toggle("away", away);
-      status.classList.toggle("live", !away && Boolean(lastMessage));
+      status.classList.toggle("live", !away && !isOld && Boolean(lastMessage));
       var shown = !lastMessage && !away ? text.textContent
         : failures >= FAILURES || silent ? old + "the dashboard does not answer"
         : error ? old + "the ledger cannot be read"
+        : isOld ? took(serverNow() - Number(body.dataset.madeAt)) + " old"
         : !readAt ? "not read yet" : age > 4 ? "read " + took(age) + " ago" : "live";
       if (text.textContent !== shown) text.textContent = shown;
     }
