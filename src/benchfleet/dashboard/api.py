@@ -19,13 +19,14 @@ from benchfleet.dashboard.answers import (
     StatusAnswer,
 )
 from benchfleet.dashboard.campaigns import ShownCampaign
+from benchfleet.dashboard.cell_pages import history_of
 from benchfleet.dashboard.context import Context
 from benchfleet.dashboard.foreign import visible
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.pages import After, filters_of
 from benchfleet.dashboard.rows import Row
 from benchfleet.dashboard.stream import STATE_NUMBERS, Streams, TooManyStreams, message_since
-from benchfleet.dashboard.views import cell, cells, failures, machines
+from benchfleet.dashboard.views import cells, failures, machines
 from benchfleet.dashboard.views.filters import Filters
 from benchfleet.dashboard.views.overview import overview
 from benchfleet.dashboard.views.running import running_rows
@@ -81,7 +82,7 @@ def router_of(context: Context, streams: Streams) -> APIRouter:
         row = context.row(model, id)
         with model.lock:
             row = running_rows(model).get(row.index, row)
-        history = cell.history_of(campaign.study, row.fingerprint)
+        history = history_of(campaign, row)
         outcome = history.record.outcome if history.record else None
         return CellDetails(
             cell=cell_answer(row),

@@ -12,6 +12,7 @@ from benchfleet import registry
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.watcher import Watcher
 from benchfleet.domain.names import path_part
+from benchfleet.errors import LedgerAbsent
 from benchfleet.ledger.addresses import split_url
 from benchfleet.ledger_campaign import campaign_of
 from benchfleet.study import Study, open_study
@@ -31,6 +32,16 @@ class ShownCampaign:
     @property
     def name(self) -> str:
         return self.study.campaign.name
+
+    @property
+    def has_lost_ledger(self) -> bool:
+        """Whether the ledger that was read is not there now. Raises LedgerError."""
+        return self.watcher.was_there and not self.study.has_ledger()
+
+    def require_ledger(self) -> None:
+        """Raises LedgerError if the ledger that was read is away now: nothing would be read."""
+        if self.has_lost_ledger:
+            raise LedgerAbsent(f"{self.study.ledger_text} is not there any more")
 
     def view(self) -> ReadModel:
         """Its read model, and count a viewer."""

@@ -24,10 +24,12 @@ from benchfleet.dashboard.views.side_by_side import (
     side_by_side,
 )
 from benchfleet.dashboard.views.slots import silence_of, slots_of
+from benchfleet.errors import LedgerError
 
 Tab = Literal["log", "samples", "side", "metrics", "telemetry", "stack", "events"]
 SampleFilter = Literal["all", "wrong", "empty", "cut", "slow"]
 Number = Annotated[int, Query(ge=0, le=1_000_000)]
+AWAY = "Samples of these cells are not here, or cannot be read while the ledger is away."
 MAX_OTHERS = 200  # cells that can be chosen for the side by side
 
 
@@ -53,7 +55,10 @@ def router_of(context: Context) -> APIRouter:
         row = context.row(model, id)
 
         def values() -> dict[str, Any]:
-            history = cell.history_of(campaign.study, row.fingerprint)
+            try:
+                history = history_of(campaign, row)
+            except LedgerError:
+                history = cell.CellHistory(is_known=False)
             tab_values = cell_values(campaign, model, row, history, tab, attempt, page, show, q)
             if tab_values["tab"] == "side":
                 folder = cell.folder_of(campaign.study, row, history)
@@ -113,6 +118,14 @@ def router_of(context: Context) -> APIRouter:
         )
 
     return router
+
+
+def history_of(campaign: ShownCampaign, row: Row) -> cell.CellHistory:
+    """What the ledger has of a cell. Raises LedgerError."""
+    history = cell.history_of(campaign.study, row.fingerprint)
+    if history.record is None:
+        campaign.require_ledger()
+    return history
 
 
 def cell_values(
@@ -204,6 +217,8 @@ def samples_values(
             problem = (
                 "These cells have no sample in common."
                 if all(folders)
+                else AWAY
+                if model.freshness.error
                 else "Not all samples of these cells are on this machine; `merge` brings them."
             )
     return {
@@ -236,9 +251,7 @@ def _side_values(
 def _log_at(context: Context, slug: str, id: str, attempt: int) -> Any:
     campaign = context.campaign(slug)
     row = context.row(campaign.view(), id)
-    log, _ = cell.cell_log(
-        campaign.study, cell.history_of(campaign.study, row.fingerprint), attempt or None
-    )
+    log, _ = cell.cell_log(campaign.study, history_of(campaign, row), attempt or None)
     if log is None:
         raise HTTPException(404, "the log is not on this machine")
     return log

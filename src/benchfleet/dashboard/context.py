@@ -17,6 +17,7 @@ from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.render import Links, render
 from benchfleet.dashboard.rows import Row
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.errors import LedgerError
 
 MAX_CACHED_PAGES = 64
 _CACHE_SLICE_S = 5  # texts such as "40 s ago" are renewed as often
@@ -89,6 +90,23 @@ class Context:
                 while len(self._pages) > MAX_CACHED_PAGES:
                     self._pages.popitem(last=False)
         return HTMLResponse(text, status)
+
+    def page_of_results(
+        self,
+        request: Request,
+        campaign: ShownCampaign,
+        template: str,
+        values: Callable[[], Mapping[str, Any]],
+        page: str,
+    ) -> Response:
+        """A page for which the ledger is read; while it is away, one that says so."""
+        model = campaign.watcher.model
+        try:
+            return self.page(request, campaign, model, template, values, page=page)
+        except LedgerError:
+            return self.page(
+                request, campaign, model, "away.html.j2", dict, page=page, cached=False
+            )
 
     def hold_expensive(self) -> ExpensiveRequest:
         """Wait until few enough expensive requests are at work. Raises HTTPException on entry."""

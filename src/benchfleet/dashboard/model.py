@@ -16,6 +16,7 @@ from benchfleet.dashboard.fleet import FLEET_KINDS, Fleet
 from benchfleet.dashboard.freshness import Freshness
 from benchfleet.dashboard.rows import (
     CHANGING_EVENTS,
+    RESULT_EVENTS,
     SHOWN_STATES,
     Row,
     apply_event,
@@ -28,18 +29,14 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.phase import GATE_EVENTS, GateDecision, Phase, newest_decisions
-from benchfleet.domain.race import RACE_STOPPED
-from benchfleet.domain.rental import KINDS as RENTAL_KINDS
 from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.ledger.base import DEFAULT_LEASE_S
-from benchfleet.ledger.history import BILLED
 
 MAX_KEPT_EVENTS = 2_000  # of the newest, for the pages that show what happened
 MAX_KEPT_CHANGES = 20_000  # changes of cells that a stream can continue from
 CELLS_PER_NOTICE = 2_000  # that are read between two messages of how many they are
 AXES = ("model", "config", "benchmark", "subset")
 LISTED_KINDS = frozenset({*FLEET_KINDS, *GATE_EVENTS})
-_RESULT_EVENTS = frozenset({"retry_asked", "cancel_asked", RACE_STOPPED, *BILLED, *RENTAL_KINDS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,7 @@ class ReadModel:
             self.events.extend(events)
             self._list(event for event in events if event.kind in LISTED_KINDS)
             self.last_event = max(self.last_event, events[-1].seq)
-            self.results_version += any(event.kind in _RESULT_EVENTS for event in events)
+            self.results_version += any(event.kind in RESULT_EVENTS for event in events)
         self._announce()
 
     def take_recent(self, events: Sequence[Event]) -> None:
@@ -200,6 +197,8 @@ class ReadModel:
         before = self.freshness
         self.freshness = Freshness(read_at=time.time(), store_age=store_age)
         if before.error or not before.read_at:
+            with self.lock:
+                self.version += 1  # pages that said so are made again
             self._announce()
 
     def reading(self, cells: int) -> None:

@@ -20,6 +20,7 @@ from benchfleet.dashboard.views.gantt import MAX_GANTT_EVENTS, MAX_ZOOM, Window,
 from benchfleet.dashboard.views.side_by_side import MAX_ITEMS
 from benchfleet.dashboard.views.slots import slots_of
 from benchfleet.domain.plan import ASSIGNED, newest, plans
+from benchfleet.errors import LedgerError
 from benchfleet.reports import race_table, wording
 from benchfleet.reports.csv_lines import csv_lines
 from benchfleet.reports.manifest import COLUMNS
@@ -28,31 +29,41 @@ from benchfleet.study import Study
 
 MAX_MANIFEST_ROWS = 200
 MAX_WAITING = 20
-_MAX_RESULTS = 16
+_MAX_RESULTS = 32
 T = TypeVar("T")
 ChartKind = Literal["scores", "forest", "pareto", "length", "time", "cost", "failures"]
 
 
 class Results:
-    """What was computed, until a cell ends."""
+    """What was computed last, by its name."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._values: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
+        self._values: OrderedDict[tuple[str, str], tuple[str, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(
         self, campaign: ShownCampaign, model: ReadModel, name: str, compute: Callable[[], T]
     ) -> T:
-        """The value of this name, computed if a cell ended since."""
-        key = (campaign.slug, name, model.epoch, model.results_version)
+        """The value of this name, computed if a cell ended since. While the ledger is away, it is
+        the value before. Raises LedgerError where there is none."""
+        key, version = (campaign.slug, name), model.results
         with self._lock:
-            if key in self._values:
-                return cast(T, self._values[key])
-        with self._context.hold_expensive():
-            value = compute()
+            earlier = self._values.get(key)
+        if earlier is not None and earlier[0] == version:
+            return cast(T, earlier[1])
+        try:
+            with self._context.hold_expensive():
+                campaign.require_ledger()
+                value = compute()
+                campaign.require_ledger()  # else it may lack all that the ledger has
+        except LedgerError:
+            if earlier is None:
+                raise
+            return cast(T, earlier[1])
         with self._lock:
-            self._values[key] = value
+            self._values[key] = version, value
+            self._values.move_to_end(key)
             while len(self._values) > _MAX_RESULTS:
                 self._values.popitem(last=False)
         return value
@@ -75,24 +86,6 @@ def router_of(context: Context) -> APIRouter:
     kept_results = Results(context)
     chosen_query = Depends(chosen_of)
 
-    def compared(campaign: ShownCampaign, chosen: results.Chosen) -> results.CompareView:
-        model = campaign.view()
-        for axis, names in (
-            ("model", chosen.models),
-            ("config", (*chosen.configs, *filter(None, [chosen.baseline]))),
-        ):
-            if unknown := [name for name in names if name not in model.axes.get(axis, ())]:
-                raise HTTPException(
-                    404,
-                    f"the campaign has no {axis} {one_line(unknown[0])}; choose one of the page",
-                )
-        return kept_results.get(
-            campaign,
-            model,
-            f"compare {chosen}",
-            lambda: results.compare_view(campaign.study, chosen),
-        )
-
     def manifest_rows(campaign: ShownCampaign, model: ReadModel) -> list[dict[str, Any]]:
         study = campaign.study
         return kept_results.get(campaign, model, "manifest", lambda: results.manifest_rows(study))
@@ -103,14 +96,13 @@ def router_of(context: Context) -> APIRouter:
     ) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view()
-        read = model.results  # by now; cells may end while the comparison is computed
-        view = compared(campaign, chosen)
 
         def values() -> dict[str, Any]:
+            view = compared(kept_results, campaign, chosen)
             axes = {"axes": model.axes, "cells_of": results.done_cells(model)}
-            return {"view": view, "chosen": chosen, **axes, "wording": wording, "results": read}
+            return {"view": view, "chosen": chosen, **axes, "wording": wording}
 
-        return context.page(request, campaign, model, "compare.html.j2", values, page="compare")
+        return context.page_of_results(request, campaign, "compare.html.j2", values, "compare")
 
     @router.get("/c/{slug}/compare/{kind}.{form}")
     def chart(
@@ -121,7 +113,7 @@ def router_of(context: Context) -> APIRouter:
         chosen: results.Chosen = chosen_query,
     ) -> Response:
         campaign = context.campaign(slug)
-        view = compared(campaign, chosen)
+        view = compared(kept_results, campaign, chosen)
         if kind not in view.charts:
             raise HTTPException(404, "no result has what this chart shows")
         content = kept_results.get(
@@ -135,16 +127,13 @@ def router_of(context: Context) -> APIRouter:
     @router.get("/c/{slug}/race")
     def race_page(request: Request, slug: str) -> Response:
         campaign = context.campaign(slug)
-        model = campaign.view()
-        race = kept_results.get(campaign, model, "race", lambda: results.race(campaign.study))
-        return context.page(
-            request,
-            campaign,
-            model,
-            "race.html.j2",
-            lambda: race_values(campaign.study, race),
-            page="compare",
-        )
+        model, study = campaign.view(), campaign.study
+
+        def values() -> dict[str, Any]:
+            race = kept_results.get(campaign, model, "race", lambda: results.race(study))
+            return race_values(study, race)
+
+        return context.page_of_results(request, campaign, "race.html.j2", values, "compare")
 
     @router.get("/c/{slug}/plan")
     def plan_page(
@@ -159,33 +148,31 @@ def router_of(context: Context) -> APIRouter:
 
         def values() -> dict[str, Any]:
             with context.hold_expensive():
-                return plan_values(campaign.study, model, window)
+                plan_parts = plan_values(campaign.study, model, window)
+            return {**plan_parts, "is_away": campaign.has_lost_ledger}
 
-        return context.page(request, campaign, model, "plan.html.j2", values, page="plan")
+        return context.page_of_results(request, campaign, "plan.html.j2", values, "plan")
 
     @router.get("/c/{slug}/cost")
     def cost_page(request: Request, slug: str) -> Response:
         campaign = context.campaign(slug)
-        model = campaign.view()
-        view = kept_results.get(campaign, model, "cost", lambda: results.cost_view(campaign.study))
-        return context.page(
-            request, campaign, model, "cost.html.j2", lambda: {"view": view}, page="cost"
-        )
+        model, study = campaign.view(), campaign.study
+
+        def values() -> dict[str, Any]:
+            view = kept_results.get(campaign, model, "cost", lambda: results.cost_view(study))
+            return {"view": view}
+
+        return context.page_of_results(request, campaign, "cost.html.j2", values, "cost")
 
     @router.get("/c/{slug}/manifest")
     def manifest_page(request: Request, slug: str) -> Response:
         campaign = context.campaign(slug)
         model = campaign.view()
-        read = model.results
-        rows = manifest_rows(campaign, model)
-        return context.page(
-            request,
-            campaign,
-            model,
-            "manifest.html.j2",
-            lambda: {**manifest_values(rows), "results": read},
-            page="cost",
-        )
+
+        def values() -> dict[str, Any]:
+            return manifest_values(manifest_rows(campaign, model))
+
+        return context.page_of_results(request, campaign, "manifest.html.j2", values, "cost")
 
     @router.get("/c/{slug}/manifest.csv")
     def manifest_csv(slug: str) -> Response:
@@ -194,6 +181,29 @@ def router_of(context: Context) -> APIRouter:
         return csv_answer("manifest.csv", csv_lines(COLUMNS, rows))
 
     return router
+
+
+def compared(
+    kept_results: Results, campaign: ShownCampaign, chosen: results.Chosen
+) -> results.CompareView:
+    """The comparison of what an address names. Raises LedgerError, and HTTPException for names that
+    the campaign does not have."""
+    model = campaign.view()
+    for axis, names in (
+        ("model", chosen.models),
+        ("config", (*chosen.configs, *filter(None, [chosen.baseline]))),
+    ):
+        if unknown := [name for name in names if name not in model.axes.get(axis, ())]:
+            raise HTTPException(
+                404,
+                f"the campaign has no {axis} {one_line(unknown[0])}; choose one of the page",
+            )
+    return kept_results.get(
+        campaign,
+        model,
+        f"compare {chosen}",
+        lambda: results.compare_view(campaign.study, chosen),
+    )
 
 
 def plan_values(study: Study, model: ReadModel, window: Window) -> dict[str, Any]:

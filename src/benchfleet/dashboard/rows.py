@@ -10,8 +10,10 @@ from benchfleet.dashboard.split_cells import PartState
 from benchfleet.domain.attempt import CellRecord, Outcome
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
-from benchfleet.domain.race import RACE
+from benchfleet.domain.race import RACE, RACE_STOPPED
+from benchfleet.domain.rental import KINDS as RENTAL_KINDS
 from benchfleet.domain.state import FINAL_STATES
+from benchfleet.ledger.history import BILLED
 from benchfleet.models.served.recipes import RECIPES
 from benchfleet.reports.failures import OwnCode, names_code, own_code_of
 from benchfleet.results.summary import averaged_samples
@@ -32,6 +34,7 @@ SHOWN_STATES: tuple[str, ...] = get_args(ShownState)
 CHANGING_EVENTS = frozenset(
     {"claimed", "finished", "released", "reaped", "retry_asked", "cancel_asked"}
 )
+RESULT_EVENTS = frozenset({"retry_asked", "cancel_asked", RACE_STOPPED, *BILLED, *RENTAL_KINDS})
 
 
 def cell_id(fingerprint: str) -> str:

@@ -41,7 +41,7 @@ class Watcher:
     def __init__(self, study: Study, model: ReadModel) -> None:
         self._study, self.model = study, model
         self._ledger: Ledger | None = None
-        self._was_there = self._is_gone = (
+        self.was_there = self._is_gone = (
             False  # the ledger, at an earlier round and at the last one
         )
         self._has_paused = False  # since the last round nobody looked for a while
@@ -179,13 +179,13 @@ class Watcher:
         ledger = self._study.open_existing_ledger()
         self.queries += 1
         if ledger is None:
-            if self._was_there:
+            if self.was_there:
                 self._is_gone = True
                 raise LedgerAbsent(f"{self._study.ledger_text} is not there any more")
             if not self.model.rows:
                 self.model.load(((cell, None) for cell in self._study.cells()), ())
             return
-        self._ledger, self._was_there = ledger, True
+        self._ledger, self.was_there = ledger, True
         last = ledger.last_event()
         self.queries += 4
         if not self.model.rows or self._is_gone or last < self.model.last_event:

@@ -18,6 +18,7 @@ from benchfleet.study import open_study
 from benchfleet.testing import sample_cell
 from dashboards import (
     NAME,
+    TABS,
     DashboardCampaign,
     client_of,
     every_kind_of_cell,
@@ -70,6 +71,69 @@ def test_a_ledger_that_was_deleted_is_away_since_then(tmp_path: Path, has_file: 
         read_again(shown.watcher)
         status = client.get("/api/status").json()
         assert (status["error"], status["states"]["retrying"]) == ("", 1)
+
+
+RESULT_PAGES = ("compare", "cost", "manifest", "race", "plan")
+FALSE = (
+    "Nothing was used",
+    "Nothing was run",
+    "No result yet",
+    "Nothing has run",
+    "has not started",
+    "on another machine",
+    "No metrics yet",
+    "Nothing happened",
+)
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+@pytest.mark.parametrize("was_read", [True, False])
+def test_no_page_says_that_nothing_is_there_while_its_folder_is_away(
+    tmp_path: Path, *, was_read: bool, is_noticed: bool
+) -> None:
+    """Pages show what was read before, or that it cannot be read now; also before the watcher has
+    looked, and when all is there again."""
+    campaign = every_kind_of_cell(tmp_path)
+    campaigns = campaign.campaigns()
+    shown = campaigns.get(NAME)
+    assert shown is not None
+    with client_of(campaigns) as client:
+        (id,) = (
+            one["id"] for one in client.get("/api/cells?q=dense&state=success").json()["cells"]
+        )
+        tabs = [f"/c/{NAME}/cell/{id}?tab={tab}" for tab in TABS]
+        before = {
+            page: main_of(client.get(f"/c/{NAME}/{page}").text) for page in RESULT_PAGES * was_read
+        }
+        campaign.ledger.close()
+        if not is_noticed:
+            shown.watcher.ask_to_stop()
+            shown.watcher.join(10)
+        campaign.folder.rename(tmp_path / "away")
+        if is_noticed:
+            read_again(shown.watcher)
+        for page in RESULT_PAGES:
+            main = main_of(client.get(f"/c/{NAME}/{page}").text)
+            assert not [text for text in FALSE if text in main], page
+            if was_read and page != "plan":
+                assert main == before[page]
+            elif page != "plan":
+                assert "Not known while the ledger is away" in main
+        for tab in tabs:
+            main = main_of(client.get(tab).text)
+            assert not [text for text in FALSE if text in main], tab
+            assert "The attempts cannot be read while the ledger is away" in main
+        assert client.get(f"/api/cells/{id}").status_code == 503
+        (tmp_path / "away").rename(campaign.folder)
+        if is_noticed:
+            read_again(shown.watcher)
+            assert "By model and config" in text_of(client, "cost")
+            assert "attempt 1" in main_of(client.get(tabs[0]).text)
+
+
+def main_of(text: str) -> str:
+    """The part of a page that is its own."""
+    return text.partition("<main")[2].partition("</main>")[0]
 
 
 def test_a_campaign_that_never_ran_is_no_ledger_that_is_away(tmp_path: Path) -> None:

@@ -31,9 +31,10 @@ SAMPLE_FILTERS = ("all", "wrong", "empty", "cut", "slow")
 class CellHistory:
     """What the ledger has of one cell."""
 
-    record: CellRecord | None
-    attempts: Sequence[Attempt]
-    events: Sequence[Event]
+    record: CellRecord | None = None
+    attempts: Sequence[Attempt] = ()
+    events: Sequence[Event] = ()
+    is_known: bool = True  # False while the ledger is away
 
 
 def history_of(study: Study, fingerprint: str) -> CellHistory:
@@ -43,7 +44,7 @@ def history_of(study: Study, fingerprint: str) -> CellHistory:
 
 def histories_of(study: Study, fingerprints: Collection[str]) -> dict[str, CellHistory]:
     """The same of several cells, in one pass over the ledger. Raises LedgerError."""
-    nothing = CellHistory(record=None, attempts=(), events=())
+    nothing = CellHistory()
     ledger = study.open_existing_ledger()
     if ledger is None:
         return dict.fromkeys(fingerprints, nothing)
