@@ -141,6 +141,26 @@ def test_the_names_of_events_are_not_shown(tmp_path: Path) -> None:
     assert "a run recorded the campaign&#39;s definition" in text
 
 
+def test_the_overview_says_which_gate_holds_all_that_waits(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path)
+    for number in range(2):
+        campaign.finish(campaign.cell(number))
+
+    def overview() -> str:
+        with client_of(campaign.campaigns()) as client:
+            return client.get(f"/c/{NAME}/").text
+
+    campaign.ledger.record(
+        GateDecision(phase="e0", state="closed", expression="score > 0.9").event()
+    )
+    text = overview()
+    assert "no run may begin one: each waits for the gate of phase e0: score &gt; 0.5 (clo" in text
+    assert "start them with" not in text
+    assert "gate of e0 closed: score &gt; 0.9<" in text
+    campaign.ledger.record(GateDecision(phase="e0", state="opened", by="me").event())
+    assert "start them with" in overview()
+
+
 def test_an_idle_slot_says_which_gate_it_waits_for(tmp_path: Path) -> None:
     campaign = Campaign(tmp_path)
     campaign.finish(campaign.cell(0))

@@ -82,7 +82,7 @@ def _text(event: Event) -> tuple[str, str]:
         FREED: f"free: {_names(data.get('devices', ()))}",
         RACE_STOPPED: f"race: {RaceStop.of_event(event)}" if event.kind == RACE_STOPPED else "",
         "gate_opened": f"gate of {data.get('phase')} opened by {data.get('by')}",
-        "gate_closed": f"gate of {data.get('phase')} closed: {data.get('why')}",
+        "gate_closed": _closed(data),
         "gate_forgotten": f"gate of {data.get('phase')} is undecided again",
         SPLIT: f"split into {counted(len(data.get('parts', ())), 'part')}",
         **dict.fromkeys(RENTAL_KINDS, f"rented machine {data.get('id')}: {_rental_step(event)}"),
@@ -100,6 +100,13 @@ def _is_list(event: Event) -> bool:
     if event.kind == ANSWERED:
         return not data.get("said") and not data.get("refused")
     return event.kind == REQUESTED and data.get("action") == "list"
+
+
+def _closed(data: Mapping[str, Any]) -> str:
+    """``gate of e0 closed: score > 0.5 · score is 0.4``"""
+    why = data.get("why") or "; ".join(map(str, data.get("numbers") or ()))
+    reasons = " · ".join(map(str, filter(None, (data.get("expression"), why))))
+    return f"gate of {data.get('phase')} closed" + (f": {reasons}" if reasons else "")
 
 
 def _answered(event: Event) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.views.failures import FailureGroup, failure_groups
 from benchfleet.dashboard.views.happened import Notice, notices
-from benchfleet.dashboard.views.phases import phases_of
+from benchfleet.dashboard.views.phases import awaited_gates, phases_of
 from benchfleet.dashboard.views.slots import Slot, seconds_left, slots_of
 from benchfleet.domain.humanize import counted, duration
 from benchfleet.domain.state import FINAL_STATES
@@ -52,6 +52,7 @@ class Overview:
     rate: Rate
     phases: Sequence[PhaseStatus]
     notices: Sequence[Notice]
+    awaited: str  # which gates all waiting cells wait for; "" where a run may begin some
 
 
 def overview(model: ReadModel) -> Overview:
@@ -63,7 +64,7 @@ def overview(model: ReadModel) -> Overview:
         ended_parts = model.split_cells.ended
         groups = failure_groups(model)
         rate = rate_of(model)
-        shown_phases = phases_of(model)
+        shown_phases, awaited = phases_of(model), awaited_gates(model)
         happened = notices(model, MAX_NOTICES)
     total = sum(counts.values())
     done = sum(counts.get(state, 0) for state in FINAL_STATES)
@@ -84,6 +85,7 @@ def overview(model: ReadModel) -> Overview:
         rate=rate,
         phases=shown_phases,
         notices=happened,
+        awaited=awaited,
     )
 
 
