@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from benchfleet.dashboard.fleet import FLEET_KINDS, Fleet
@@ -209,11 +209,8 @@ class ReadModel:
 
     def failed(self, error: str) -> None:
         """The ledger could not be read."""
-        before = self.freshness
-        since = before.failing_since or time.time()
-        self.freshness = Freshness(
-            read_at=before.read_at, store_age=before.store_age, error=error, failing_since=since
-        )
+        since = self.freshness.failing_since or time.time()
+        self.freshness = replace(self.freshness, error=error, failing_since=since)
         with self.lock:
             self.version += 1
         self._announce()
@@ -230,11 +227,8 @@ class ReadModel:
         with self.lock:
             if epoch != self.epoch or version > self.version:
                 return None
-            if (
-                self.changes
-                and self.changes[0].version > version + 1
-                and (len(self.changes) == MAX_KEPT_CHANGES)
-            ):
+            oldest = self.changes[0].version if len(self.changes) == MAX_KEPT_CHANGES else 0
+            if oldest > version + 1:
                 return None
             return [change for change in self.changes if change.version > version]
 

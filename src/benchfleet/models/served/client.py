@@ -98,11 +98,9 @@ class Client:
 
     @property
     def url(self) -> str:
-        """Where it asks."""
         return self._endpoint.url
 
     def close(self) -> None:
-        """End all connections."""
         self._loop.run_until_complete(self._session.close())
         self._loop.close()
 
@@ -159,8 +157,8 @@ class Client:
         place of its reply, as the `RefusedRequest`. Closing the generator ends what is under way.
         """
         replies: asyncio.Queue[tuple[int, Any] | None] = asyncio.Queue()
-        waiting, failures = iter(enumerate(bodies)), list[CellFailure]()
-        self._failures = failures
+        waiting = iter(enumerate(bodies))
+        self._failures = failures = list[CellFailure]()
 
         async def send() -> None:
             while not failures:
@@ -209,10 +207,9 @@ class Client:
 
     def end_asking(self, failure: CellFailure) -> bool:
         """Let the `post_each` under way end as after this failure; False if there is none."""
-        if self._failures is None:
-            return False
-        self._failures.append(failure)
-        return True
+        if self._failures is not None:
+            self._failures.append(failure)
+        return self._failures is not None
 
     async def _until_unhealthy(self, watch: HealthWatch) -> None:
         """Return once the server died, or failed health checks in a row without an answer."""
