@@ -185,12 +185,13 @@ class WiredLedger(Ledger):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
         yield from self._told(  # not before the first is asked for, as with other ledgers
             "cells",
             "",
             lambda: self._ledger.cells(
-                states=states, fingerprints=fingerprints, with_cell=with_cell
+                states=states, fingerprints=fingerprints, with_cell=with_cell, parts=parts
             ),
         )
 

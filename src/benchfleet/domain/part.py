@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from .event import Event
@@ -114,6 +115,27 @@ class Split:
         inner = {rest[len(rest) * n // count] // draws * draws for n in range(1, count) if rest}
         cuts = tuple(sorted({0, *inner, samples}))
         return cls(fingerprint=fingerprint, attempt=attempt, token=token, cuts=cuts, of=samples)
+
+    @classmethod
+    def around(cls, fingerprint: str, token: int, parts: Collection[Part]) -> Split:
+        """The split that these parts are of. The ranges of its other parts are not known where the
+        whole was not split evenly: what is left between these parts is shared out."""
+        first = next(iter(parts))
+        known_cuts = {0: 0, first.count: first.of}
+        for part in parts:
+            known_cuts |= {part.number - 1: part.start, part.number: part.stop}
+        numbers = sorted(known_cuts)
+        cuts = [0]
+        for low, high in pairwise(numbers):
+            begin, length, ranges = known_cuts[low], known_cuts[high] - known_cuts[low], high - low
+            cuts += [begin + length * number // ranges for number in range(1, ranges + 1)]
+        return cls(
+            fingerprint=fingerprint,
+            attempt=first.attempt,
+            token=token,
+            cuts=tuple(cuts),
+            of=first.of,
+        )
 
     def event(self, parts: Iterable[Cell]) -> Event:
         """The event that splits the cell into these parts, which are `cells`."""

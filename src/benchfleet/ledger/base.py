@@ -160,10 +160,12 @@ class Ledger(ABC):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
         """The records of cells in the order of enrolment; `with_cell` includes the `Cell`.
 
-        Parts of cells that were split (`domain/part.py`) are included only by `fingerprints`.
+        Parts of cells that were split (`domain/part.py`) are included only by `fingerprints`, or
+        with `parts`: for those who look at all attempts, results or leases.
         """
 
     @abstractmethod

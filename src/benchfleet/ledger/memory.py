@@ -186,6 +186,7 @@ class MemoryLedger(Ledger):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
         selected = None if fingerprints is None else frozenset(fingerprints)
         with self._lock:
@@ -194,7 +195,11 @@ class MemoryLedger(Ledger):
                 _record(entry, now, with_cell)
                 for fingerprint, entry in self._entries.items()
                 if (states is None or entry.state in states)
-                and (fingerprint in selected if selected is not None else not entry.cell.part)
+                and (
+                    fingerprint in selected
+                    if selected is not None
+                    else parts or not entry.cell.part
+                )
             ]
         yield from records
 

@@ -28,8 +28,13 @@ from benchfleet.domain.worker_progress import WorkerProgress
 from benchfleet.errors import ClaimLost
 from benchfleet.git.shared_files import SharedFiles
 from benchfleet.ledger.forwarding import ForwardingLedger
-from benchfleet.ledger.git.ledger import GitLedger, finishing, refusals, renewing
-from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, Verb
+from benchfleet.ledger.git.ledger import GitLedger, refusals
+from benchfleet.ledger.git.mirror_transaction import (
+    MirrorTransaction,
+    Verb,
+    finishing,
+    renewing,
+)
 from benchfleet.ledger.git.push_queue import INTERVAL_S, PendingCall, PushQueue
 from benchfleet.ledger.git.replay import ACTS
 from benchfleet.ledger.table_copy import CopyableLedger, Row, Tables
@@ -207,13 +212,14 @@ class BatchedLedger(ForwardingLedger, CopyableLedger):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
         """A cell that is claimed ahead is still pending for those who ask here."""
         queried = states
         if states is not None and "pending" in states:
             queried = {*states, "running"}
         for record in self.inside.cells(
-            states=queried, fingerprints=fingerprints, with_cell=with_cell
+            states=queried, fingerprints=fingerprints, with_cell=with_cell, parts=parts
         ):
             if record.state == "running":
                 with self._lock:

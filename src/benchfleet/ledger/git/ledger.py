@@ -31,7 +31,13 @@ from benchfleet.ledger.base import Clock, since_boot
 from benchfleet.ledger.git.bulk_import import import_tables
 from benchfleet.ledger.git.compaction import Compaction
 from benchfleet.ledger.git.discovery import campaigns_at
-from benchfleet.ledger.git.mirror_transaction import MirrorTransaction, MirrorView, Verb
+from benchfleet.ledger.git.mirror_transaction import (
+    MirrorTransaction,
+    MirrorView,
+    Verb,
+    finishing,
+    renewing,
+)
 from benchfleet.ledger.git.outbox import Outbox
 from benchfleet.ledger.git.push_builder import Files
 from benchfleet.ledger.git.replay import ACTS
@@ -179,9 +185,12 @@ class GitLedger(CopyableLedger):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
         with self._view() as view:
-            yield from view.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
+            yield from view.cells(
+                states=states, fingerprints=fingerprints, with_cell=with_cell, parts=parts
+            )
 
     def record(self, event: Event, *, after: int | None = None) -> int:
         if event.kind in ACTS:
@@ -273,22 +282,6 @@ class GitLedger(CopyableLedger):
     def fill(self, tables: Tables, *, seen: ProgressCallback = ignore_progress) -> None:
         with self.store.ledger_errors():
             import_tables(self.store, self.sync, tables, self._files, seen)
-
-
-def finishing(ended: tuple[Lease, Outcome]) -> Verb:
-    """`finish` as a verb of a transaction."""
-    return lambda tx: tx.finish(*ended)
-
-
-def renewing(leases: Sequence[Lease], progress: WorkerProgress | None) -> Verb:
-    """`renew` as a verb of a transaction, with the progress that was reported last."""
-
-    def renew(tx: MirrorTransaction) -> Sequence[Lease]:
-        if progress is not None:
-            tx.report_progress(progress)
-        return tx.renew(leases)
-
-    return renew
 
 
 def refusals(answers: Iterable[Any]) -> list[ClaimLost | None]:

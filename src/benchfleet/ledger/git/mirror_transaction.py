@@ -119,3 +119,19 @@ class MirrorTransaction(MirrorView):
 
 
 Verb = Callable[[MirrorTransaction], Any]
+
+
+def finishing(ended: tuple[Lease, Outcome]) -> Verb:
+    """`finish` as a verb of a transaction."""
+    return lambda tx: tx.finish(*ended)
+
+
+def renewing(leases: Sequence[Lease], progress: WorkerProgress | None) -> Verb:
+    """`renew` as a verb of a transaction, with the progress that was reported last."""
+
+    def renew(tx: MirrorTransaction) -> Sequence[Lease]:
+        if progress is not None:
+            tx.report_progress(progress)
+        return tx.renew(leases)
+
+    return renew

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchfleet.errors import GitError, LedgerError
-from benchfleet.ledger.git.ledger import GitLedger, finishing
-from benchfleet.ledger.git.mirror_transaction import Verb
+from benchfleet.ledger.git.ledger import GitLedger
+from benchfleet.ledger.git.mirror_transaction import Verb, finishing
 
 MAX_PUSHES = 6  # a minute, of all installations together
 INTERVAL_S = 60.0 / MAX_PUSHES  # between two pushes of one that is alone

@@ -190,9 +190,10 @@ class PostgresLedger(CopyableLedger):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
         selected = STATES if states is None else states
-        return read_cells(self._connections, self._clock, selected, fingerprints, with_cell)
+        return read_cells(self._connections, self._clock, selected, fingerprints, with_cell, parts)
 
     def listen(self, changed: Callable[[], None]) -> None:
         self._listeners.append(Listener(self._connections, self.schema, changed))

@@ -61,6 +61,7 @@ def read_cells(
     states: Collection[State],
     fingerprints: Collection[str] | None,
     with_cell: bool,
+    parts: bool,
 ) -> Iterator[CellRecord]:
     """The records of cells in the order of enrolment; after a line that broke it goes on with the
     next cell."""
@@ -80,7 +81,7 @@ def read_cells(
             with connections.borrow(opened) as (now, rows):
                 for row in rows:
                     after = row[0]
-                    if fingerprints is not None or not is_part_id(row[2]):
+                    if fingerprints is not None or parts or not is_part_id(row[2]):
                         yield parse_record(row[1:], now)
             return
         except LedgerAway:

@@ -168,6 +168,7 @@ class SqliteBase(Ledger):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
         values = {
             "states": json.dumps(list(STATES if states is None else states)),
@@ -182,7 +183,7 @@ class SqliteBase(Ledger):
             else:
                 rows = execute("cells_of", fingerprints=json.dumps(list(selected)), **values)
             for row in rows:
-                if row[0] in selected if selected is not None else not is_part_id(row[1]):
+                if row[0] in selected if selected is not None else parts or not is_part_id(row[1]):
                     yield parse_record(row, now)
 
     def record(self, event: Event, *, after: int | None = None) -> int:

@@ -15,12 +15,7 @@ from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell, Fingerprint
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import State
-from benchfleet.errors import (
-    LedgerDamaged,
-    LedgerError,
-    LedgerFull,
-    LedgerUnreachable,
-)
+from benchfleet.errors import LedgerDamaged, LedgerError, LedgerFull, LedgerUnreachable
 from benchfleet.ledger.base import DEFAULT_LEASE_S, Clock
 from benchfleet.ledger.named_queries import Execute, QueryResult, load_queries
 from benchfleet.ledger.sqlite.base import SqliteBase
@@ -145,8 +140,11 @@ class SqliteLedger(SqliteBase, CopyableLedger):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
-        records = super().cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
+        records = super().cells(
+            states=states, fingerprints=fingerprints, with_cell=with_cell, parts=parts
+        )
         # With a rollback journal who reads holds up who writes, so it is read at once.
         return records if self._journal == "wal" else iter(list(records))
 

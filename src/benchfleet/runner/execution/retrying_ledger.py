@@ -130,9 +130,12 @@ class RetryingLedger(ForwardingLedger):
         states: Collection[State] | None = None,
         fingerprints: Collection[str] | None = None,
         with_cell: bool = False,
+        parts: bool = False,
     ) -> Iterator[CellRecord]:
         rows = iter(
-            self.inside.cells(states=states, fingerprints=fingerprints, with_cell=with_cell)
+            self.inside.cells(
+                states=states, fingerprints=fingerprints, with_cell=with_cell, parts=parts
+            )
         )
         return self._pages(self._call(lambda: list(islice(rows, 1))), rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,17 @@ from typing import Any
 from benchfleet.domain.attempt import CellRecord, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
+from benchfleet.domain.part import SPLIT, is_part_id, whole_of
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
 from benchfleet.domain.state import FINAL_STATES, State
 from benchfleet.errors import ResultsError
 from benchfleet.ledger.base import Ledger
+from benchfleet.results.disk import subfolders
 from benchfleet.results.layout import Layout
 from benchfleet.results.outcome import parsed_outcome
 from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
 from benchfleet.runner.recovery.adopt import finish_cells
+from benchfleet.runner.recovery.splits import restore_splits
 
 _RUNNER = RunnerId("rebuild")
 
@@ -71,12 +74,12 @@ def adopt_published(
         among -= {str(one.fingerprint) for one in ledger.cells(states=ended, fingerprints=among)}
         missing = [cell for cell in cells if cell.fingerprint in among]
         paths = (cell.path(marked=marked) for cell in missing for marked in (False, True))
-        folders = map(layout.published, paths)
+        folders = [*map(layout.published, paths), *_new_parts(ledger, layout, missing)]
         sealed_folders = (folder for folder in folders if is_sealed(layout.root, folder))
         results = [
             one
             for one in _read_all(layout.root, sealed_folders)[0]
-            if one.cell.fingerprint in among
+            if whole_of(one.cell).fingerprint in among
         ]
     return (
         _enter_all(ledger, results, [], seen)
@@ -85,19 +88,30 @@ def adopt_published(
     )
 
 
+def _new_parts(ledger: Ledger, layout: Layout, cells: Iterable[Cell]) -> Iterator[Path]:
+    """Where results of parts of these cells may lie, without parts that the ledger has as done."""
+    parts = {part for event in ledger.events(kinds={SPLIT}) for part in event.data["parts"]}
+    done = ledger.cells(states=["success"], fingerprints=parts) if parts else ()
+    done_folders = {layout.published(record.path) for record in done}
+    for folder in {layout.root.joinpath(*cell.path_parts[:2]) for cell in cells}:
+        for part in filter(is_part_id, subfolders(folder)):
+            yield from {Path(part), *map(Path, subfolders(part))} - done_folders
+
+
 def _enter_all(
     ledger: Ledger,
     results: list[_Published],
     refused: list[tuple[str, str]],
     seen: ProgressCallback,
 ) -> RebuildSummary:
-    results, misplaced = _placed(results, ledger.cells())
+    results, misplaced = _placed(results, ledger.cells(parts=True))
     ledger.enroll(
         (result.cell for result in results),
         paths={result.cell.fingerprint: result.path for result in results},
     )
     ledger.reap()
-    records = {record.fingerprint: record for record in ledger.cells()}
+    restore_splits(ledger, _RUNNER, [result.cell for result in results])
+    records = {record.fingerprint: record for record in ledger.cells(parts=True)}
     unchanged, waiting = 0, dict[str, _Published]()
     refused += misplaced
     for result in results:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,24 @@ class Splitting(LedgerFixture):
         names = [whole, *(part.fingerprint for part in parts)]
         states = [record.state for record in self.ledger.cells(fingerprints=names)]
         assert states == ["pending", "success", "success"]
+
+    def test_parts_are_listed_on_request_alone(self) -> None:
+        """After their cell, in the order of enrolment, and by state as other cells are."""
+        claim, parts = self.split_cell()
+        (mine,) = self.ledger.claim(ME, [parts[1].fingerprint])
+
+        def listed(**which: Any) -> list[str]:
+            return [record.fingerprint for record in self.ledger.cells(**which)]
+
+        whole, names = claim.lease.fingerprint, [part.fingerprint for part in parts]
+        assert listed() == [whole]
+        assert listed(parts=True) == [whole, *names]
+        assert listed(states=["running"]) == []
+        assert listed(states=["running"], parts=True) == [names[1]]
+        assert listed(fingerprints=[names[0]], parts=True) == [names[0]]
+        with_cell = self.ledger.cells(with_cell=True, parts=True)
+        assert [record.cell for record in with_cell] == [claim.cell, *parts]
+        self.ledger.release([mine.lease], "the test has ended")
 
     def test_an_expired_part_goes_to_another_and_its_late_writer_is_fenced(self) -> None:
         claim, parts = self.split_cell()
