@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.errors import ResultsError
 from benchfleet.results.layout import SAMPLES, Layout
-from benchfleet.results.read import sealed
+from benchfleet.results.read import sealed, sealed_attempts
 from benchfleet.results.samples import earlier_samples, sample_lines
 
 
@@ -36,12 +39,13 @@ def join(layout: Layout, parts: Sequence[CellRecord]) -> Joined:
     provenance: Mapping[str, Any] = {}
     complete = bool(parts)
     for record in parts:
-        seal = published_part(layout, record)
-        if seal is None:
+        result = part_result(layout, record)
+        if result is None:
             complete = False
             lines.append(earlier_samples(layout.attempts_of(record.fingerprint)))
             continue
-        lines += _samples(layout, record)
+        folder, seal = result
+        lines += _samples(folder)
         seconds.update(seal["seconds"])
         origin = seal["provenance"]
         provenance = provenance or origin.get("model", {})
@@ -58,17 +62,22 @@ def join(layout: Layout, parts: Sequence[CellRecord]) -> Joined:
     )
 
 
-def published_part(layout: Layout, record: CellRecord) -> dict[str, Any] | None:
-    """The seal of a part's result in this folder; None if it is not here."""
+def part_result(layout: Layout, record: CellRecord) -> tuple[Path, dict[str, Any]] | None:
+    """The folder and the seal of a part's result; None if it is not here. One that could not be
+    published, because something else lies at its place, waits under ``.attempts``."""
     if record.state != "success" or record.outcome is None:
         return None
-    try:
-        content, digest = sealed(layout.published(record.path))
-    except ResultsError:
-        return None
-    return content if digest == record.outcome.digest else None
+    folders = [layout.published(record.path)]
+    for folder in folders:
+        with contextlib.suppress(ResultsError):
+            content, digest = sealed(folder)
+            if digest == record.outcome.digest:
+                return folder, content
+        if len(folders) == 1 and os.path.lexists(folder):  # else its own runner may rename it now
+            folders += sealed_attempts(layout, {record.fingerprint})
+    return None
 
 
-def _samples(layout: Layout, record: CellRecord) -> Iterator[bytes]:
-    for sample in sample_lines(layout.published(record.path) / SAMPLES):
+def _samples(folder: Path) -> Iterator[bytes]:
+    for sample in sample_lines(folder / SAMPLES):
         yield json.dumps(sample).encode() + b"\n"

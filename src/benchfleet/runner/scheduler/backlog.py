@@ -229,6 +229,9 @@ class Backlog:
                     self.mark_unavailable(fingerprint)
             elif event.kind == "cancel_asked":
                 self.mark_unavailable(fingerprint)
+            elif event.kind == "released" and event.data.get("runner") == self._runner:
+                if fingerprint not in self._back_offs:  # else it was given back until then
+                    self.mark_waiting(fingerprint)
             elif event.kind in ("released", "reaped", "retry_asked"):
                 self.mark_waiting(fingerprint)
             elif event.kind == "finished":

@@ -19,7 +19,7 @@ from benchfleet.domain.part import AUTO_SPLIT, FOLLOWED, SPLIT, Split, Splits, p
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import LedgerAway, LedgerFull, PluginError
 from benchfleet.results.samples import earlier_indices
-from benchfleet.runner.attempt.joined import Joined, join, published_part
+from benchfleet.runner.attempt.joined import Joined, join, part_result
 from benchfleet.runner.context import RunnerContext
 from benchfleet.runner.resources.shapes import Pool, slots_for
 from benchfleet.runner.resources.slot import Slot
@@ -28,7 +28,7 @@ from benchfleet.runner.scheduler.backlog import Backlog
 from benchfleet.runner.scheduler.time_left import seconds_left
 
 SplitDecision = Literal["begin", "split", "later"]
-PARTS_EVERY_S = 10.0  # seconds between two looks for the results of parts
+PARTS_EVERY_S = 1.0, 10.0  # seconds between two looks for the results of parts: first, at most
 PARTS_TIMEOUT_S = 600.0  # seconds, after which samples that are not here are asked again
 MIN_SAMPLES = 3  # of a running cell, before the time that it should still take is known
 
@@ -168,7 +168,7 @@ class Splitter:
         return [
             record
             for record in parts
-            if record.state == "success" and published_part(self._layout, record) is None
+            if record.state == "success" and part_result(self._layout, record) is None
         ]
 
     # Splitting
@@ -197,7 +197,8 @@ class Splitter:
             if self._join(lease.fingerprint):
                 return "begin"
             reason = "results of its parts are not here yet"
-            self._give_back(lease, reason, retry_in=PARTS_EVERY_S)
+            waited, (least, most) = self._now() - self._awaited[lease.fingerprint], PARTS_EVERY_S
+            self._give_back(lease, reason, retry_in=min(max(least, waited), most))
             return "later"
         if not splits(whole) or (count := self._count(whole, samples)) < 2:
             return "begin"

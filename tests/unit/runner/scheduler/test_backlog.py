@@ -121,6 +121,28 @@ def test_trials_do_not_tell_what_whole_cells_take() -> None:
     assert of_whole.estimates.typical == 90.0
 
 
+def test_a_cell_that_this_runner_gave_back_for_a_while_waits_that_long() -> None:
+    """The runner reads its own release after it set the time; another one's is news."""
+    mine, theirs = cells = [sample_cell(number) for number in range(2)]
+    found = waiting(by_name(cells))
+    for cell in cells:
+        found.mark_waiting(cell.fingerprint, until=10.0)
+    runners = zip(cells, ("me", "other"), strict=True)
+    releases = [
+        Event(kind="released", fingerprint=cell.fingerprint, data={"token": 1, "runner": runner})
+        for cell, runner in runners
+    ]
+    found.follow(releases, now=5.0)
+    assert list(found.waiting) == [theirs.fingerprint]
+    found.wake(9.9)
+    assert list(found.waiting) == [theirs.fingerprint]
+    found.wake(10.0)
+    assert {*found.waiting} == {mine.fingerprint, theirs.fingerprint}
+    found.mark_unavailable(mine.fingerprint)
+    found.follow(releases, now=11.0)  # no time is set any more
+    assert mine.fingerprint in found.waiting
+
+
 def test_a_claim_of_this_runner_counts_once_it_holds_the_lease() -> None:
     """A ledger may claim a cell ahead, and an answer may be lost: the cell is asked for."""
     ahead, held, theirs = cells = [sample_cell(number) for number in range(3)]

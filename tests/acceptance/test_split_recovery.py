@@ -1,0 +1,79 @@
+"""A split cell that was interrupted while some of its parts have their results."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+
+import pytest
+
+from .conftest import User, end_of, until
+from .splits import RESULT, ROWS, declare, samples
+
+PARTS = [f"{RESULT}+part{number}of4" for number in (1, 2, 3, 4)]
+
+
+@pytest.fixture
+def interrupted(user: User) -> User:
+    """A campaign whose run was interrupted after two of four parts."""
+    declare(user, 4, seconds=0.1)
+    user.run("ledger", "init", "study.yaml")
+    shutil.copy(user.results / "ledger.db", user.folder / "backup.db")
+    run = user.start("run", "study.yaml", "--cpu-slots", "1")
+    until(lambda: {*PARTS[:2]} <= {*user.published()})
+    run.send_signal(signal.SIGINT)
+    end_of(run, code=130)
+    assert {*user.published()} == {*PARTS[:2]}
+    return user
+
+
+def lose_ledger(user: User) -> None:
+    for file in user.results.glob("ledger.db*"):
+        file.unlink()
+
+
+def parts_of_result(user: User) -> int:
+    seal = json.loads((user.results / RESULT / "cell.json").read_text())
+    return len(seal["provenance"]["parts"])
+
+
+def test_a_rebuilt_ledger_knows_the_parts_and_the_split(interrupted: User) -> None:
+    lose_ledger(interrupted)
+    said = interrupted.run("ledger", "rebuild", "study.yaml").stdout
+    assert "2 results taken in, 0 were known" in said
+    (split,) = interrupted.json("status", "study.yaml", code=None)["split"]
+    assert (split["cell"], split["parts_ended"], split["parts"]) == (RESULT, 2, 4)
+    done = interrupted.run("run", "study.yaml", "--cpu-slots", "2", "--split", "auto")
+    assert "part1of4" not in done.stdout + done.stderr
+    assert "cannot be published" not in done.stdout + done.stderr
+    assert "part3of4" in done.stdout
+    assert len(samples(interrupted.results / RESULT)) == ROWS
+    assert parts_of_result(interrupted) == 4
+    assert list(interrupted.published()) == [RESULT]
+
+
+def test_a_run_with_an_older_ledger_takes_in_the_parts(interrupted: User) -> None:
+    """A backup from before the run."""
+    lose_ledger(interrupted)
+    shutil.copy(interrupted.folder / "backup.db", interrupted.results / "ledger.db")
+    done = interrupted.run("run", "study.yaml", "--cpu-slots", "1")
+    assert "entered 2 results of this folder" in done.stdout + done.stderr
+    assert "part1of4" not in done.stdout + done.stderr
+    assert parts_of_result(interrupted) == 4
+    assert list(interrupted.published()) == [RESULT]
+
+
+def test_a_part_whose_place_is_taken_is_joined_from_where_it_waits(interrupted: User) -> None:
+    """The result there was changed, so no new ledger takes it in: that part is asked again."""
+    lose_ledger(interrupted)
+    (interrupted.results / PARTS[0] / "log.txt").write_text("changed")
+    interrupted.run("ledger", "rebuild", "study.yaml", code=1)
+    done = interrupted.run("run", "study.yaml", "--cpu-slots", "1")
+    assert f"{PARTS[0]} cannot be published" in done.stdout + done.stderr
+    assert len(samples(interrupted.results / RESULT)) == ROWS
+    assert parts_of_result(interrupted) == 4
+    assert interrupted.json("status", "study.yaml")["used"]["attempts"] < 12  # no claim again
+    interrupted.run("run", "study.yaml")
+    assert list(interrupted.published()) == [RESULT]
+    assert not [*(interrupted.results / ".attempts").iterdir()]
