@@ -6,12 +6,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.humanize import counted
+from benchfleet.domain.part import is_part_id
 from benchfleet.domain.state import STATES
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.parts import parts_of
 from benchfleet.result_locations import ResultLocator
 from benchfleet.results.verify import KINDS, Finding, Verifier
 from benchfleet.runs.registry import runs_of
@@ -61,23 +64,27 @@ class Verify:
         """Look at the results; without a ledger there are none."""
         if ledger is None:
             return self._summed_up([], [], {}, [])
-        all_records = list(ledger.cells())
+        all_records = list(ledger.cells(parts=True))
         order = [str(cell.fingerprint) for cell in self.cells]
         among = frozenset(order)
-        chosen = (one for one in all_records if self.whole or one.fingerprint in among)
-        records = in_order(chosen, order)
+        cells = (one for one in all_records if not is_part_id(one.id))
+        records = in_order((one for one in cells if self.whole or one.fingerprint in among), order)
+        names = parts_of(ledger, {str(record.fingerprint) for record in records}).values()
+        in_force = set(chain.from_iterable(names))  # parts of others are needed no more
+        parts = [one for one in all_records if one.fingerprint in in_force]
         verifier = Verifier(self.study.layout, all_records, quick=self.quick)
-        findings = self._look(verifier, records, progress)
+        findings = self._look(verifier, [*records, *parts], progress)
         if moving := [path for path, one in findings.items() if one.kind in _TRANSIENT_KINDS]:
             if self._run_active(all_records):
                 time.sleep(_PUBLISH_TIMEOUT_S)
-            now = {record.path: record for record in ledger.cells()}
+            now = {record.path: record for record in ledger.cells(parts=True)}
             again = Verifier(self.study.layout, now.values(), quick=self.quick)
             for path in moving:
                 del findings[path]
             findings |= self._look(again, [now[path] for path in moving])
             records = [now[record.path] for record in records]
-        locations = self._elsewhere(records, findings)
+            parts = [now[record.path] for record in parts]
+        locations = self._elsewhere([*records, *parts], findings)
         elsewhere = {path: at for path, at in locations.items() if findings[path].kind == "gone"}
         wrong = [
             replace(one, elsewhere=locations.get(path, ""))
@@ -92,7 +99,8 @@ class Verify:
         raced = frozenset(str(one.fingerprint) for one in records if history.is_stopped(one))
         if raced:
             notes = [*notes, f"a race stopped {counted(len(raced), 'cell')}, which need no result"]
-        return self._summed_up(records, wrong, elsewhere, notes, raced)
+        done_parts = sum(part.state == "success" for part in parts)
+        return self._summed_up(records, wrong, elsewhere, notes, raced, done_parts)
 
     @staticmethod
     def _look(
@@ -160,6 +168,7 @@ class Verify:
         elsewhere: Mapping[str, str],
         notes: Sequence[str],
         raced: frozenset[str] = frozenset(),
+        done_parts: int = 0,
     ) -> Verification:
         """What was found, held against the campaign's cells."""
         bad = {one.path for one in wrong if one.spoils}
@@ -176,7 +185,7 @@ class Verify:
             ]
         missing = Counter(states.get(cell, "pending") for cell in ours - good)
         return Verification(
-            results=len(done) - len(elsewhere),
+            results=len(done) + done_parts - len(elsewhere),
             wrong=sorted(wrong, key=lambda one: (KINDS.index(one.kind), one.path)),
             elsewhere=elsewhere,
             notes=notes,

@@ -77,3 +77,39 @@ def test_a_part_whose_place_is_taken_is_joined_from_where_it_waits(interrupted: 
     interrupted.run("run", "study.yaml")
     assert list(interrupted.published()) == [RESULT]
     assert not [*(interrupted.results / ".attempts").iterdir()]
+
+
+def test_verify_looks_at_the_results_of_parts(interrupted: User) -> None:
+    done = interrupted.run("verify", "study.yaml", code=1)
+    assert "2 results verified, nothing wrong" in done.stdout
+    assert "1 cell without a good result: 1 pending" in done.stdout
+    samples = interrupted.results / PARTS[1] / "samples.jsonl"
+    samples.write_bytes(samples.read_bytes()[1:])
+    assert f"damaged  {PARTS[1]}" in interrupted.run("verify", "study.yaml", code=1).stdout
+    mended = interrupted.run("verify", "study.yaml", "--repair", "--yes", code=1).stdout
+    assert f"pending again  {PARTS[1]}" in mended
+    assert "not in the campaign" not in mended
+    done = interrupted.run("run", "study.yaml", "--cpu-slots", "1")
+    assert "part1of4" not in done.stdout
+    assert "part2of4" in done.stdout
+    assert parts_of_result(interrupted) == 4
+    interrupted.run("verify", "study.yaml")
+
+
+def test_archive_and_gc_know_the_attempts_of_parts(interrupted: User) -> None:
+    """Those of a cell whose result is there go; before that, all that a run may need stays."""
+    failed = interrupted.results / ".attempts" / fingerprint_of(interrupted, PARTS[0]) / "0-0"
+    failed.mkdir(parents=True)
+    (failed / "failure.json").write_text("{}")
+    words = ("gc", "study.yaml", "--older-than", "0")
+    shown = interrupted.run(*words).stdout
+    assert "does not know" not in shown
+    interrupted.run("run", "study.yaml", "--cpu-slots", "1")
+    assert failed.exists()
+    assert f"{PARTS[0]} 0-0" in interrupted.run(*words).stdout
+    interrupted.run(*words, "--yes")
+    assert not failed.exists()
+
+
+def fingerprint_of(user: User, path: str) -> str:
+    return str(json.loads(user.published()[path])["fingerprint"])

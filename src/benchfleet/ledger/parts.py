@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.part import FOLLOWED, SPLIT, Splits
 from benchfleet.ledger.base import Ledger
 
@@ -35,3 +36,14 @@ def parts_of(ledger: Ledger, fingerprints: Collection[str]) -> dict[str, list[st
     splits = Splits()
     splits.follow(ledger.events(fingerprints=events, kinds=FOLLOWED))
     return {whole: list(splits.current[whole].parts) for whole in events if whole in splits.current}
+
+
+def joined_parts(ledger: Ledger, records: Iterable[CellRecord]) -> dict[str, CellRecord]:
+    """The parts of those of the cells that have their result, each with its cell."""
+    done = {str(record.fingerprint): record for record in records if record.state == "success"}
+    return {
+        part: done[event.fingerprint]
+        for event in ledger.events(kinds={SPLIT})
+        if event.fingerprint in done
+        for part in event.data["parts"]
+    }

@@ -19,13 +19,14 @@ import os
 import shutil
 import tarfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.part import is_part_id
 from benchfleet.errors import ResultsError
 from benchfleet.file_digest import stream_digest
 from benchfleet.results import layout as names
@@ -80,18 +81,26 @@ class Archive:
         # what may not go: a noun, such as "log", and why
         self.retained: Counter[tuple[str, str]] = Counter()
 
-    def items(self, records: Iterable[CellRecord], kinds: Collection[str]) -> Iterator[Item]:
-        """What may go, by kind."""
+    def items(
+        self,
+        records: Iterable[CellRecord],
+        kinds: Collection[str],
+        *,
+        joined: Mapping[str, CellRecord] = {},
+    ) -> Iterator[Item]:
+        """What may go, by kind. `joined` are the parts whose results went into that of their cell,
+        by fingerprint, each with its cell."""
         known_records = {str(record.fingerprint): record for record in records}
         if "attempts" in kinds:
             for folder in _entries(self._layout.attempts):
-                yield from self._attempts(folder, known_records.get(folder.name))
+                record = known_records.get(folder.name)
+                yield from self._attempts(folder, record, joined.get(folder.name, record))
         if "raw" in kinds:
             unsent = {entry.path for entry in UploadQueue(self._layout.outbox).entries()}
             for record in known_records.values():
                 if record.path in unsent:
                     self.retained["result", "still to be uploaded"] += 1
-                elif record.state == "success":
+                elif record.state == "success" and not is_part_id(record.id):
                     yield from self._raw(record)
         if "logs" in kinds:
             for file in filter(Path.is_file, _entries(self._layout.slots)):
@@ -100,20 +109,22 @@ class Archive:
                 else:
                     self.retained["log", "of slots that may be at work"] += 1
 
-    def _attempts(self, folder: Path, record: CellRecord | None) -> Iterator[Item]:
-        """All attempts of a cell that has its result; of one that ended otherwise, neither the last
-        nor the furthest one; none of any other cell."""
+    def _attempts(
+        self, folder: Path, record: CellRecord | None, result: CellRecord | None
+    ) -> Iterator[Item]:
+        """All attempts of a cell that has its result, which is that of `result`; of one that ended
+        otherwise, neither the last nor the furthest one; none of any other cell."""
         attempts = sorted((one for one in _entries(folder) if one.is_dir()), key=age)
-        if record is None or record.state in ("pending", "running"):
+        if record is None or result is None or result.state in ("pending", "running"):
             why = "the ledger does not know" if record is None else "are pending or running"
             self.retained["attempt", f"of cells that {why}"] += len(attempts)
             return
-        if record.state != "success":
+        if result.state != "success":
             needed = {furthest_attempt(folder), *attempts[-1:]} & set(attempts)
             self.retained["attempt", "that a retry goes on from"] += len(needed)
             attempts = [one for one in attempts if one not in needed]
         elif not is_published(
-            self._layout, record.path, record.outcome.digest if record.outcome else ""
+            self._layout, result.path, result.outcome.digest if result.outcome else ""
         ):
             reason = "of cells whose result is not at its place"
             self.retained["attempt", reason] += len(attempts)

@@ -16,6 +16,7 @@ from benchfleet.domain.humanize import counted, sized
 from benchfleet.domain.names import path_part
 from benchfleet.errors import BenchfleetError, ResultsError
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.parts import joined_parts
 from benchfleet.results.archive import KINDS, Archive, Item
 from benchfleet.runs.registry import runs_of
 from benchfleet.study import Study
@@ -87,10 +88,12 @@ def clean(arguments: argparse.Namespace, study: Study, verb: str, act: Act) -> i
         live = [run for run in runs_of(study.layout) if not run.end]
         began = [run.began_at for run in live if run.process.lives() is not False]
         archive = Archive(study.layout, now=time.time(), busy_since=min(began, default=None))
+        records = list(ledger.cells(parts=True))
+        joined = joined_parts(ledger, records)
         result = _Result(
             [
                 item
-                for item in archive.items(list(ledger.cells()), arguments.what)
+                for item in archive.items(records, arguments.what, joined=joined)
                 if item.age >= arguments.older_than and item.bytes >= arguments.larger_than
             ]
         )

@@ -14,6 +14,7 @@ from benchfleet.cli.text.progress_line import progress_line
 from benchfleet.cli.text.remote_results import elsewhere_lines
 from benchfleet.domain.humanize import counted
 from benchfleet.ledger.base import Ledger
+from benchfleet.ledger.parts import parts_of
 from benchfleet.maintenance.repair import MOVED, REPAIRED, Repaired, repair
 from benchfleet.results.verify import Finding
 from benchfleet.study import Study
@@ -78,6 +79,7 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.repair and mendable and _agreed(arguments, mendable):
             moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
             ours = {str(cell.fingerprint) for cell in study.cells()}
+            ours.update(*parts_of(ledger, ours).values())
             wrong = verification.wrong
             done = list(repair(ledger, study.layout, wrong, moment=moment, campaign_cells=ours))
             verification = _verified(verify, ledger)
