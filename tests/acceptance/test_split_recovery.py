@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -109,6 +111,16 @@ def test_archive_and_gc_know_the_attempts_of_parts(interrupted: User) -> None:
     assert f"{PARTS[0]} 0-0" in interrupted.run(*words).stdout
     interrupted.run(*words, "--yes")
     assert not failed.exists()
+
+
+def test_the_manifest_has_the_attempts_of_parts(interrupted: User) -> None:
+    """Its rows are those of the view."""
+    interrupted.run("run", "study.yaml", "--cpu-slots", "1")
+    rows = interrupted.json("manifest", "study.yaml")["manifest"]
+    with closing(sqlite3.connect(interrupted.results / "ledger.db")) as connection:
+        view = connection.execute("select id, output_file from benchmark_manifest").fetchall()
+    assert [(row["id"], row["output_file"]) for row in rows] == view
+    assert {*PARTS, RESULT} == {row["output_file"] for row in rows}
 
 
 def fingerprint_of(user: User, path: str) -> str:

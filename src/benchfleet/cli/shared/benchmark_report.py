@@ -16,7 +16,7 @@ from benchfleet.study import Study
 def read_manifest(ledger: Ledger, columns: Sequence[str] = COLUMNS) -> list[Row]:
     """The rows of the manifest."""
     rentals = read_rentals(ledger)
-    records = ledger.cells(with_cell=True)
+    records = ledger.cells(with_cell=True, parts=True)
     return manifest(ledger.events(kinds=EVENTS), records, rentals, columns=columns)
 
 
