@@ -64,6 +64,10 @@ class Attempt:
         """What it used up."""
         telemetry = self.telemetry
         peaks = {"ram": telemetry.ram, "gpu_memory": telemetry.gpu_memory}
+        if self.joined:  # what they cost is in their own outcomes
+            peaks = {
+                name: max(peak, self.joined.peaks.get(name, 0)) for name, peak in peaks.items()
+            }
         usage = Usage.at(self.rate, self.took, joules=telemetry.joules, **peaks)
         price = TokenPrice.of(self.claim.cell.model.outside)
         if price is None:

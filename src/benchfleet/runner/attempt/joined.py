@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
 from benchfleet.results.layout import SAMPLES, Layout
 from benchfleet.results.read import sealed, sealed_attempts
 from benchfleet.results.samples import earlier_samples, sample_lines
+
+PEAKS = "ram", "gpu_memory"  # of `Usage`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +29,17 @@ class Joined:
     complete: bool = False  # every part ended well, and its result is here
     seconds: Mapping[str, float] = field(default_factory=dict)  # of all parts together
     provenance: Mapping[str, Any] = field(default_factory=dict)  # of the first part's model
-    parts: Sequence[Mapping[str, Any]] = ()  # host, device and seconds of each, for provenance
+    # host, device, seconds and batch size of each, for provenance
+    parts: Sequence[Mapping[str, Any]] = ()
+    peaks: Mapping[str, int] = field(default_factory=dict)  # of RAM and GPU memory, as in `Usage`
     paths: Sequence[str] = ()  # of their results
+
+    def batch_size(self, own: int) -> int | None:
+        """The one of all samples, of which the parts did not record all if `complete` is False:
+        these were asked with the size `own`. None if several sizes were used."""
+        sizes = {part["effective_batch_size"] for part in self.parts}
+        sizes |= set() if self.complete else {own}
+        return sizes.pop() if len(sizes) == 1 else None
 
 
 def join(layout: Layout, parts: Sequence[CellRecord]) -> Joined:
@@ -37,6 +49,7 @@ def join(layout: Layout, parts: Sequence[CellRecord]) -> Joined:
     seconds: Counter[str] = Counter()
     described: list[dict[str, Any]] = []
     provenance: Mapping[str, Any] = {}
+    peaks: dict[str, int] = {}
     complete = bool(parts)
     for record in parts:
         result = part_result(layout, record)
@@ -49,15 +62,18 @@ def join(layout: Layout, parts: Sequence[CellRecord]) -> Joined:
         seconds.update(seal["seconds"])
         origin = seal["provenance"]
         provenance = provenance or origin.get("model", {})
-        described.append(
-            {"host": origin.get("host"), "device": origin.get("device"), "seconds": seal["seconds"]}
-        )
+        keys = "host", "device", "effective_batch_size"
+        described.append({**{key: origin.get(key) for key in keys}, "seconds": seal["seconds"]})
+        usage = Usage.from_dict(seal.get("usage") or {})
+        for name in PEAKS:
+            peaks[name] = max(peaks.get(name, 0), getattr(usage, name))
     return Joined(
         recorded=b"".join(lines),
         complete=complete,
         seconds=seconds,
         provenance=provenance,
         parts=described,
+        peaks=peaks,
         paths=[record.path for record in parts],
     )
 

@@ -161,6 +161,8 @@ class AttemptRecorder:
     def _sealing(self, attempt: Attempt, done: Done) -> Sealing:
         claim, joined = attempt.claim, attempt.joined
         size = claim.batch_size or done.provenance.get("batch_size", 1)  # 0: the slot chose it
+        if joined:
+            size = joined.batch_size(size)
         provenance = {
             **self._provenance(),
             **attempt.provenance,
@@ -170,7 +172,7 @@ class AttemptRecorder:
             "rescored": attempt.rescored,
             "seed": claim.cell.data_seed,
             "attempt": claim.lease.attempt,
-            **({} if attempt.rescored else {"effective_batch_size": size}),
+            **({} if attempt.rescored or size is None else {"effective_batch_size": size}),
             "resumed_samples": count_samples(attempt.recorded),
             **({"parts": list(joined.parts)} if joined else {}),
         }
