@@ -165,14 +165,15 @@ class LedgerLocation:
         if next(published_folders(self.layout.root), None) is not None:
             where = shlex.quote(display_url(self.url)) if self.url else ""
             at = f" --ledger {where}" if where else ""
+            campaign = self.campaign.cli_arguments
             ways = [
                 "pass the right ledger with --ledger",
-                f"`benchfleet ledger rebuild {self.campaign.cli_name}{at}` rebuilds one from them",
+                f"`benchfleet ledger rebuild {campaign}{at}` rebuilds one from them",
             ]
             if self.url and self.layout.ledger.exists():
                 ways.insert(
                     0,
-                    f"`benchfleet ledger copy {self.campaign.cli_name} --to {where}` brings"
+                    f"`benchfleet ledger copy {campaign} --to {where}` brings"
                     f" {self.layout.ledger} there with its history",
                 )
             if last := self._last_used():

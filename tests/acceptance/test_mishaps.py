@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -105,6 +107,19 @@ def test_a_ledger_that_was_named_and_is_not_there_is_reported_whatever_it_is(
     assert unnamed.stdout.endswith(
         "ledger.db; if workers used another ledger, give it: --ledger URL\n"
     )
+
+
+def test_the_command_that_rebuilds_a_lost_ledger_names_the_chosen_folder(user: User) -> None:
+    user.write(MOCK)
+    at = ("study.yaml", "--results", "my results")
+    user.run("run", *at)
+    ledger = user.folder / "my results" / "study" / "ledger.db"
+    ledger.unlink()
+    refused = user.run("run", *at, code=3).stderr
+    (command,) = re.findall(r"`benchfleet (ledger rebuild [^`]*)`", refused)
+    user.run(*shlex.split(command))
+    assert ledger.exists()
+    assert not user.results.exists()
 
 
 def test_rebuilding_leaves_out_what_was_changed(finished: User) -> None:

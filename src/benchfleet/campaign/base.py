@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,6 +49,7 @@ class Campaign:
     name: str
     file: Path | None  # where it was read from, absolute; None if it comes from a ledger
     results: Path  # the folder of this campaign alone, absolute
+    results_option: str = field(default="", compare=False)  # --results, as it was given
     matrix: Matrix
     phases: tuple[Phase, ...] = ()
     runners: Mapping[str, HostFilter] = field(default_factory=dict)  # what each host may run
@@ -75,12 +77,19 @@ class Campaign:
         """How it is named on a command line."""
         return str(self.file or "CAMPAIGN")
 
+    @property
+    def cli_arguments(self) -> str:
+        """How a command to be copied names it, with the folder of results that was chosen."""
+        chosen = f" --results {shlex.quote(self.results_option)}" if self.results_option else ""
+        return f"{shlex.quote(str(self.file)) if self.file else self.cli_name}{chosen}"
+
     def with_results(self, base: str | Path | None) -> Campaign:
         """The same campaign with its folder under `base`, which is relative to the current one;
         None leaves it where it is."""
         if base is None:
             return self
-        return replace(self, results=results_folder(Path.cwd(), base, self.name))
+        folder = results_folder(Path.cwd(), base, self.name)
+        return replace(self, results=folder, results_option=str(base))
 
 
 def results_folder(start: Path, base: str | Path, name: str) -> Path:

@@ -121,7 +121,7 @@ def _page(study: Study) -> Path:
     if not study.layout.root.is_dir():
         raise ResultsError(
             f"{study.layout.root} is not there, so nothing was run yet; "
-            f"`benchfleet run {study.campaign.cli_name}` first, or name a file with --output"
+            f"`benchfleet run {study.campaign.cli_arguments}` first, or name a file with --output"
         )
     return study.layout.report_page
 
