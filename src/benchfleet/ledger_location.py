@@ -140,7 +140,7 @@ class LedgerLocation:
         try:
             ledger = self._opened(create=False)
             with closing(ledger):
-                running = ledger.cells(states=["running"])
+                running = ledger.cells(states=["running"], parts=True)
                 running_paths += (
                     record.path for record in running if (record.expires_in or 0.0) > 0.0
                 )

@@ -123,5 +123,20 @@ def test_the_manifest_has_the_attempts_of_parts(interrupted: User) -> None:
     assert {*PARTS, RESULT} == {row["output_file"] for row in rows}
 
 
+def test_verbs_see_the_leases_of_parts(user: User) -> None:
+    """A runner is gone, and the part that it ran is held until its lease ends."""
+    declare(user, 4, seconds=60)
+    run = user.start("run", "study.yaml", "--cpu-slots", "1")
+    until(lambda: user.json("status", "study.yaml", code=None).get("running") == 1)
+    run.kill()
+    run.wait()
+    refused = user.run("ledger", "copy", "study.yaml", "--to", "sqlite:copy.db", code=3).stderr
+    assert f"runners hold 1 of its cells, such as {PARTS[0]}" in refused
+    assert "1 cell is running" in user.run("doctor", "study.yaml", code=None).stdout
+    (holder,) = user.json("status", "study.yaml", code=None)["holders"]
+    reaped = user.json("reap", "study.yaml", "--now", "--host", holder["host"], "--yes")
+    assert [one["cell"] for one in reaped["reaped"]] == [PARTS[0]]
+
+
 def fingerprint_of(user: User, path: str) -> str:
     return str(json.loads(user.published()[path])["fingerprint"])

@@ -80,7 +80,7 @@ def _with_progress(tables: Tables, seen: ProgressCallback) -> Tables:
 
 def running_cells_warning(ledger: Ledger) -> str:
     """What becomes of the cells that runners hold when a ledger is copied; ``""`` for none."""
-    running = ledger.cells(states=["running"])
+    running = ledger.cells(states=["running"], parts=True)
     holds = [record.path for record in running if (record.expires_in or 0.0) > 0.0]
     if not holds:
         return ""

@@ -244,7 +244,7 @@ def _ledger(study: Study) -> Iterator[Check]:
             yield judged("ledger", f"{study.ledger_text}, created by the first run", "")
             return
         with closing(ledger):
-            running = sum(1 for _ in ledger.cells(states=["running"]))
+            running = sum(1 for _ in ledger.cells(states=["running"], parts=True))
     except (LedgerError, BenchfleetError) as error:
         fix = "fix that; nothing runs without a ledger"
         yield judged("ledger", str(error), fix, problem=True)

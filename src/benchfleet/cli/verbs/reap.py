@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise BenchfleetError("--now needs --host NAME, and --host needs --now")
     study, _ = options.opened(arguments)
     with closing(leases.ledger_of(study)) as ledger:
-        before = holders(ledger, ledger.cells(states=["running"]))
+        before = holders(ledger, ledger.cells(states=["running"], parts=True))
         out = set(ledger.reap())
         reaped = [one for one in before if one.record.fingerprint in out]
         if arguments.now:

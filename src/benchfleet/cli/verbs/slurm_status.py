@@ -43,7 +43,7 @@ def running_cells(study: Study) -> dict[str, list[str]]:
     def read(ledger: Ledger) -> dict[str, list[str]]:
         jobs = {e.data["runner"]: e.data.get("job", "") for e in ledger.events(kinds={BEGAN})}
         cells_of_job: dict[str, list[str]] = {}
-        for record in ledger.cells(states=["running"]):
+        for record in ledger.cells(states=["running"], parts=True):
             if job := jobs.get(record.runner):
                 cells_of_job.setdefault(job, []).append(record.path)
         return cells_of_job

@@ -60,7 +60,7 @@ def end_unplaceable(
 
 
 def _others_run(context: RunnerContext) -> bool:
-    records = context.ledger.cells(states=["running"])
+    records = context.ledger.cells(states=["running"], parts=True)
     return any(record.runner not in ("", context.runner) for record in records)
 
 

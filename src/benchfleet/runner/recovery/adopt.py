@@ -35,7 +35,7 @@ def registered(ledger: Ledger, runner: RunnerId, local_host: LocalHost) -> Itera
         yield
     finally:
         with suppress(LedgerError):  # then the leases expire
-            running = ledger.cells(states=["running"])
+            running = ledger.cells(states=["running"], parts=True)
             if leases := [record.lease for record in running if record.runner == runner]:
                 ledger.release(leases, "its runner was stopped")
             ledger.record(Event(kind=ENDED, data={"runner": runner}))

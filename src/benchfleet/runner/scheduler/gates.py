@@ -147,7 +147,7 @@ class Gates:
         keepers = self._keepers()
         if not keepers:
             return False
-        running = self._ledger.cells(states=["running"])
+        running = self._ledger.cells(states=["running"], parts=True)
         if any((record.expires_in or 0.0) > 0.0 for record in running):
             self._last_sign = now
         if (
