@@ -123,6 +123,12 @@ def test_the_manifest_has_the_attempts_of_parts(interrupted: User) -> None:
     assert {*PARTS, RESULT} == {row["output_file"] for row in rows}
 
 
+def test_logs_takes_the_name_of_a_part(interrupted: User) -> None:
+    done = interrupted.run("logs", "study.yaml", PARTS[1])
+    assert f"{PARTS[1]}  attempt 1 of 1, success" in done.stderr
+    assert "no such cell" in interrupted.run("logs", "study.yaml", f"{PARTS[1]}0", code=2).stderr
+
+
 def test_verbs_see_the_leases_of_parts(user: User) -> None:
     """A runner is gone, and the part that it ran is held until its lease ends."""
     declare(user, 4, seconds=60)

@@ -16,6 +16,7 @@ from benchfleet.cli.shared.selection import list_cells
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.part import is_part_id
 from benchfleet.domain.state import FINAL_STATES
 from benchfleet.errors import BenchfleetError
 from benchfleet.ledger.base import Ledger
@@ -54,7 +55,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.follow and other:
         raise BenchfleetError(f"--follow and {other} exclude each other; drop one of them")
     study, cells = options.opened(arguments)
-    records = known_records(study, cells)
+    records = [*known_records(study, cells), *_parts(study, arguments.cell)]
     named = find(
         arguments.cell,
         list(with_paths(cells, records)),
@@ -83,6 +84,15 @@ def main(arguments: argparse.Namespace) -> int:
         for line in _text(arguments, log):  # of any length
             say(line)
     return 0
+
+
+def _parts(study: Study, name: str) -> list[CellRecord]:
+    """The parts of split cells, if the name is that of one."""
+    if not is_part_id(name):
+        return []
+    none: list[CellRecord] = []
+    records = study.query(lambda one: list(one.cells(with_cell=True, parts=True)), default=none)
+    return [record for record in records if is_part_id(record.id)]
 
 
 def _read_attempts(ledger: Ledger, fingerprint: str) -> tuple[CellRecord | None, list[Attempt]]:
