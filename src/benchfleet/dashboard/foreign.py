@@ -14,6 +14,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 MAX_LINE_CHARACTERS = 4_000  # of one line of a log or an answer; the rest is counted
+_LEAST_NAME = 12  # characters that a shortened name of a path has
 _SAFE_CONTROLS = frozenset("\n\t")
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})  # Unicode categories
 _CONTROL_PICTURES = 0x2400  # Unicode's symbols of the control characters
@@ -47,6 +48,19 @@ def _visible_character(character: str) -> str:
     if code < 0x20:
         return chr(_CONTROL_PICTURES + code)
     return "␡" if code == 0x7F else f"⟨U+{code:04X}⟩"
+
+
+def short_path(text: object, most: int) -> Markup:
+    """A path as `breakable`, whose longest names lack their middle where it has over `most`
+    characters: its end says which cell it is."""
+    names = one_line(text, 2_000).split("/")
+    while (over := len("/".join(names)) - most) > 0:
+        at = max(range(len(names)), key=lambda number: len(names[number]))
+        size = max(_LEAST_NAME, len(names[at]) - over)
+        if size >= len(names[at]):
+            break
+        names[at] = f"{names[at][: size // 2]}…{names[at][size // 2 - size + 1 :]}"
+    return breakable("/".join(names), 2_000)
 
 
 def breakable(text: object, most: int = 300) -> Markup:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
+from fastapi.exceptions import RequestValidationError
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from benchfleet.dashboard.context import Context
@@ -35,6 +36,7 @@ CSV_COLUMNS = (
 
 
 def filters_of(
+    request: Request,
     model: Text = "",
     config: Text = "",
     benchmark: Text = "",
@@ -44,7 +46,14 @@ def filters_of(
     changed: ChangedFilter = "",
     q: Text = "",
 ) -> Filters:
-    """The filters in an address."""
+    """The filters in an address. Raises RequestValidationError for two values of one."""
+    for name in ("model", "config", "benchmark", "subset", "state", "host", "changed", "q"):
+        if len(values := dict.fromkeys(request.query_params.getlist(name))) > 1:
+            problem = f"it can have one value here, and has {len(values)}"
+            value = ", ".join(values)
+            raise RequestValidationError(
+                [{"type": "value_error", "loc": ("query", name), "msg": problem, "input": value}]
+            )
     return Filters(
         model=model,
         config=config,
@@ -71,6 +80,13 @@ def router_of(context: Context) -> APIRouter:
             return RedirectResponse(f"./c/{Links(0).page(next(iter(names)))}/", status_code=307)
         values = {"campaigns": names, "may_order": request.state.may_order}
         return Response(render("campaigns.html.j2", values), media_type="text/html")
+
+    @router.get("/c/{slug}")
+    def without_slash(request: Request, slug: str) -> Response:
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(
+            f"./{Links(0).page(context.campaign(slug).slug)}/{query}", status_code=307
+        )
 
     @router.get("/c/{slug}/")
     def overview_page(request: Request, slug: str) -> Response:

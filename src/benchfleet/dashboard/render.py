@@ -82,6 +82,7 @@ def environment() -> Any:
     env.filters.update(
         line=foreign.one_line,
         breakable=foreign.breakable,
+        short_path=foreign.short_path,
         visible=foreign.visible,
         log=foreign.log_html,
         took=duration,

@@ -63,6 +63,8 @@ class Guard:
         refusal = self._refusal(scope, headers)
         answer = refusal or self._spent_link(scope)
         if answer is None:
+            if scope["method"] == "HEAD" and not scope["path"].endswith("/stream"):  # it never ends
+                scope = {**scope, "method": "GET"}
             await self._app(scope, receive, send_with_headers)
         else:
             await answer(scope, receive, send_with_headers)
@@ -125,7 +127,7 @@ class Guard:
             return _refuse(
                 403,
                 "this link was used before, or is older than 15 minutes; get another one:"
-                " benchfleet dashboard --link",
+                f" benchfleet dashboard --link --port {self._tokens.port}",
             )
         rest = urlencode([(name, value) for name, value in query if name != TOKEN_PARAMETER])
         last = scope["path"].rpartition("/")[2]

@@ -28,14 +28,14 @@ class Tokens:
     """Makes and checks the tokens of the dashboard at one port."""
 
     def __init__(self, key: bytes, port: int, clock: Callable[[], float] = time.time) -> None:
-        self._key, self._port, self._clock = key, port, clock
+        self._key, self.port, self._clock = key, port, clock
         self._spent: dict[str, float] = {}  # links, each with its end
         self._lock = threading.Lock()
 
     @property
     def cookie(self) -> str:
         """The session's cookie. Cookies ignore ports, so the name has it."""
-        return f"benchfleet-{self._port}"
+        return f"benchfleet-{self.port}"
 
     def link(self) -> str:
         """A token that opens one session."""
@@ -66,7 +66,7 @@ class Tokens:
         return f"{body}.{self._signature(purpose, body)}"
 
     def _signature(self, purpose: Purpose, body: str) -> str:
-        text = f"{purpose}:{self._port}:{body}".encode()
+        text = f"{purpose}:{self.port}:{body}".encode()
         return hmac.new(self._key, text, hashlib.sha256).hexdigest()
 
     def _is_valid(self, purpose: Purpose, token: str) -> bool:

@@ -68,3 +68,14 @@ def test_rows_with_samples_alone_are_compared_by_sample(
         ids = [one["id"] for one in client.get("/api/cells").json()["cells"]]
         text = client.get("/c/study/samples", params={"cell": ids}).text
     assert ("These cells have no sample in common." in text) == (not linked)
+
+
+def test_wrong_samples_are_those_that_the_side_by_side_counts_as_wrong(
+    campaign: DashboardCampaign,
+) -> None:
+    campaign.finish(sample_cell(1), scores=(0.25, 0.5, 1.0, 0.0))
+    with client_of(campaign.campaigns()) as client:
+        (cell,) = client.get("/api/cells").json()["cells"]
+        text = text_of(client, f"cell/{cell['id']}", tab="samples", show="wrong")
+    assert "1 to 2 of 2 samples, of 4 recorded" in text
+    assert re.findall("sample-[0-9]", text) == ["sample-0", "sample-3"]

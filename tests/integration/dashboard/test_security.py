@@ -189,3 +189,15 @@ def test_bodies_and_pages_are_bounded(owner: TestClient) -> None:
     assert owner.post(f"/c/{NAME}/orders", content=iter([b"x"])).status_code == 413
     assert owner.get("/api/cells?limit=501").status_code == 422
     assert owner.get("/api/cells?q=" + "x" * 301).status_code == 422
+
+
+def test_a_head_request_is_answered_as_the_page(owner: TestClient) -> None:
+    for path in (f"/c/{NAME}/", "/api/status", "/static/app.css"):
+        assert owner.head(path).status_code == 200
+    assert owner.head("/api/stream").status_code == 405  # it has no end
+
+
+def test_a_spent_link_names_the_port_of_the_next_one(owner: TestClient) -> None:
+    link = f"/?token={Tokens(KEY, PORT).link()}"
+    assert owner.get(link).status_code == 303
+    assert f"benchfleet dashboard --link --port {PORT}\n" in owner.get(link).text

@@ -29,6 +29,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ("plan?zoom=0", "zoom is “0”: it should be greater than or equal to 1."),
         ("matrix?model=" + "m" * 301, "it should have at most 300 characters"),
         ("samples", "cell: it is missing."),
+        ("cells?model=alpha&model=beta", "model is “alpha, beta”: it can have one value here"),
         ("cell/abc?tab=none", "tab is “none”: it should be 'log',"),
     ],
 )
@@ -61,3 +62,9 @@ def test_a_wrong_query_is_named_before_the_cells_are_read(tmp_path: Path) -> Non
         text = client.get(f"/c/{NAME}/cells", params={"state": "bogus"}).text
     assert "This address cannot be shown" in text
     assert "Not known yet" not in text
+
+
+def test_a_campaign_is_found_without_its_last_slash(client: TestClient) -> None:
+    answer = client.get(f"/c/{NAME}?x=1")
+    assert (answer.status_code, answer.headers["location"]) == (307, f"./{NAME}/?x=1")
+    assert client.get("/c/other").status_code == 404

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchfleet.dashboard.foreign import breakable, log_html, one_line, visible
+from benchfleet.dashboard.foreign import breakable, log_html, one_line, short_path, visible
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,13 @@ def test_a_long_log_line_is_cut_and_says_so() -> None:
 
 def test_a_path_wraps_behind_its_slashes_only() -> None:
     assert str(breakable("a/<b>_c")) == "a/<wbr>&lt;b&gt;_<wbr>c"
+
+
+def test_a_long_path_lacks_the_middle_of_its_longest_name() -> None:
+    long = "begin" + "x" * 200 + "end"
+    text = short_path(f"{long}/dense/bench_1/r0", 60).replace("<wbr>", "")
+    assert len(text) == 60
+    assert text.startswith("begin")
+    assert text.endswith("end/dense/bench_1/r0")
+    assert short_path("tiny/dense/b/r0", 60).replace("<wbr>", "") == "tiny/dense/b/r0"
+    assert "<script>" not in short_path("<script>/" * 40, 60)

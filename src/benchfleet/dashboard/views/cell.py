@@ -143,7 +143,7 @@ def _read_samples(file: Path, _modified: int, _size: int) -> list[dict[str, Any]
 
 def _is_shown(sample: Mapping[str, Any], show: str, every: Sequence[Mapping[str, Any]]) -> bool:
     if show == "wrong":
-        return isinstance(sample.get("score"), (int, float)) and not sample["score"]
+        return isinstance(sample.get("score"), (int, float)) and not is_right(sample)
     if show == "empty":
         return not str(sample.get("predicted_answer") or "").strip()
     if show == "cut":
@@ -152,6 +152,12 @@ def _is_shown(sample: Mapping[str, Any], show: str, every: Sequence[Mapping[str,
         seconds = sorted(float(one.get("seconds") or 0.0) for one in every)
         return float(sample.get("seconds") or 0.0) > 2 * (seconds[len(seconds) // 2] or 0.0)
     return True
+
+
+def is_right(sample: Mapping[str, Any]) -> bool:
+    """Whether it has a score of 0.5 or more."""
+    score = sample.get("score")
+    return isinstance(score, (int, float)) and score >= 0.5
 
 
 def stack_of(folder: Path | None) -> dict[str, Any]:

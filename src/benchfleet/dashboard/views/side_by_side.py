@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from benchfleet.dashboard.model import ReadModel
 from benchfleet.dashboard.rows import Row
-from benchfleet.dashboard.views.cell import samples_in
+from benchfleet.dashboard.views.cell import is_right, samples_in
 from benchfleet.dashboard.views.words import Piece, word_difference
 
 MAX_ITEMS = 6  # cells beside each other
@@ -78,15 +78,10 @@ def side_by_side(folders: Sequence[Path | None], group: Group, page: int) -> Sid
 
 
 def _group(samples: Sequence[Mapping[str, Any]]) -> str:
-    first, *others = map(_is_right, samples)
+    first, *others = map(is_right, samples)
     if first:
         return "both" if all(others) else "only_a"
     return "only_b" if any(others) else "neither"
-
-
-def _is_right(sample: Mapping[str, Any]) -> bool:
-    score = sample.get("score")
-    return isinstance(score, (int, float)) and score >= 0.5
 
 
 def _question(samples: Sequence[Mapping[str, Any]]) -> Question:
@@ -94,9 +89,9 @@ def _question(samples: Sequence[Mapping[str, Any]]) -> Question:
     text = _text(first)
     answers = []
     for letter, sample in zip(LETTERS, samples, strict=False):
-        score, right = sample.get("score"), _is_right(sample)
+        score, right = sample.get("score"), is_right(sample)
         turn: Turn = ""
-        if right != _is_right(first):
+        if right != is_right(first):
             turn = "gained" if right else "lost"
         answers.append(
             Answer(
