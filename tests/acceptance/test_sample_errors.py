@@ -11,7 +11,7 @@ import pytest
 
 from benchfleet.testing.simulated_server import Behaviour, SimulatedServer
 
-from .conftest import User
+from .conftest import User, end_of
 
 LOAD_REQUESTS = 2  # of each load: a token, and what the server can do
 STUDY = """\
@@ -181,6 +181,24 @@ def test_the_limit_is_of_the_whole_cell_also_where_it_is_split(user: User) -> No
     (place,) = user.published()
     metrics = json.loads((user.results / place / "metrics.json").read_text())
     assert metrics["overall_score"] == pytest.approx(0.97)
+
+
+def test_failed_samples_of_a_split_cell_are_asked_again(user: User) -> None:
+    with SimulatedServer(respond=(content_filter := Filter(3))) as server:
+        user.write(STUDY % ("5%", server.url))
+        run = ("run", "study.yaml", "--cpu-slots", "1", "--split", "4")
+        user.run(*run)
+        content_filter.refused = 0
+        user.run("retry", "study.yaml", "--samples")
+        asked = len(server.requests)
+        again = user.start(*run)
+        end_of(again)
+        assert len(server.requests) <= asked + LOAD_REQUESTS + 3
+    (place,) = user.published()
+    metrics = json.loads((user.results / place / "metrics.json").read_text())
+    assert metrics["overall_score"] == 1.0
+    assert metrics["summary"]["samples"] == 100
+    user.run("verify", "study.yaml")
 
 
 def test_without_a_limit_one_refused_sample_fails_the_cell(user: User) -> None:

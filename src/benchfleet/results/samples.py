@@ -63,8 +63,13 @@ def earlier_samples(folder: Path, holds: Callable[[int], bool] = lambda index: T
     """What earlier attempts of a cell recorded, as JSON lines: the attempt that got furthest, and
     the last of those; what was kept for the next attempt alone does not count. Only samples of
     which `holds` says so by their index."""
-    records = _furthest(folder)[1].items()
-    return "".join(json.dumps(one) + "\n" for index, one in records if holds(index)).encode()
+    records = (one for one in earlier_records(folder) if holds(one["index"]))
+    return "".join(json.dumps(one) + "\n" for one in records).encode()
+
+
+def earlier_records(folder: Path) -> list[dict[str, Any]]:
+    """The records of the attempt that `earlier_samples` takes them from."""
+    return list(_furthest(folder)[1].values())
 
 
 def earlier_indices(folder: Path) -> set[int]:

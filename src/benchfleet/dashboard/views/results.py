@@ -176,4 +176,6 @@ def manifest_rows(study: Study) -> list[Row]:
         return []
     with closing(ledger):
         rentals = read_rentals(ledger)
-        return manifest(ledger.events(kinds=EVENTS), ledger.cells(with_cell=True), rentals)
+        return manifest(
+            ledger.events(kinds=EVENTS), ledger.cells(with_cell=True, parts=True), rentals
+        )

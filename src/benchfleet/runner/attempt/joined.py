@@ -6,17 +6,18 @@ import contextlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchfleet.domain.attempt import CellRecord
+from benchfleet.domain.sample_end import lacks_answer
 from benchfleet.domain.usage import Usage
 from benchfleet.errors import ResultsError
 from benchfleet.results.layout import SAMPLES, Layout
 from benchfleet.results.read import sealed, sealed_attempts
-from benchfleet.results.samples import earlier_samples, sample_lines
+from benchfleet.results.samples import earlier_records, sample_lines
 
 PEAKS = "ram", "gpu_memory"  # of `Usage`
 
@@ -32,7 +33,7 @@ class Joined:
     # host, device, seconds and batch size of each, for provenance
     parts: Sequence[Mapping[str, Any]] = ()
     peaks: Mapping[str, int] = field(default_factory=dict)  # of RAM and GPU memory, as in `Usage`
-    paths: Sequence[str] = ()  # of their results
+    paths: Sequence[str] = ()  # of results of parts, which nobody needs once the cell has its own
 
     def batch_size(self, own: int) -> int | None:
         """The one of all samples, of which the parts did not record all if `complete` is False:
@@ -44,8 +45,11 @@ class Joined:
 
 def join(layout: Layout, parts: Sequence[CellRecord]) -> Joined:
     """Join the parts by their results here; of one without a result, what its attempts left here.
-    Samples that are missing are asked by the attempt at the whole cell."""
-    lines: list[bytes] = []
+    Samples that are missing are asked by the attempt at the whole cell.
+
+    A part may have failed samples of other parts, from an earlier attempt at the whole cell. So
+    those without an answer come first: the last record of a sample counts."""
+    samples: list[dict[str, Any]] = []
     seconds: Counter[str] = Counter()
     described: list[dict[str, Any]] = []
     provenance: Mapping[str, Any] = {}
@@ -55,10 +59,10 @@ def join(layout: Layout, parts: Sequence[CellRecord]) -> Joined:
         result = part_result(layout, record)
         if result is None:
             complete = False
-            lines.append(earlier_samples(layout.attempts_of(record.fingerprint)))
+            samples += earlier_records(layout.attempts_of(record.fingerprint))
             continue
         folder, seal = result
-        lines += _samples(folder)
+        samples += sample_lines(folder / SAMPLES)
         seconds.update(seal["seconds"])
         origin = seal["provenance"]
         provenance = provenance or origin.get("model", {})
@@ -67,14 +71,14 @@ def join(layout: Layout, parts: Sequence[CellRecord]) -> Joined:
         usage = Usage.from_dict(seal.get("usage") or {})
         for name in PEAKS:
             peaks[name] = max(peaks.get(name, 0), getattr(usage, name))
+    samples.sort(key=lambda sample: not lacks_answer(sample))
     return Joined(
-        recorded=b"".join(lines),
+        recorded="".join(json.dumps(sample) + "\n" for sample in samples).encode(),
         complete=complete,
         seconds=seconds,
         provenance=provenance,
         parts=described,
         peaks=peaks,
-        paths=[record.path for record in parts],
     )
 
 
@@ -92,8 +96,3 @@ def part_result(layout: Layout, record: CellRecord) -> tuple[Path, dict[str, Any
         if len(folders) == 1 and os.path.lexists(folder):  # else its own runner may rename it now
             folders += sealed_attempts(layout, {record.fingerprint})
     return None
-
-
-def _samples(folder: Path) -> Iterator[bytes]:
-    for sample in sample_lines(folder / SAMPLES):
-        yield json.dumps(sample).encode() + b"\n"

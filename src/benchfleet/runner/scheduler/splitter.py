@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from benchfleet.benchmarks.base import benchmark_class
@@ -100,6 +101,7 @@ class Splitter:
 
     def _forget(self, whole: str) -> None:
         """The whole cell has ended, so nobody needs what is left of its parts."""
+        self._new = [split for split in self._new if split.fingerprint != whole]
         parts = self._parts.pop(whole, {})
         self._needless += self._unfinished.pop(whole, ())
         for part in parts:
@@ -161,7 +163,11 @@ class Splitter:
         since = self._awaited.setdefault(whole, self._now())
         if missing and self._now() - since < PARTS_TIMEOUT_S:
             return False
-        self._joined[whole] = join(self._layout, records)
+        # Earlier splits, after which an attempt at the whole failed, left results of parts too.
+        splits = self._ledger.events(fingerprints={whole}, kinds={SPLIT})
+        ever = {part for event in splits for part in event.data["parts"]}
+        paths = [record.path for record in self._ledger.cells(fingerprints=ever)]
+        self._joined[whole] = replace(join(self._layout, records), paths=paths)
         return True
 
     def _missing(self, parts: Sequence[CellRecord]) -> list[CellRecord]:
