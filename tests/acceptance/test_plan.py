@@ -285,3 +285,18 @@ def test_several_answers_at_temperature_0_are_warned_of(user: User) -> None:
         "defaults: {generation: {temperature: 0.7}}\n" + (user.folder / "study.yaml").read_text()
     )
     assert user.json("plan", "study.yaml")["warnings"] == []
+
+
+def test_cells_that_runners_keeps_from_this_host_cannot_run_here(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.write(MOCK + "runners:\n  lab1: {models: [m2]}\n")
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab1")
+    shown = user.run("plan", "study.yaml").stdout
+    assert "'runners' excludes lab1" in shown
+    assert [row["impossible"] for row in user.json("plan", "study.yaml")["cells"]] == [
+        "'runners' excludes lab1",
+        "",
+    ]
+    monkeypatch.setenv("BENCHFLEET_HOST", "lab2")
+    assert "excludes" not in user.run("plan", "study.yaml").stdout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -111,10 +111,12 @@ def planned(
     endpoint_slots: int = DEFAULT_ENDPOINT_SLOTS,
     placement: Placement = Placement(),  # noqa: B008 - frozen
     cached: Collection[str] = (),
+    excluded: Mapping[str, str] = {},
 ) -> Plan:
     """The plan for the cells on a machine with so many bytes of RAM free, and so many cores;
     `missing` says why there is no pool, and `placement` what this machine (``""``) may have;
-    `cached` are the pending cells, by fingerprint, that a run takes from its result cache."""
+    `cached` are the pending cells, by fingerprint, that a run takes from its result cache;
+    `excluded` are those that the campaign keeps from this host, each with the reason."""
     known_records = {record.fingerprint: record for record in records}
     ours = {cell.fingerprint: cell for cell in cells}
     times = DurationModel(
@@ -133,7 +135,7 @@ def planned(
             state = "cached"
         is_open = state in ("pending", "running")
         reason = ""
-        if is_open:
+        if is_open and not (reason := excluded.get(str(named.cell.fingerprint), "")):
             why = placement.why_not(named.cell)
             reason = impossible(named.cell.need, [pool], why) if pool else why.get("", missing)
         rows.append(

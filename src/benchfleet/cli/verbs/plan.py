@@ -103,6 +103,7 @@ def main(arguments: argparse.Namespace) -> int:
         endpoint_slots=study.campaign.machine.endpoint_slots,
         placement=placement_rules,
         cached=cached,
+        excluded=_excluded(study, cells),
     )
     missing_downloads = missing_here(
         downloads_of([cell for cell in cells if cell.fingerprint not in done]), os.environ
@@ -135,6 +136,13 @@ def main(arguments: argparse.Namespace) -> int:
         lines += [f"effect   {one.effect:g}: {one}" for one in effects]
         _print([*map(str, reruns), *warnings, *lines])
     return 0
+
+
+def _excluded(study: Study, cells: Sequence[Cell]) -> dict[str, str]:
+    """The cells that `runners` of the campaign keeps from this host, each with the reason."""
+    allowed = {cell.fingerprint for cell in study.allowed_here(cells)}
+    why = f"'runners' excludes {study.host}"
+    return {str(cell.fingerprint): why for cell in cells if cell.fingerprint not in allowed}
 
 
 def _effects(

@@ -164,8 +164,8 @@ class Splitter:
         if missing and self._now() - since < PARTS_TIMEOUT_S:
             return False
         # Earlier splits, after which an attempt at the whole failed, left results of parts too.
-        splits = self._ledger.events(fingerprints={whole}, kinds={SPLIT})
-        ever = {part for event in splits for part in event.data["parts"]}
+        split_events = self._ledger.events(fingerprints={whole}, kinds={SPLIT})
+        ever = {part for event in split_events for part in event.data["parts"]}
         paths = [record.path for record in self._ledger.cells(fingerprints=ever)]
         self._joined[whole] = replace(join(self._layout, records), paths=paths)
         return True
