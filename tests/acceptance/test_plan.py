@@ -294,9 +294,7 @@ def test_cells_that_runners_keeps_from_this_host_cannot_run_here(
     monkeypatch.setenv("BENCHFLEET_HOST", "lab1")
     shown = user.run("plan", "study.yaml").stdout
     assert "'runners' excludes lab1" in shown
-    assert [row["impossible"] for row in user.json("plan", "study.yaml")["cells"]] == [
-        "'runners' excludes lab1",
-        "",
-    ]
+    reasons = [row["impossible"] for row in user.json("plan", "study.yaml")["cells"]]
+    assert reasons == ["'runners' excludes lab1", ""]
     monkeypatch.setenv("BENCHFLEET_HOST", "lab2")
     assert "excludes" not in user.run("plan", "study.yaml").stdout
