@@ -82,3 +82,16 @@ def test_a_page_that_is_not_live_says_that_it_is_older(
         expect(newer).to_be_hidden()
         expect(status).to_have_class(re.compile("live"))
         expect(page.locator("main")).to_contain_text("benchmark-21")
+
+
+def test_a_refresh_that_is_refused_leaves_the_page_and_is_tried_again(
+    campaign: DashboardCampaign, browser: Browser
+) -> None:
+    with opened(campaign, browser, "cost") as page:
+        attempts = page.get_by_role("row", name="lab1").get_by_role("cell").first
+        page.route("**/cost", lambda route: route.fulfill(status=503, body='{"detail": "busy"}'))
+        with page.expect_response("**/cost"):
+            campaign.finish(sample_cell(20))
+        expect(attempts).to_have_text("3")
+        page.unroute("**/cost")
+        expect(attempts).to_have_text("4")

@@ -62,7 +62,7 @@
   function watch() {
     var body = document.body, base = body.dataset.root, slug = body.dataset.slug;
     var cursor = body.dataset.cursor, source = null, failures = 0, timer = 0, dirty = false;
-    var latest = {}, refreshedAt = Date.now(), refreshTook = 0, refreshing = false, mayRelay = false, lastMessage = 0, spokenAt = 0;
+    var latest = {}, refreshedAt = Date.now(), refreshTook = 0, refreshing = false, refused = false, mayRelay = false, lastMessage = 0, spokenAt = 0;
     var channel = window.BroadcastChannel ? new BroadcastChannel("benchfleet-" + location.port + "-" + slug) : null;
     if (channel) channel.onmessage = function (event) { take(event.data); };
     if (navigator.locks && channel) {
@@ -189,6 +189,9 @@
       document.getElementById("speech").textContent = text;
     }
 
+    // A refresh that the server refuses, such as one that is busy, changes nothing, and is tried again.
+    document.addEventListener("htmx:response:error", function () { refused = true; });
+
     function refreshSoon() {
       var live = document.getElementById("live");
       if (!live || !dirty || document.hidden || refreshing || document.querySelector("dialog[open]")) return;
@@ -197,10 +200,10 @@
       var wait = Math.max(50, every - (Date.now() - refreshedAt));
       refreshing = true;
       setTimeout(function () {
-        dirty = false;
+        dirty = refused = false;
         refreshedAt = Date.now();
         window.htmx.ajax("GET", location.href, { target: "#live", select: "#live", swap: "outerMorph" })
-          .then(function () { refreshTook = Date.now() - refreshedAt; relativeTimes(); markWide(); counts(latest); }, function () { dirty = true; })
+          .then(function () { dirty = dirty || refused; refreshTook = refused ? 500 : Date.now() - refreshedAt; relativeTimes(); markWide(); counts(latest); }, function () { dirty = true; })
           .then(function () { refreshing = false; if (dirty) refreshSoon(); });
       }, wait);
     }
