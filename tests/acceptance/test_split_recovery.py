@@ -88,9 +88,9 @@ def test_verify_looks_at_the_results_of_parts(interrupted: User) -> None:
     samples = interrupted.results / PARTS[1] / "samples.jsonl"
     samples.write_bytes(samples.read_bytes()[1:])
     assert f"damaged  {PARTS[1]}" in interrupted.run("verify", "study.yaml", code=1).stdout
-    mended = interrupted.run("verify", "study.yaml", "--repair", "--yes", code=1).stdout
-    assert f"pending again  {PARTS[1]}" in mended
-    assert "not in the campaign" not in mended
+    output = interrupted.run("verify", "study.yaml", "--repair", "--yes", code=1).stdout
+    assert f"pending again  {PARTS[1]}" in output
+    assert "not in the campaign" not in output
     done = interrupted.run("run", "study.yaml", "--cpu-slots", "1")
     assert "part1of4" not in done.stdout
     assert "part2of4" in done.stdout

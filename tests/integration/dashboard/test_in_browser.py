@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from benchfleet.testing import sample_cell
-from browsers import BROWSER, NARROW, WatchedPage, chromium
+from browsers import BROWSER, NARROW, WatchedPage
 from dashboards import (
     NAME,
     DashboardCampaign,
@@ -19,15 +18,9 @@ from dashboards import (
     slow_reading,
 )
 
+from .conftest import LIMIT_MS
+
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs chromium")
-LIMIT_MS = 60_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=LIMIT_MS)
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchfleet.testing import sample_cell
-from browsers import BROWSER, NARROW, WatchedPage, chromium
+from browsers import BROWSER, NARROW, WatchedPage
 from dashboards import NAME, DashboardCampaign, served_campaign
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs chromium")
@@ -37,12 +37,6 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> DashboardCampaign:
     running = sample_cell(1, model="a-model-of-some-size", benchmark=BENCHMARKS[0])
     campaign.report(campaign.claim(running), 40)
     return campaign
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @contextmanager

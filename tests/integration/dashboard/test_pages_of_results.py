@@ -11,22 +11,16 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchfleet.testing import sample_cell
-from browsers import BROWSER, WatchedPage, chromium
+from browsers import BROWSER, WatchedPage
 from dashboards import NAME, DashboardCampaign, every_kind_of_cell, served_campaign
 
+from .conftest import LIMIT_MS
+
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs chromium")
-LIMIT_MS = 60_000
 AFTER_A_CHANGE = """() => document.addEventListener(
   "benchfleet:changes", () => { document.body.dataset.changed = "yes"; }
 )"""
 WAITING = sample_cell(3)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=LIMIT_MS)
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def record_plan(
     study: Study, ledger: Ledger, plan: Assignment, settings: Mapping[str, Any]
 ) -> Plan:
     """Enroll the planned cells and record the plan; workers of the ledger follow it from now on.
-    `settle_forms` is to be called next."""
+    Call `settle_forms` afterwards, once failed machines hold none of these cells."""
     before = newest(all_before := plans(ledger.events(kinds={ASSIGNED})))
     assigned = [*plan.running, *plan.cells]
     record = Plan(

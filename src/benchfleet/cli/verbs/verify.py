@@ -75,8 +75,8 @@ def main(arguments: argparse.Namespace) -> int:
         return _show(arguments, study, verify.run(None), done)
     with closing(ledger):
         verification = _verified(verify, ledger)
-        mendable = [one for one in verification.wrong if one.kind in REPAIRED]
-        if arguments.repair and mendable and _agreed(arguments, mendable):
+        repairable = [one for one in verification.wrong if one.kind in REPAIRED]
+        if arguments.repair and repairable and _agreed(arguments, repairable):
             moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
             ours = {str(cell.fingerprint) for cell in study.cells()}
             ours.update(*parts_of(ledger, ours).values())

@@ -87,12 +87,18 @@ def part_result(layout: Layout, record: CellRecord) -> tuple[Path, dict[str, Any
     published, because something else lies at its place, waits under ``.attempts``."""
     if record.state != "success" or record.outcome is None:
         return None
-    folders = [layout.published(record.path)]
-    for folder in folders:
-        with contextlib.suppress(ResultsError):
-            content, digest = sealed(folder)
-            if digest == record.outcome.digest:
-                return folder, content
-        if len(folders) == 1 and os.path.lexists(folder):  # else its own runner may rename it now
-            folders += sealed_attempts(layout, {record.fingerprint})
+    published, digest = layout.published(record.path), record.outcome.digest
+    if (seal := _seal(published, digest)) is not None:
+        return published, seal
+    if not os.path.lexists(published):  # its own runner may rename it now
+        return None
+    attempts = sealed_attempts(layout, {record.fingerprint})
+    return next(((one, seal) for one in attempts if (seal := _seal(one, digest))), None)
+
+
+def _seal(folder: Path, digest: str) -> dict[str, Any] | None:
+    """The seal of a folder; None without one of this digest."""
+    with contextlib.suppress(ResultsError):
+        content, own_digest = sealed(folder)
+        return content if own_digest == digest else None
     return None
