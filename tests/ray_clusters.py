@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from watchers import ends_with_us
@@ -72,6 +73,15 @@ class RayNodes:
             for one in processes:
                 one.process.kill()
                 one.process.wait()
+
+    def of(self, pid: int) -> Any:
+        """The node under which this process runs."""
+        above = {one.pid for one in psutil.Process(pid).parents()}
+        for node in self._cluster.worker_nodes:
+            (raylet,) = node.all_processes["raylet"]
+            if raylet.process.pid in above:
+                return node
+        raise LookupError(f"no node runs process {pid}")
 
     def clear(self) -> None:
         """End all nodes but the head."""

@@ -130,23 +130,32 @@ def test_no_cell_is_lost_run_twice_or_charged_while_nodes_and_the_runner_die(
 def test_a_killed_node_loses_only_its_part_of_a_split_cell(
     user: User, nodes: RayNodes, whole: Whole
 ) -> None:
+    """The node killed is that of the part that began last: the other may have ended by then."""
     declare(user, 2, seconds=0.6)
-    first = nodes.add(cpus=1)
     nodes.add(cpus=1)
-    run = user.start("run", "study.yaml", "--engine", "ray", "--ray-address", nodes.address)
-
-    def parts() -> list[Path]:
-        files = user.results.glob(".attempts/*/*/samples.jsonl")
-        return [file for file in files if file.stat().st_size]
-
-    until(lambda: len(parts()) == 2 or run.poll() is not None, BOUND_S)
-    nodes.remove(first, in_order=False)
-    out, errors = run.communicate(timeout=240)
-    assert run.returncode == 0, out + errors
+    nodes.add(cpus=1)
+    run, notices = start(user, nodes, "run")
+    with run:
+        until(lambda: len(begun(notices)) == 2 or run.poll() is not None, BOUND_S)
+        nodes.remove(nodes.of(begun(notices)[-1]), in_order=False)
+        run.communicate(timeout=240)
+    assert run.returncode == 0, notices.read_text()[-2000:]
     assert (samples(user.results / RESULT), score(user.results / RESULT)) == whole
     assert list(user.published()) == [RESULT]
     used = user.json("status", "study.yaml")["used"]
     assert used["attempts"] == 4  # two parts, one of them twice, and the whole
+
+
+def begun(notices: Path) -> list[int]:
+    """The process of each cell's first sample, in the order of those samples."""
+    slots: dict[str, int] = {}
+    cells: dict[str, int] = {}
+    for event in events(notices):
+        if event["kind"] == "slot_ready":
+            slots[event["slot"]] = event["data"]["hello"]["pid"]
+        elif event["kind"] == "cell_progress":
+            cells.setdefault(event["cell"], slots[event["slot"]])
+    return list(cells.values())
 
 
 def start(user: User, nodes: RayNodes, name: str) -> tuple[subprocess.Popen[str], Path]:
@@ -259,9 +268,13 @@ def test_the_loss_of_the_head_ends_the_run_in_good_order_with_the_reason(
 
 def ended(notices: Path) -> list[str]:
     """The cells of which the run said that they are done."""
-    lines = [line for line in notices.read_text().splitlines(keepends=True) if line[-1] == "\n"]
-    events = [json.loads(line) for line in lines if '"cell_done"' in line]
-    return [event["cell"] for event in events]
+    return [event["cell"] for event in events(notices) if event["kind"] == "cell_done"]
+
+
+def events(notices: Path) -> list[dict[str, Any]]:
+    """What the run said so far, in whole lines."""
+    lines = notices.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line[0] == "{" and line[-1] == "\n"]
 
 
 def done(user: User) -> int:
