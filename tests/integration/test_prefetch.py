@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchfleet.domain.humanize import sized
 from benchfleet.download import from_dict
 from benchfleet.models.fetch import HubModel
 from hubs import COMMIT, FILES, TOKEN, DatasetHub, ModelHub, client_of, serving
@@ -77,7 +78,7 @@ def test_a_plan_says_what_is_missing_and_how_large_it_is_and_fetch_brings_it(
     size = sum(len(FILES[name]) for name in ("config.json", WEIGHTS, "tokenizer.json"))
     assert planned["missing"] == [{"kind": "model", "name": "org/tiny", "size": size}]
     text = run("plan", "study.yaml").stdout
-    assert "missing here: model org/tiny (1 MB)" in text
+    assert f"missing here: model org/tiny ({sized(size)})" in text
     assert "benchfleet fetch study.yaml" in text
     assert hub.fetched(WEIGHTS) == 0
     fetched = run("fetch", "study.yaml").stdout

@@ -34,8 +34,14 @@ def duration(seconds: float) -> str:
 
 
 def sized(size: int) -> str:
-    """``640 MB``, ``31.2 GB`` for a number of bytes."""
-    return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.0f} MB"
+    """``812 B``, ``64 kB``, ``1.2 MB``, ``640 MB``, ``31.2 GB`` for a number of bytes."""
+    if size >= 999_500_000:
+        return f"{size / 1e9:.1f} GB"
+    if size >= 9_950_000:
+        return f"{size / 1e6:.0f} MB"
+    if size >= 999_500:
+        return f"{size / 1e6:.1f} MB"
+    return f"{size / 1e3:.0f} kB" if size >= 1000 else f"{size} B"
 
 
 def gigabytes(size: int) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchfleet.domain.humanize import counted, duration
+from benchfleet.domain.humanize import counted, duration, sized
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,22 @@ def test_one_is_reported_as_one(count: int, verb: str, output: str) -> None:
 )
 def test_a_duration_is_as_short_as_it_may_be(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (600_000, "600 kB"),
+        (999_600, "1.0 MB"),
+        (1_240_000, "1.2 MB"),
+        (9_960_000, "10 MB"),
+        (640_000_000, "640 MB"),
+        (999_600_000, "1.0 GB"),
+        (31_200_000_000, "31.2 GB"),
+    ],
+)
+def test_a_small_size_is_not_rounded_to_none(size: int, shown: str) -> None:
+    assert sized(size) == shown
