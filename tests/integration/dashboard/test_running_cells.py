@@ -103,6 +103,9 @@ def test_a_silent_cell_is_silent_in_the_list_too(campaign: DashboardCampaign) ->
         states = {row.partition("benchmark-")[2][:1]: row for row in rows}
         answer = client.get("/api/cells", params={"state": "running"}).json()["cells"]
         lines = client.get(f"/c/{NAME}/cells.csv").text.splitlines()
+        page = text_of(client, f"cell/{answer[0]['id']}")
+    assert page.count("◌ silent for 1 min") == 3  # the cell, its slot and its attempt
+    assert "▶" not in page
     for number in "12":
         assert "◌ silent for 1 min" in states[number]
         assert "▶" not in states[number]
