@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from benchfleet.domain.budget import Budget, Spending
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.resource import MemoryState
 from benchfleet.engines.base import Engine
-from benchfleet.engines.processes import owner, process_space
 from benchfleet.environment import batch_job
 from benchfleet.errors import LedgerFull
 from benchfleet.fleet import Fleet, open_engine
@@ -53,7 +51,7 @@ from benchfleet.runner.execution.retrying_ledger import RetryingLedger
 from benchfleet.runner.loop import Runner
 from benchfleet.runner.outage import Outage
 from benchfleet.runner.progress import Observer
-from benchfleet.runner.resources.local_host import LocalHost
+from benchfleet.runner.resources.local_host import LocalHost, this_host
 from benchfleet.runner.result_storage import ResultStorage
 from benchfleet.runner.run_end import RunEnd
 from benchfleet.runner.scheduler.run_request import GateConfig, RunRequest
@@ -180,13 +178,9 @@ def count_spending(study: Study, spending: Spending) -> None:
 
 def _local_host(study: Study, fleet: Fleet) -> LocalHost:
     """This machine, for the runner."""
-    return LocalHost(
-        machine=socket.gethostname(),
-        process=owner(os.getpid()),
-        space=process_space(),
-        host=study.host,
+    return replace(
+        this_host(host=study.host, folder=study.layout.own_id()),
         job=batch_job(os.environ),
-        folder=study.layout.own_id(),
         pool=fleet.pool,
         gpus=nvml_gpus,
         measure=_measure,

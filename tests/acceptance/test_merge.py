@@ -30,6 +30,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two hosts that made a result each, in folders of their own."""
     user = User(tmp_path_factory.mktemp("hosts"))
     user.write(MOCK)
+    user.run("ledger", "init", "study.yaml", *LEDGER)
+    shutil.copy(user.folder / "shared.db", user.folder / "backup.db")
     for host in ("1", "2"):
         only = ("--models", f"m{host}", "--results", f"host{host}")
         user.run("work", "study.yaml", *LEDGER, *CPU, *only)
@@ -120,6 +122,24 @@ def test_one_host_s_results_that_are_elsewhere_are_not_called_gone(hosts: User) 
     shutil.rmtree(hosts.folder / "host1/study/m1")
     output = hosts.json("status", "study.yaml", *LEDGER, "--results", "host1")
     assert output["gone"] == [ALL[0]]
+
+
+@pytest.mark.parametrize("verb", ["rebuild", "work"])
+def test_a_new_ledger_learns_again_where_each_result_is(hosts: User, verb: str) -> None:
+    """The ledger was lost, or restored from a backup that is older than the results."""
+    for file in hosts.folder.glob("shared.db*"):
+        file.unlink()
+    if verb == "work":
+        (hosts.folder / "backup.db").rename(hosts.folder / "shared.db")
+    for host in ("1", "2"):
+        at = ("study.yaml", *LEDGER, "--results", f"host{host}")
+        if verb == "work":
+            hosts.run("work", *at, *CPU, "--models", f"m{host}")
+        else:
+            hosts.run("ledger", "rebuild", *at)
+    for host, other in (("host1", ALL[1]), ("host2", ALL[0])):
+        output = hosts.json("status", "study.yaml", *LEDGER, "--results", host)
+        assert (output["gone"], list(output["elsewhere"])) == ([], [other])
 
 
 def tamper(folder: Path) -> None:

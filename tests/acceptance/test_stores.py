@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import time
@@ -45,6 +46,25 @@ def test_results_stay_here_and_go_to_the_place_as_soon_as_it_is_there(
     assert stored(srv) == sorted(user.published())
     assert user.json("status", "study.yaml")["unsent"] == 0
     assert "nothing was run" in user.run("run", "study.yaml", *CPU).stdout
+
+
+@pytest.mark.parametrize("verb", ["rebuild", "run"])
+def test_a_new_ledger_learns_again_what_the_store_has(user: User, srv: Path, verb: str) -> None:
+    srv.mkdir()
+    user.run("ledger", "init", "study.yaml")
+    shutil.copy(user.results / "ledger.db", user.folder / "backup.db")
+    user.run("run", "study.yaml", *CPU)
+    for file in user.results.glob("ledger.db*"):
+        file.unlink()
+    if verb == "rebuild":
+        user.run("ledger", "rebuild", "study.yaml")
+    else:
+        (user.folder / "backup.db").rename(user.results / "ledger.db")
+    user.run("run", "study.yaml", *CPU)
+    at = ("study.yaml", "--results", "elsewhere", "--ledger", f"sqlite:{user.results}/ledger.db")
+    output = user.json("status", *at)
+    assert output["gone"] == []
+    assert output["elsewhere"] == dict.fromkeys(user.published(), f"file://{srv}")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,14 +13,13 @@ from benchfleet.domain.attempt import Claim, Outcome, RunnerId
 from benchfleet.domain.cell import Cell
 from benchfleet.domain.event import Event
 from benchfleet.domain.progress_callback import ProgressCallback, ignore_progress
-from benchfleet.engines.processes import owner, process_space
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.disk import make_folder
 from benchfleet.results.layout import Layout
 from benchfleet.results.upload_queue import UploadQueue
 from benchfleet.results.write import AttemptFolder, Verdict
 from benchfleet.runner.recovery.adopt import Ended, finish_cells, registered
-from benchfleet.runner.resources.local_host import LocalHost
+from benchfleet.runner.resources.local_host import this_host
 from benchfleet.study import Study
 
 T = TypeVar("T")
@@ -79,13 +77,7 @@ def importing(study: Study, cells: Iterable[Cell]) -> Iterator[tuple[Ledger, Run
         ledger.enroll(list(cells))
         runner = RunnerId(f"import-{os.urandom(8).hex()}")
         make_folder(study.layout.root)
-        local_host = LocalHost(
-            machine=socket.gethostname(),
-            process=owner(os.getpid()),
-            space=process_space(),
-            host=study.host,
-            folder=study.layout.own_id(),
-        )
+        local_host = this_host(host=study.host, folder=study.layout.own_id())
         try:
             with registered(ledger, runner, local_host):
                 yield ledger, runner

@@ -16,6 +16,7 @@ from benchfleet.ledger.git.ledger import GitLedger
 from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.recovery.rebuild import RebuildSummary, rebuild
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.study import open_study
 from benchfleet.testing import sample_cell
 from repositories import git, make_bare
@@ -57,7 +58,9 @@ def test_a_ledger_is_rebuilt_in_a_hosted_repository(tmp_path: Path) -> None:
     url = f"git+file://{make_bare(tmp_path / 'lab.git')}"
     inside = GitLedger(url, campaign="study", folder=tmp_path / "mine", max_age=0.0)
     with closing(BatchedLedger(inside, clock=lambda: 100.0 * time.monotonic())) as ledger:
-        assert rebuild(ledger, layout) == RebuildSummary(entered=1, unchanged=0, refused=())
+        assert rebuild(ledger, layout, LocalHost()) == RebuildSummary(
+            entered=1, unchanged=0, refused=()
+        )
         assert [record.state for record in ledger.cells()] == ["success"]
 
 

@@ -13,6 +13,7 @@ from benchfleet.domain.part import FOLLOWED, SPLIT, Split, Splits
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.recovery.rebuild import adopt_published, rebuild
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.testing import sample_cell
 
 from .conftest import claimed, published
@@ -42,7 +43,7 @@ def test_parts_are_taken_in_and_their_cell_is_split_again(
 ) -> None:
     parts = [split.cells(WHOLE)[place] for place in places]
     paths = [published(layout, part)[0] for part in parts]
-    output = rebuild(ledger, layout)
+    output = rebuild(ledger, layout, LocalHost())
     assert (output.entered, output.unchanged, output.refused) == (len(places), 0, ())
     again = split_now(ledger)
     pending = dict.fromkeys(
@@ -53,7 +54,7 @@ def test_parts_are_taken_in_and_their_cell_is_split_again(
     assert len(again.parts) == len(split.cells(WHOLE))
     begun = [part.part.start for part in again.cells(WHOLE) if part.part]
     assert begun == sorted(set(begun))
-    output = rebuild(ledger, layout)
+    output = rebuild(ledger, layout, LocalHost())
     assert (output.entered, output.unchanged, output.refused) == (0, len(places), ())
     assert len(ledger.events(kinds={SPLIT})) == 1
 
@@ -66,9 +67,11 @@ def test_a_run_on_a_new_ledger_takes_in_the_parts_of_its_cells(
     for cell in cells:
         published(layout, Split.evenly(str(cell.fingerprint), 1, 1, 2).cells(cell)[1])
     published(layout, Split.evenly("f", 1, 1, 2).cells(sample_cell(3))[0])  # not of this run
-    assert adopt_published(ledger, layout, cells).entered == 2
+    assert adopt_published(ledger, layout, LocalHost(), cells).entered == 2
     assert Counter(all_states(ledger).values()) == {"pending": 4, "success": 2}
-    assert adopt_published(ledger, layout, cells).unchanged == 0  # they are not even read
+    assert (
+        adopt_published(ledger, layout, LocalHost(), cells).unchanged == 0
+    )  # they are not even read
 
 
 def test_the_result_of_the_cell_ends_the_split(ledger: Ledger, layout: Layout) -> None:
@@ -76,7 +79,7 @@ def test_the_result_of_the_cell_ends_the_split(ledger: Ledger, layout: Layout) -
     parts = EVENLY.cells(WHOLE)
     for cell in (*parts[:3], WHOLE):
         published(layout, cell)
-    assert rebuild(ledger, layout).entered == 4
+    assert rebuild(ledger, layout, LocalHost()).entered == 4
     assert set(all_states(ledger).values()) == {"success"}
     splits = Splits()
     splits.follow(ledger.events(kinds=FOLLOWED))
@@ -92,7 +95,7 @@ def test_a_cell_that_was_split_otherwise_keeps_its_split(ledger: Ledger, layout:
     split = Split.evenly(NAME, lease.attempt, lease.token, 2)
     ledger.record(split.event(split.cells(WHOLE)))
     ledger.release([lease], "it was split")
-    assert rebuild(ledger, layout).refused == ()
+    assert rebuild(ledger, layout, LocalHost()).refused == ()
     assert split_now(ledger).cuts == split.cuts
 
 
@@ -100,7 +103,7 @@ def test_a_cancelled_cell_stays_so(ledger: Ledger, layout: Layout) -> None:
     published(layout, EVENLY.cells(WHOLE)[0])
     ledger.enroll([WHOLE])
     ledger.record(Event(kind="cancel_asked", fingerprint=NAME))
-    assert rebuild(ledger, layout).refused == ()
+    assert rebuild(ledger, layout, LocalHost()).refused == ()
     assert all_states(ledger)[WHOLE.path(marked=False)] == "cancelled"
 
 
@@ -109,6 +112,6 @@ def test_the_parts_of_the_last_of_several_splits_count(ledger: Ledger, layout: L
         return published(layout, cells[-1])[0]
 
     paths = last_path(EVENLY.cells(WHOLE)), last_path(OF_REST.cells(WHOLE))
-    assert rebuild(ledger, layout).entered == 2
+    assert rebuild(ledger, layout, LocalHost()).entered == 2
     assert [all_states(ledger)[path] for path in paths] == ["success", "success"]
     assert split_now(ledger).attempt == OF_REST.attempt

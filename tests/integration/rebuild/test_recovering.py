@@ -14,6 +14,7 @@ from benchfleet.results.layout import Layout
 from benchfleet.results.write import AttemptFolder
 from benchfleet.runner.recovery.rebuild import adopt_published
 from benchfleet.runner.recovery.startup import Recovered, publish_committed
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.testing import sample_cell
 from stage import Stage, cells
 
@@ -110,5 +111,5 @@ def test_a_result_that_the_ledger_has_as_cancelled_or_of_another_content_is_not_
     published(layout, sample_cell(1))
     ledger.enroll([sample_cell(0)])
     ledger.record(Event(kind="cancel_asked", fingerprint=sample_cell(0).fingerprint))
-    assert adopt_published(ledger, layout, [sample_cell(0), changed]).entered == 0
+    assert adopt_published(ledger, layout, LocalHost(), [sample_cell(0), changed]).entered == 0
     assert states(ledger) == {sample_cell(0).id: "cancelled"}

@@ -10,6 +10,7 @@ import pytest
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.layout import Layout
 from benchfleet.runner.recovery.rebuild import rebuild
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.testing import sample_cell
 
 from .conftest import published, states
@@ -49,7 +50,7 @@ def test_a_wrong_cell_json_is_left_out_by_name_and_the_others_are_taken(
     if wrong is GONE:
         del part[name]
     file.write_text(json.dumps(content))
-    output = rebuild(ledger, layout)
+    output = rebuild(ledger, layout, LocalHost())
     assert [path for path, _ in output.refused] == [bad]
     assert why in output.refused[0][1]
     assert states(ledger) == {good: "success"}
@@ -61,6 +62,6 @@ def test_a_cell_json_that_is_none_is_left_out_by_name(
 ) -> None:
     path, _ = published(layout, sample_cell())
     (layout.published(path) / "cell.json").write_bytes(text.encode("latin-1"))
-    output = rebuild(ledger, layout)
+    output = rebuild(ledger, layout, LocalHost())
     assert [path for path, _ in output.refused] == [path]
     assert states(ledger) == {}

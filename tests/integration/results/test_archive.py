@@ -20,6 +20,7 @@ from benchfleet.ledger.memory import MemoryLedger
 from benchfleet.results.archive import archived_attempts
 from benchfleet.results.incoming_check import refusal
 from benchfleet.runner.recovery.rebuild import rebuild
+from benchfleet.runner.resources.local_host import LocalHost
 from benchfleet.testing import sample_cell
 from study import Study
 
@@ -36,7 +37,10 @@ def test_a_packed_log_is_as_good_as_the_log(study: Study) -> None:
     assert study.look() == study.look(quick=True) == []
     assert items(study, "raw") == []
     again = MemoryLedger()
-    assert (rebuild(again, study.layout).entered, rebuild(again, study.layout).refused) == (3, ())
+    assert (
+        rebuild(again, study.layout, LocalHost()).entered,
+        rebuild(again, study.layout, LocalHost()).refused,
+    ) == (3, ())
 
 
 @pytest.mark.parametrize("act", ["move", "delete"])
@@ -49,7 +53,7 @@ def test_an_archived_raw_file_is_distinguished_from_a_lost_one(
     assert moved == ([LONG] if act == "move" else [])
     assert not log.exists()
     assert study.look() == study.look(quick=True) == []
-    assert rebuild(MemoryLedger(), study.layout).refused == ()
+    assert rebuild(MemoryLedger(), study.layout, LocalHost()).refused == ()
     note = log.with_name("log.txt.taken")
     note.write_text(note.read_text().replace('"sha256": "', '"sha256": "0'))
     assert [one.kind for one in study.look()] == ["damaged"]

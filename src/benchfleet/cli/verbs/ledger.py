@@ -22,6 +22,7 @@ from benchfleet.ledger.fsck import problems
 from benchfleet.ledger.postgres.grants import reader_grants, runner_grants
 from benchfleet.ledger.table_copy import CopyableLedger, copy_ledger, running_cells_warning
 from benchfleet.runner.recovery.rebuild import rebuild
+from benchfleet.runner.resources.local_host import this_host
 from benchfleet.study import Study, open_study
 
 _EXAMPLE = "benchfleet ledger rebuild study.yaml"
@@ -53,7 +54,8 @@ def _rebuild(arguments: argparse.Namespace, study: Study) -> int:
     ledger = study.open_ledger(known_results=True)
     try:
         with progress_line("results taken in") as progress:
-            outcome = rebuild(ledger, study.layout, seen=progress)
+            host = this_host(host=study.host, folder=study.layout.own_id())
+            outcome = rebuild(ledger, study.layout, host, seen=progress)
     finally:
         ledger.close()
     if arguments.json:

@@ -21,6 +21,7 @@ from benchfleet.results.read import published_folders
 from benchfleet.runner.events import EventQueue
 from benchfleet.runner.recovery.rebuild import rebuild
 from benchfleet.runner.recovery.startup import publish_committed
+from benchfleet.runner.resources.local_host import this_host
 from benchfleet.runner.resources.shapes import Pool
 from benchfleet.runner.run_end import RunEnd
 from benchfleet.runs.live_state import combine, registered_run
@@ -179,7 +180,7 @@ def _prepare(
     ledger = study.open_ledger(known_results=True)
     try:
         if not any(True for _ in ledger.cells()) and _holds_results(layout):
-            rebuild(ledger, layout)
+            rebuild(ledger, layout, this_host(host=study.host, folder=layout.own_id()))
         for _ in publish_committed(ledger, layout):
             pass  # a crash kept them from their place; they are no news to this caller
         records = list(ledger.cells(fingerprints={str(cell.fingerprint) for cell in cells}))

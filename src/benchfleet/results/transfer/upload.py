@@ -89,6 +89,7 @@ class Uploader:
                 if not checked:  # a wrong address is reported before the first result
                     self._target.check()
                     checked = True
+                self._enqueue_existing()  # a run that begins may have entered results
                 failures = 0 if self.upload() else failures + 1
             except Exception as error:  # noqa: BLE001 - shown at the end; the run goes on
                 self.problem, failures = str(error) or type(error).__name__, failures + 1

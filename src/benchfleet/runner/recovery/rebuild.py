@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,10 @@ from benchfleet.results.disk import subfolders
 from benchfleet.results.layout import Layout
 from benchfleet.results.outcome import parsed_outcome
 from benchfleet.results.read import damage, has_published, is_sealed, published_folders, sealed
-from benchfleet.runner.recovery.adopt import finish_cells
+from benchfleet.results.upload_queue import UploadQueue
+from benchfleet.runner.recovery.adopt import finish_cells, registered
 from benchfleet.runner.recovery.splits import restore_splits
-
-_RUNNER = RunnerId("rebuild")
+from benchfleet.runner.resources.local_host import LocalHost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +48,25 @@ class _Published:
 
 
 def rebuild(
-    ledger: Ledger, layout: Layout, *, seen: ProgressCallback = ignore_progress
+    ledger: Ledger,
+    layout: Layout,
+    local_host: LocalHost,
+    *,
+    seen: ProgressCallback = ignore_progress,
 ) -> RebuildSummary:
-    """Enter every published result into the ledger, each as the success that it is.
+    """Enter every published result of this host into the ledger, each as the success that it is.
 
     Left out by name: folders that are not as they were sealed, whose place the ledger has given
     to another cell, or whose cell another runner holds.
     """
     results, refused = _read_all(layout.root, published_folders(layout.root))
-    return _enter_all(ledger, results, refused, seen)
+    return _enter_all(ledger, layout, local_host, results, refused, seen)
 
 
 def adopt_published(
     ledger: Ledger,
     layout: Layout,
+    local_host: LocalHost,
     cells: Sequence[Cell],
     *,
     seen: ProgressCallback = ignore_progress,
@@ -82,7 +88,7 @@ def adopt_published(
             if whole_of(one.cell).fingerprint in among
         ]
     return (
-        _enter_all(ledger, results, [], seen)
+        _enter_all(ledger, layout, local_host, results, [], seen)
         if results
         else RebuildSummary(entered=0, unchanged=0, refused=())
     )
@@ -100,6 +106,8 @@ def _new_parts(ledger: Ledger, layout: Layout, cells: Iterable[Cell]) -> Iterato
 
 def _enter_all(
     ledger: Ledger,
+    layout: Layout,
+    local_host: LocalHost,
     results: list[_Published],
     refused: list[tuple[str, str]],
     seen: ProgressCallback,
@@ -110,7 +118,8 @@ def _enter_all(
         paths={result.cell.fingerprint: result.path for result in results},
     )
     ledger.reap()
-    restore_splits(ledger, _RUNNER, [result.cell for result in results])
+    runner = RunnerId(f"rebuild-{os.urandom(8).hex()}")
+    restore_splits(ledger, runner, [result.cell for result in results])
     records = {record.fingerprint: record for record in ledger.cells(parts=True)}
     unchanged, waiting = 0, dict[str, _Published]()
     refused += misplaced
@@ -124,9 +133,14 @@ def _enter_all(
         else:
             _make_pending(ledger, record)
             waiting[str(record.fingerprint)] = result
-    left_over = finish_cells(  # each is published already
-        ledger, _RUNNER, waiting, lambda _, result: (result.outcome, None), seen=seen
-    )
+    left_over: list[_Published] = []
+    if waiting:
+        with registered(ledger, runner, local_host):  # so that the others know where they are
+            left_over = finish_cells(  # each is published already
+                ledger, runner, waiting, lambda _, result: (result.outcome, None), seen=seen
+            )
+        for folder in (layout.outbox, layout.cache_outbox):  # whether they were sent is unknown
+            UploadQueue(folder).unassign()
     refused += (
         (one.path, "another runner holds its cell; rebuild when it ended") for one in left_over
     )

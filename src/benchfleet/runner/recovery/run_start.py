@@ -41,7 +41,9 @@ class RunStart:
 
     def begin(self) -> None:
         """Do all of it, count the cells, and report what was done. Raises LedgerError."""
-        adopted = adopt_published(self._ledger, self._layout, self._cells, seen=self._taking_in)
+        adopted = adopt_published(
+            self._ledger, self._layout, self._local_host, self._cells, seen=self._taking_in
+        )
         with self._state.waiting_for("the ledger, which has not taken this run in yet"):
             if self._options.enrolls:
                 self._ledger.enroll(self._cells)

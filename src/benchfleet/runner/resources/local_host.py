@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ from benchfleet.domain.attempt import RunnerId
 from benchfleet.domain.event import Event
 from benchfleet.domain.resource import Device
 from benchfleet.domain.slots import BEGAN
+from benchfleet.engines.processes import owner, process_space
 from benchfleet.runner.resources.autoscaler import Measure, measure_nothing
 from benchfleet.runner.resources.shapes import Pool
 
@@ -34,3 +37,14 @@ class LocalHost:
         data = {"runner": runner, "machine": self.machine, "process": self.process}
         data |= {"space": self.space, "host": self.host, "folder": self.folder}
         return Event(kind=BEGAN, data={**data, "job": self.job} if self.job else data)
+
+
+def this_host(*, host: str, folder: str) -> LocalHost:
+    """This machine, where this process publishes to the results folder of that id."""
+    return LocalHost(
+        machine=socket.gethostname(),
+        process=owner(os.getpid()),
+        space=process_space(),
+        host=host,
+        folder=folder,
+    )
