@@ -19,3 +19,8 @@ class Freshness:
     def age(self) -> float:
         """Seconds since what is shown was true."""
         return max(0.0, time.time() - self.read_at) + self.store_age if self.read_at else 0.0
+
+    @property
+    def unknown_seconds(self) -> float:
+        """Seconds for which signs of life could not be seen, since the ledger cannot be read."""
+        return max(0.0, time.time() - self.read_at) if self.error else 0.0

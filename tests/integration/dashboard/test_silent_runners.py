@@ -21,9 +21,10 @@ from benchfleet.domain.event import BY_HAND, RUNNER_KILLED, Event
 from benchfleet.domain.slots import BEGAN, ENDED
 from benchfleet.domain.worker_progress import SlotProgress, WorkerProgress
 from benchfleet.engines.processes import owner, process_space
+from benchfleet.ledger.base import DEFAULT_LEASE_S
 from benchfleet.orders.slots import RUNNER_EVENTS, runners
 from benchfleet.testing import sample_cell
-from dashboards import RUNNER, DashboardCampaign, client_of, text_of
+from dashboards import NAME, RUNNER, DashboardCampaign, client_of, text_of
 
 OTHER = RunnerId("another")
 HERE = socket.gethostname()
@@ -172,6 +173,27 @@ def test_a_runner_that_its_machine_saw_killed_has_ended(campaign: DashboardCampa
     lost(campaign, RUNNER_KILLED)
     with client_of(campaign.campaigns()) as client:
         assert machines_of(client)["lab1"]["status"] == "Ended"
+
+
+def test_nobody_turns_silent_while_the_ledger_cannot_be_read(campaign: DashboardCampaign) -> None:
+    campaign.begin(host="lab1")
+    claim = campaign.claim(sample_cell(1))
+    campaign.begin(OTHER, host="lab2")
+    pass_time(campaign, DEFAULT_LEASE_S - 5)  # what the lease of the one has left
+    campaigns = campaign.campaigns()
+    with client_of(campaigns) as client:
+        assert {one["status"] for one in machines_of(client).values()} == {"Running"}
+        shown = campaigns.get(NAME)
+        assert shown is not None
+        ends = shown.watcher.model.leases[claim.lease.fingerprint]
+        campaign.ledger.close()
+        campaign.layout.ledger.rename(campaign.folder / "away")
+        while time.monotonic() < ends + 1:
+            time.sleep(0.05)
+        shown.watcher.refresh()
+        assert client.get("/api/status").json()["error"]
+        assert {one["status"] for one in machines_of(client).values()} == {"Running"}
+        assert "silent for" not in text_of(client, "machines")
 
 
 def test_a_runner_that_waits_for_cells_is_not_silent(campaign: DashboardCampaign) -> None:

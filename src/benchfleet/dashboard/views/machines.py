@@ -212,10 +212,11 @@ def _runners(model: ReadModel, slots: Sequence[Slot]) -> dict[str, list[Runner]]
 
 
 def _last_sign_age(model: ReadModel, runner: str, report: WorkerProgress | None) -> float:
-    """Seconds since a runner began, claimed or ended a cell, or reported."""
+    """Seconds since a runner began, claimed or ended a cell, or reported, until the ledger was read
+    last."""
     sign = model.fleet.signs.get(runner, model.fleet.runners[runner].at)
     age = max(0.0, time.time() - sign)
-    return min(age, report.age) if report else age
+    return (min(age, report.age) if report else age) - model.freshness.unknown_seconds
 
 
 class _Totals:
