@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _TRUE = {"1", "on", "yes", "true"}
 TRUST = "BENCHFLEET_TRUST"
@@ -58,7 +58,7 @@ def offline(environ: Mapping[str, str], *, datasets: bool = False) -> str:
 
 def hub_token(environ: Mapping[str, str]) -> str:
     """The user's token: from the environment, or where ``hf auth login`` left it."""
-    for variable in _TOKENS:
+    for variable in TOKENS:
         if token := _on_one_line(environ.get(variable, "")):
             return token
     with suppress(OSError, UnicodeDecodeError):
@@ -167,6 +167,11 @@ def hide_variable(name: str) -> None:
     _HIDDEN_VARIABLES.add(name)
 
 
+def hidden_variables() -> frozenset[str]:
+    """The variables that processes started from now on do not get."""
+    return frozenset(_HIDDEN_VARIABLES)
+
+
 def child_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment for a new process: ours, or `environ`, without the variables that are
     hidden."""
@@ -178,7 +183,7 @@ def without_token(text: str, environ: Mapping[str, str] | None = None) -> str:
     """`text` with the user's token taken out, also where it stands as Python quotes it: libraries
     tell a header that cannot be sent."""
     environ = os.environ if environ is None else environ
-    tokens = {environ.get(name, "").strip() for name in _TOKENS} | {hub_token(environ)}
+    tokens = {environ.get(name, "").strip() for name in TOKENS} | {hub_token(environ)}
     tokens |= _HIDDEN
     for secret in sorted(tokens, key=len, reverse=True):
         if len(secret) >= _MIN_SECRET_CHARACTERS:

@@ -139,6 +139,24 @@ def test_a_worker_becomes_a_service_of_systemd(enrolled: User) -> None:
     assert "hush-hush" not in shown
 
 
+def test_a_service_says_which_secrets_its_unit_lacks(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = "{name: m2, adapter: openai, url: 'http://lab/v1', key: 'env:LAB_KEY'}"
+    user.write(MOCK.replace("{name: m2, adapter: mock, model_kwargs: {answer: Ingham}}", served))
+    monkeypatch.setenv("HOME", str(user.folder))
+    for name in ("LAB_KEY", "PGPASSWORD", "HF_TOKEN"):
+        monkeypatch.setenv(name, "hush-hush")
+    secrets = user.folder / ".config" / "benchfleet" / "environment"
+    secrets.parent.mkdir(parents=True)
+    secrets.write_text("HF_TOKEN=another\n")
+    told = user.run("service", "study.yaml", *CPU)
+    assert "put LAB_KEY, PGPASSWORD into ~/.config/benchfleet/environment" in told.stderr
+    assert "hush-hush" not in told.stdout + told.stderr
+    secrets.write_text("HF_TOKEN=another\nLAB_KEY=another\nPGPASSWORD=another\n")
+    assert "note" not in user.run("service", "study.yaml", *CPU).stderr
+
+
 @pytest.mark.parametrize("address", ["sqlite:shared.db", "git+file:lab.git"])
 def test_one_that_stays_waits_for_a_ledger_that_does_not_exist_yet(
     user: User, address: str

@@ -13,6 +13,13 @@ from pathlib import Path
 from benchfleet.cli.shared import options
 from benchfleet.cli.shared.detach import own_command
 from benchfleet.cli.shared.fleet import machines
+from benchfleet.cli.shared.unit_variables import (
+    SECRETS_FILE,
+    named_variables,
+    passed_variables,
+    secret_variables,
+    variables_in_file,
+)
 from benchfleet.cli.text.output import confirm, print_json, say
 from benchfleet.cli.text.terminal import display_path, printable
 from benchfleet.cli.verbs import work
@@ -21,23 +28,6 @@ from benchfleet.ledger.addresses import display_url
 
 _MARK = "# Written by `benchfleet service`"
 _OWN = {"--install", "--yes", "--json", "--worker"}  # options of this verb, and no run's
-# What a run needs of the shell, and a user's systemd does not have. No secrets: the unit is no
-# place for them.
-_PASSED_VARIABLES = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "HF_HOME",
-    "HF_HUB_CACHE",
-    "HF_DATASETS_CACHE",
-    "HF_HUB_OFFLINE",
-    "XDG_CACHE_HOME",
-    "BENCHFLEET_LEASE_SECONDS",
-    "BENCHFLEET_HOST",
-    "BENCHFLEET_TRUST",
-    "RSYNC_RSH",
-    "AWS_ENDPOINT_URL",
-)
 _STOP_S, _RENTED_STOP_S = 120, 900  # to end; rented machines need a proof that they are gone
 _UNIT = """\
 {mark}; how to use it: docs/background.md
@@ -52,7 +42,7 @@ WorkingDirectory={folder}
 ExecStart={command}
 {environment}\
 # Secrets, if any are needed: a file of mode 600 with lines such as HF_TOKEN=… or PGPASSWORD=…
-EnvironmentFile=-%h/.config/benchfleet/environment
+EnvironmentFile=-%h/{secrets_file}
 # The first signal has running cells stop after the sample at hand, as Ctrl-C does; only the runner
 # receives it, which ends its slots. What takes longer is killed and resumes after its last sample.
 KillMode=mixed
@@ -103,7 +93,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise wrong_option("--ledger", message)
     if sweep and (arguments.machines is None or arguments.campaign is None):
         raise wrong_option("sweep", "needs a campaign and --machines, which names the providers")
-    study, _ = options.opened(arguments)
+    study, cells = options.opened(arguments)
     devices = options.requested_devices(arguments, study.campaign)
     machines(arguments, devices, study.campaign.engine)
     what = "-sweep" if sweep else ""
@@ -116,6 +106,13 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.rent:
         command.append("--yes")  # nobody is there to answer
         say("note     the service rents machines without asking", to=sys.stderr)
+    secrets = secret_variables(os.environ, named_variables(study, cells))
+    if missing := [name for name in secrets if name not in variables_in_file()]:
+        pronoun = "it" if len(missing) == 1 else "them"
+        text = (
+            f"the unit holds no secret: put {', '.join(missing)} into ~/{SECRETS_FILE} (mode 600)"
+        )
+        say(f"note     {text}, if the service needs {pronoun}", to=sys.stderr)
     limit = _RENTED_STOP_S if arguments.rent else _STOP_S
     text = unit(
         study.campaign.name, command, folder=Path.cwd(), environ=os.environ, stop_limit=limit
@@ -179,7 +176,7 @@ def unit(
     stop_limit: int = _STOP_S,
 ) -> str:
     """The text of the unit that runs `command` in `folder`."""
-    variables = [f"{key}={environ[key]}" for key in _PASSED_VARIABLES if environ.get(key)]
+    variables = [f"{name}={value}" for name, value in passed_variables(environ).items()]
     for text in (name, str(folder), *command, *variables):
         if any(ord(character) < 32 for character in text):
             raise BenchfleetError(
@@ -193,6 +190,7 @@ def unit(
         mark=_MARK,
         name=_literally(name),
         stop_limit=stop_limit,
+        secrets_file=SECRETS_FILE,
         folder=_literally(str(folder)),
         command=" ".join([_quoted(program), *(_quoted(word).replace("$", "$$") for word in words)]),
         environment="".join(f"Environment={_quoted(word)}\n" for word in variables),

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from benchfleet.cli.shared.unit_variables import passed_variables, secret_variables
 from benchfleet.cli.verbs.service import unit
 from benchfleet.errors import BenchfleetError
 
+ROOT = Path(__file__).parents[4]
 HOSTILE = ["my study.yaml", "100%i", "$HOME/${PATH}", 'a"b', "back\\slash", "it's", ";", "é", "#"]
 
 
@@ -58,6 +60,52 @@ def test_the_folder_and_what_the_shell_had_are_kept_and_no_secret() -> None:
     assert "hf_secret" not in text
     assert "OTHER" not in text
     assert line(text, "Description") == "benchfleet: st%%udy"
+
+
+def test_the_settings_that_the_docs_name_are_kept() -> None:
+    environ = {
+        "PGPASSFILE": "/srv/pgpass",
+        "PGSERVICEFILE": "/srv/services",
+        "BENCHFLEET_RESULT_CACHE": "file:///mnt/team/cache",
+        "BENCHFLEET_TRUST": "study,postgresql://db:5432/a,postgresql://me@db/bench",
+        "CUDA_VISIBLE_DEVICES": "1",
+        "RAY_ADDRESS": "head.lab:6379",
+        "https_proxy": "http://proxy.lab:3128",
+    }
+    text = unit("study", ["/b", "run"], folder=Path("/"), environ=environ)
+    assert dict(re.findall(r'^Environment="(\w+)=(.*)"$', text, re.MULTILINE)) == environ
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("HF_TOKEN", "hush-hush"),
+        ("PGPASSWORD", "hush-hush"),
+        ("AWS_SECRET_ACCESS_KEY", "hush-hush"),
+        ("VAST_API_KEY", "hush-hush"),
+        ("BENCHFLEET_TRUST", "study,postgresql://me:hush-hush@db/bench"),
+        ("BENCHFLEET_TRUST", "study,postgresql://db/bench?password=hush-hush"),
+        ("https_proxy", "http://me:hush-hush@proxy:3128"),
+        ("https_proxy", "me:hush-hush@proxy:3128"),
+    ],
+)
+def test_no_secret_is_kept_and_each_is_named(variable: str, value: str) -> None:
+    environ = {"PATH": "/b", variable: value}
+    assert "hush-hush" not in unit("study", ["/b", "run"], folder=Path("/"), environ=environ)
+    assert secret_variables(environ) == [variable]
+
+
+def test_each_variable_of_the_docs_is_kept_or_a_secret() -> None:
+    families = "BENCHFLEET|PG|AWS|HF|TRANSFORMERS|XDG_CACHE|RAY|OPENAI|OLLAMA|RSYNC|NLTK"
+    names = {
+        name
+        for page in (ROOT / "docs").rglob("*.md")
+        for name in re.findall(rf"\b(?:{families})_?[A-Z][A-Z_]*[A-Z]\b", page.read_text())
+    }
+    assert len(names) > 15
+    environ = dict.fromkeys(names, "x")
+    kept = {*passed_variables(environ), *secret_variables(environ)}
+    assert names - kept == set()
 
 
 def test_what_a_line_cannot_hold_is_refused() -> None:
