@@ -33,8 +33,8 @@ _UNIT = """\
 {mark}; how to use it: docs/background.md
 [Unit]
 Description=benchfleet: {name}
-StartLimitIntervalSec=1h
-StartLimitBurst=20
+# Any number of starts: a server may be away for hours, and RestartSec bounds how often.
+StartLimitIntervalSec=0
 
 [Service]
 Type=exec

@@ -108,6 +108,15 @@ def test_each_variable_of_the_docs_is_kept_or_a_secret() -> None:
     assert names - kept == set()
 
 
+def test_it_is_started_again_for_as_long_as_its_ledger_is_away() -> None:
+    text = unit("study", ["/b", "run"], folder=Path("/"), environ={})
+    assert line(text, "Restart") == "on-failure"
+    assert line(text, "RestartSec") == "30"
+    assert line(text, "StartLimitIntervalSec") == "0"  # systemd counts no starts
+    assert "StartLimitBurst" not in text
+    assert "3" not in line(text, "RestartPreventExitStatus").split()
+
+
 def test_what_a_line_cannot_hold_is_refused() -> None:
     with pytest.raises(BenchfleetError, match="control characters"):
         unit("study", ["/b", "run", "a\nExecStartPre=rm"], folder=Path("/"), environ={})
