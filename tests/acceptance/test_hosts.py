@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -159,29 +162,71 @@ def test_hosts_that_share_a_folder_are_bootstrapped_once_from_wheels(
     assert sorted((Path(folder) / "wheels").iterdir()) == before
 
 
-def test_a_bootstrap_that_was_killed_leaves_nothing_that_looks_done(
+@contextmanager
+def installing(
+    user: User, words: Sequence[str], *, until_line: bytes
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A bootstrap that has printed such a line."""
+    with subprocess.Popen(
+        [*COMMAND, *words], cwd=user.folder, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert any(until_line in line for line in process.stdout)
+        yield process
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_a_bootstrap_that_is_ended_leaves_nothing_on_its_host(
+    user: User, own_sshd: Sshd, wheels: Path, end: signal.Signals
+) -> None:
+    host = own_sshd.host("lab1", python="")
+    words = ["hosts", "bootstrap", user.inventory(host), "--wheels", str(wheels), "--yes"]
+    envs = Path(host.folder) / "envs"
+    with installing(user, words, until_line=b"Python 3") as process:
+        until(lambda: list(envs.glob("*.made-*")))  # venv is at work
+        os.killpg(process.pid, end)
+        if end == signal.SIGINT:
+            assert process.wait(60) == 130
+            assert process.stdout is not None
+            assert process.stdout.read() == b"lab1  interrupted\n"
+            assert list(envs.glob("0*")) == []
+    until(lambda: not own_sshd.sessions())
+    assert list(envs.glob("0*")) == []
+
+
+def test_a_bootstrap_that_waits_for_another_can_be_interrupted(user: User, own_sshd: Sshd) -> None:
+    host = own_sshd.host("lab1", python="")
+    words = ["hosts", "bootstrap", user.inventory(host), "--yes"]
+    envs = Path(host.folder) / "envs"
+    envs.mkdir(parents=True)
+    with open(envs / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with installing(user, words, until_line=b"another bootstrap is under way") as process:
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(60) == 130
+    until(lambda: not own_sshd.sessions())
+    assert list(envs.glob("0*")) == []
+
+
+def test_what_a_power_cut_leaves_does_not_look_done_and_goes_with_the_next_bootstrap(
     user: User, own_sshd: Sshd, wheels: Path
 ) -> None:
     host = own_sshd.host("lab1", python="")
     name = user.inventory(host)
     words = ["hosts", "bootstrap", name, "--wheels", str(wheels), "--yes"]
     envs = Path(host.folder) / "envs"
-    with subprocess.Popen(
-        [*COMMAND, *words], cwd=user.folder, stdout=subprocess.PIPE, start_new_session=True
-    ) as killed:
-        assert killed.stdout is not None
-        for line in killed.stdout:
-            if b"install benchfleet" in line:
-                break
-        os.killpg(killed.pid, signal.SIGKILL)
-    assert [path.name.partition(".made")[0] for path in envs.glob("0*")] == [environment_name()]
-    assert not (envs / environment_name()).exists()
+    with installing(user, words, until_line=b"install benchfleet") as process:
+        own_sshd.kill()
+        assert process.wait(60) == 1
+    (left,) = envs.glob("0*")
+    assert left.name.startswith(f"{environment_name()}.made-")
+    own_sshd.start()
     assert troubles(user, name)["lab1"].startswith("benchfleet: ")
-    until(lambda: not own_sshd.sessions())
 
     user.run(*words)
     checked(user, name, code=0)
-    assert len(list(envs.glob("*.made-*"))) == 1
+    (made,) = envs.glob("*.made-*")
+    assert made != left
 
 
 def test_a_bootstrap_into_a_folder_that_cannot_be_made_says_what_to_change(

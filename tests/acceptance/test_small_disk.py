@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from benchfleet.benchmarks.reported_scores import read_file
 from benchfleet.errors import CellFailure
+from sshd import Sshd
 
 from .conftest import COMMAND, MOCK, User
 from .hurried import start_with
@@ -151,3 +153,15 @@ def test_a_full_disk_is_named_and_gc_makes_room_on_it(
     assert not list(user.folder.rglob("much.txt"))
     assert "nothing wrong" in user.run("verify", *words, code=1).stdout
     user.run("cancel", *words, "--cell", "*", "--yes")
+
+
+def test_a_bootstrap_that_fills_its_hosts_disk_frees_it_again(
+    small_disk: Callable[[str], None], user: User, sshd: Sshd
+) -> None:
+    small_disk("5m")  # too little for an environment
+    disk = user.folder / "small"
+    name = user.inventory(sshd.host("lab1", folder=str(disk / "its"), python=""))
+    done = user.run("hosts", "bootstrap", name, "--yes", code=1)
+    assert "lab1  failed: could not make the environment: " in done.stdout
+    assert list((disk / "its" / "envs").glob("0*")) == []
+    assert shutil.disk_usage(disk).used < 10**5

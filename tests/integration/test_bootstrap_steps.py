@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from mmap import PROT_READ, mmap
 from pathlib import Path
 
 import pytest
@@ -73,6 +77,53 @@ def test_an_environment_takes_the_place_of_another_and_a_later_clean_removes_tha
     assert place.resolve() == second
     ran(next(iter(plan(host, "c").prepare())))
     assert sorted(envs(host).iterdir()) == [place, second]
+
+
+@contextmanager
+def working(word: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has this word on its command line."""
+    says = [sys.executable, "-c", "print('here', flush=True); input()", word]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(says, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+
+
+def test_the_end_of_the_lock_ends_what_works_there_and_removes_what_was_not_published(
+    host: Host,
+) -> None:
+    draft, other = made(host, "a"), made(host, "b")
+    (envs(host) / f"{draft.name}.link").symlink_to(draft.name)
+    with working(f"{draft}/bin/python") as killed, working(f"{other}/bin/python") as kept:
+        ran(plan(host, "a").lock())
+        assert killed.wait(10) == -signal.SIGKILL
+        assert kept.poll() is None
+    assert [path.name for path in envs(host).glob("0*")] == [other.name]
+
+
+def test_the_end_of_the_lock_keeps_what_was_published_and_runs(host: Host) -> None:
+    draft = made(host, "a")
+    ran(plan(host, "a").publish())
+    with working(f"{draft}/bin/python") as slot:
+        ran(plan(host, "a").lock())
+        assert slot.poll() is None
+    assert (envs(host) / environment_name()).resolve() == draft
+
+
+def test_a_clean_keeps_what_something_runs_in(host: Host) -> None:
+    draft = made(host, "a")
+    clean = next(iter(plan(host, "c").prepare()))
+    with working(f"{draft}/bin/python"):
+        ran(clean)
+        assert draft.is_dir()
+    library = draft / "library.so"
+    library.write_bytes(b"x" * 4096)
+    with open(library, "rb") as file, mmap(file.fileno(), 0, prot=PROT_READ):
+        ran(clean)
+        assert draft.is_dir()
+    ran(clean)
+    assert not draft.exists()
 
 
 def test_a_folder_in_the_place_of_an_environment_is_not_touched(host: Host) -> None:

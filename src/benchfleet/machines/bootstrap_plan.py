@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchfleet.domain.host import Host
+from benchfleet.machines import bootstrap_scripts as scripts
 from benchfleet.machines.facts import ASK
 from benchfleet.machines.wheel import Wheel, environment_of
 
@@ -33,39 +34,11 @@ for needed in tar gzip; do command -v "$needed" > /dev/null || echo "$needed"; d
 _UNPACK = """\
 cd "$1" && rm -rf "$2.part" && mkdir "$2.part" && gzip -dc "$3" | tar -xf - -C "$2.part" && \
 rm -rf "$2" && mv "$2.part/python" "$2" && rm -rf "$2.part" "$3" && true"""
-_LOCK = """\
-import fcntl, os, sys
-try:
-    os.makedirs(os.path.dirname(sys.argv[1]), exist_ok=True)
-    lock = open(sys.argv[1], "a")
-except OSError as error:
-    print("refused", error.strerror, flush=True)
-    sys.exit(1)
-try:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        print("busy", flush=True)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-except OSError:  # a file system without locks: folders of our own keep us apart
-    print("unlocked", flush=True)
-else:
-    print("held", flush=True)
-sys.stdin.read()"""
-_CLEAN = """\
-cd "$1" || exit 0; for made in *.made-*; do [ -d "$made" ] || continue; \
-[ "$(readlink "${made%.made-*}")" = "$made" ] || rm -rf "$made"; done; true"""
 _LIST = 'mkdir -p "$1" && cd "$1" && for file in *.whl; do [ -f "$file" ] && '
 _LIST += 'echo "$(wc -c < "$file") $file"; done; true'
 _TAKE = """\
 mkdir -p "$1" && cat > "$1/$2.part-$$" && [ "$(wc -c < "$1/$2.part-$$")" -eq "$3" ] && \
 mv "$1/$2.part-$$" "$1/$2" || { rm -f "$1/$2.part-$$"; exit 1; }"""
-# At one stroke: slots may run in what was there.
-_PUBLISH = """\
-import os, sys
-place, made = sys.argv[1:]
-os.symlink(os.path.basename(made), made + ".link")
-os.replace(made + ".link", place)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +110,9 @@ class Plan:
 
     def lock(self) -> Step:
         """Says ``held`` when nobody else bootstraps there, until its input ends; ``unlocked``
-        where nobody can be kept out; ``refused`` and why if the folder cannot be made."""
-        words = (self.python, "-c", _LOCK, f"{self._envs}/.lock")
+        where nobody can be kept out; ``refused`` and why if the folder cannot be made. At the end
+        it kills what still works on this environment, and removes one that was not published."""
+        words = (self.python, "-c", scripts.LOCK, f"{self._envs}/.lock", self._draft)
         return Step(title="lock", words=words)
 
     def list_wheels(self) -> Step:
@@ -148,7 +122,7 @@ class Plan:
     def prepare(self, *, alone: bool = True) -> Iterator[Step]:
         """An empty environment. Unless we are alone, what looks cut short may be another's."""
         if alone:
-            words = ("sh", "-c", _CLEAN, "sh", self._envs)
+            words = (self.python, "-c", scripts.CLEAN, self._envs)
             yield Step(title="remove what was cut short", words=words)
         yield Step(title="make the environment", words=(self.python, "-m", "venv", self._draft))
 
@@ -178,7 +152,7 @@ class Plan:
 
     def publish(self) -> Step:
         """Put it in its place."""
-        words = (self.python, "-c", _PUBLISH, environment_of(self.host), self._draft)
+        words = (self.python, "-c", scripts.PUBLISH, environment_of(self.host), self._draft)
         return Step(title="put it in its place", words=words)
 
     def _sent(self, folder: str, name: str, data: bytes | Path, size: int) -> Step:

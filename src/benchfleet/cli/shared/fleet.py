@@ -135,9 +135,16 @@ def other_machines(engine: EngineChoice | None) -> registry.PluginInfo | None:
     return info if info and info.plugin and info.plugin.remote else None
 
 
-def on_all(hosts: Sequence[Host], do: Callable[[Host], T]) -> list[T]:
-    """What `do` gives for each host, all at the same time, in the order of the hosts."""
+def on_all(
+    hosts: Sequence[Host], do: Callable[[Host], T], *, end: Callable[[], None] = lambda: None
+) -> list[T]:
+    """What `do` gives for each host, all at the same time, in the order of the hosts. Ctrl-C calls
+    `end`, and waits for what is under way."""
     with ThreadPoolExecutor(
         min(_MAX_PARALLEL_HOSTS, len(hosts)), thread_name_prefix="host"
     ) as threads:
-        return list(threads.map(do, hosts))
+        try:
+            return list(threads.map(do, hosts))
+        except BaseException:
+            end()
+            raise

@@ -6,8 +6,9 @@ import argparse
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -65,8 +66,8 @@ def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
         return 1
     report = _HostOutput(hosts)
     with connections(known_hosts_of(arguments.machines)) as ssh:
-        machines = arguments.machines
-        usable = on_all(hosts, lambda host: _one(host, installation, ssh, report, machines))
+        work = _Work(ssh=ssh, report=report, machines=arguments.machines)
+        usable = on_all(hosts, lambda host: _one(host, installation, work), end=work.end)
         return 0 if all(usable) else 1
 
 
@@ -129,56 +130,105 @@ class _HostOutput:
                 say(f"{host.name:<{self._width}}  {line}", flush=True)
 
 
-def _one(
-    host: Host, installation: EnvironmentSpec, ssh: OpenSsh, report: _HostOutput, machines: Path
-) -> bool:
-    """Bootstrap one host of the inventory `machines`; whether it can be used now."""
-    if host.python:
-        report(host, f"its {host.python} is used as it is; nothing is installed")
-        trouble = check(host, ssh).trouble
-        report(host, f"cannot be used: {trouble.message}" if trouble else "can be used")
-        return trouble is None
+class _Interrupted(BenchfleetError):
+    """The user ended the command."""
 
-    def run_step(step: Step) -> Answer:
-        answer = ask(ssh, host, step.words, sent=step.sent, timeout=step.timeout)
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What is under way on all hosts of the inventory `machines`."""
+
+    ssh: OpenSsh
+    report: _HostOutput
+    machines: Path
+    ended: threading.Event = field(default_factory=threading.Event)
+    _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, process: subprocess.Popen[bytes]) -> None:
+        """Note a process of ssh, which `end` kills."""
+        with self._lock:
+            self._running.add(process)
+            if self.ended.is_set():
+                process.kill()
+
+    def remove(self, process: subprocess.Popen[bytes]) -> None:
+        """Leave it to itself from now on. Raises _Interrupted where `end` killed it."""
+        with self._lock:
+            self._running.discard(process)
+            self.check()
+
+    def end(self) -> None:
+        """Have all hosts end what they do."""
+        with self._lock:
+            self.ended.set()
+            for process in self._running:
+                process.kill()
+
+    def check(self) -> None:
+        """Raises _Interrupted after `end`."""
+        if self.ended.is_set():
+            raise _Interrupted("interrupted")
+
+    def ask(self, host: Host, step: Step) -> Answer:
+        """Run a step. Raises BootstrapFailed where the connection fails, and _Interrupted."""
+        answer = ask(
+            self.ssh, host, step.words, sent=step.sent, timeout=step.timeout, started=self.add
+        )
+        self.check()
         if answer.code == LOST:
             raise BootstrapFailed(diagnosis(answer.code, answer.err, jump=host.jump).message)
         return answer
 
-    tell = partial(report, host)
+
+def _one(host: Host, installation: EnvironmentSpec, work: _Work) -> bool:
+    """Bootstrap one host; whether it can be used now."""
+    tell = partial(work.report, host)
     try:
+        if host.python:
+            tell(f"its {host.python} is used as it is; nothing is installed")
+            trouble = check(host, work.ssh, started=work.add).trouble
+            work.check()
+            tell(f"cannot be used: {trouble.message}" if trouble else "can be used")
+            return trouble is None
         bootstrap(
             host,
             installation,
-            ask=run_step,
-            hold=lambda step: _hold_remote_lock(ssh, host, step, tell, machines),
+            ask=partial(work.ask, host),
+            hold=lambda step: _hold_remote_lock(work, host, step),
             tell=tell,
         )
+    except _Interrupted as error:
+        tell(str(error))
+        return False
     except BenchfleetError as error:
-        report(host, f"failed: {error}")
+        tell(f"failed: {error}")
         return False
     return True
 
 
 @contextmanager
-def _hold_remote_lock(
-    ssh: OpenSsh, host: Host, step: Step, report: Callable[[str], None], machines: Path
-) -> Iterator[bool]:
+def _hold_remote_lock(work: _Work, host: Host, step: Step) -> Iterator[bool]:
     """Keep the lock's command running over there for the block, whether or not it keeps others
-    out; its input's end ends it."""
+    out; its input's end ends it. Ctrl-C does not reach it: it tidies up there after the block."""
     pipe = subprocess.PIPE
-    with subprocess.Popen(ssh.argv(host, step.words), stdin=pipe, stdout=pipe) as holder:
+    with subprocess.Popen(
+        work.ssh.argv(host, step.words), stdin=pipe, stdout=pipe, start_new_session=True
+    ) as holder:
+        work.add(holder)
         for line in holder.stdout or ():
             if line.strip() == b"busy":
-                report("another bootstrap is under way there; waiting for it")
+                work.report(host, "another bootstrap is under way there; waiting for it")
             elif line.strip() in (b"held", b"unlocked"):
                 break
             elif line.startswith(b"refused"):
                 why = line.decode(errors="replace").removeprefix("refused").strip()
                 raise BootstrapFailed(
                     f"folder {host.folder} cannot be made on that host ({why}): change 'folder' "
-                    f"in {machines}"
+                    f"in {work.machines}"
                 )
         else:
+            work.check()
             raise BootstrapFailed("could not lock the folder of environments there")
+        work.remove(holder)
         yield line.strip() == b"held"

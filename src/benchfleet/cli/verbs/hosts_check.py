@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import compress
 from typing import Any, Literal
@@ -70,17 +71,20 @@ def main(arguments: argparse.Namespace, hosts: Sequence[Host]) -> int:
     return 1 if any(one.trouble for one in checks) else 0
 
 
-def check(host: Host, ssh: OpenSsh) -> HostCheck:
-    """Connect to the host and read its facts."""
+def check(
+    host: Host, ssh: OpenSsh, *, started: Callable[[subprocess.Popen[bytes]], object] | None = None
+) -> HostCheck:
+    """Connect to the host and read its facts; `started` is given each process, as `ask` has it."""
     begun = time.monotonic()
-    answer = ask(ssh, host, REACH)
+    answer = ask(ssh, host, REACH, started=started)
     if answer.code == LOST:
         if host.jump:
-            answer = ask(ssh, host, REACH, alone=True)
+            answer = ask(ssh, host, REACH, alone=True, started=started)
         return HostCheck(host=host, trouble=diagnosis(answer.code, answer.err, jump=host.jump))
     reached = time.monotonic() - begun
     asked_at = time.time()
-    answer = ask(ssh, host, [interpreter_of(host), "-c", ASK, host.folder])
+    words = [interpreter_of(host), "-c", ASK, host.folder]
+    answer = ask(ssh, host, words, started=started)
     between = (asked_at + time.time()) / 2
     if answer.code != 0:
         return HostCheck(host=host, reached=reached, trouble=_no_facts(host, answer))
