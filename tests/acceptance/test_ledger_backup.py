@@ -54,6 +54,7 @@ def test_a_dump_is_restored_by_the_commands_and_steps_of_the_docs(
     for place in (here, there):
         user.run("ledger", "rebuild", *at, *place)
     user.run("ledger", "check", *at, *here)
-    assert user.json("status", *at, *here)["success"] == 2
-    again = user.run("work", *at, "--cpu-slots", "1", *here, code=None).stdout
+    counts = user.json("status", *at, *here)
+    assert (counts["success"], counts["gone"], len(counts["elsewhere"])) == (2, [], 1)
+    again = user.run("work", *at, "--cpu-slots", "1", *here).stdout
     assert again.startswith("study: 2 cells · 2 done (2 reused)\n")  # nothing runs twice
