@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.domain.attempt import CellRecord
 from benchfleet.domain.cell import Cell
 from benchfleet.errors import BenchfleetError, ExportError, ResultsError
@@ -119,6 +120,7 @@ def _result(
         path=record.path,
         digest=digest,
         score=float(metrics["overall_score"]),
+        scale=benchmark_class(cell.workload.benchmark).scale,
         stderr=_number(seal["metrics"].get("stderr")),
         summary=seal["metrics"] | _plain(metrics["summary"]),
         tasks={

@@ -34,6 +34,7 @@ class ExportedResult:
     path: str  # its public path: model/config/benchmark[/repeat]
     digest: str  # SHA-256 of its cell.json
     score: float  # the headline; larger is better
+    scale: float = 1.0  # of its scores, where the benchmark's harness has 0 to 1
     stderr: float | None  # None where the benchmark reports none
     summary: Mapping[str, Any] = field(default_factory=dict)  # of metrics.json
     tasks: Mapping[str, float] = field(default_factory=dict)  # scores of parts of the benchmark

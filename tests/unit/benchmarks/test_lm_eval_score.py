@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchfleet.benchmarks.lm_eval.parts import interleaved
 from benchfleet.benchmarks.lm_eval.score import scored
 from benchfleet.errors import CellFailure
 
@@ -124,3 +125,24 @@ def test_the_tasks_digest_follows_what_it_says_and_not_where_it_lies() -> None:
         task="t", fewshot_config={"process": len}
     )
     assert digest(task="t", doc_to_text="a") != digest(task="t", doc_to_text="b")
+
+
+def test_metrics_keep_their_order_their_direction_and_the_error_of_a_mean() -> None:
+    given = results(
+        {"b,none": 0.5, "a,strict": 0.4, "nan,none": float("nan")},
+        better={"b": True, "a": False},
+        samples={"b,none": [1.0, 0.0], "a,strict": [1.0, 0.0]},
+    )
+    given["n-samples"] = {"t": {"original": 9, "effective": 2}}
+    summary = scored(given, "t").summary
+    assert summary["lm_eval_metrics"] == [
+        {"name": "b", "higher_is_better": True, "stderr": pytest.approx(0.5)},
+        {"name": "a,strict", "higher_is_better": False},  # which is no mean
+    ]
+    assert summary["lm_eval_documents"] == {"original": 9, "effective": 2}
+
+
+def test_several_draws_have_no_error_of_a_single_one() -> None:
+    draw = scored(results({"acc,none": 0.5}, samples={"acc,none": [1.0, 0.0]}), "t")
+    assert "stderr" in draw.summary["lm_eval_metrics"][0]
+    assert interleaved([draw, draw]).summary["lm_eval_metrics"] == [{"name": "acc"}]

@@ -11,8 +11,8 @@ from typing import Any
 from benchfleet.benchmarks.asking import context_digest
 from benchfleet.benchmarks.base import Record, Session, withdraw
 from benchfleet.benchmarks.scoring import mean_measures
-from benchfleet.domain.document_id import id_of_document
 from benchfleet.domain.humanize import counted
+from benchfleet.domain.lm_eval_layout import LIKELIHOODS, id_of_document
 
 from .choices import choices_of, target_of
 from .plain_values import columns_of, plain
@@ -208,7 +208,7 @@ class Answers:
         columns = columns_of(doc)
         columns["target"] = target_of(self._task, doc, choices)
         if not generated:
-            columns["loglikelihoods"] = [plain(value) for value in likelihoods]
+            columns[LIKELIHOODS] = [plain(value) for value in likelihoods]
         entries = [[_digest(r), *map(plain, a)] for r, a in zip(requests, results, strict=True)]
         now = self._clock()
         record = Record(

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 
 from benchfleet.benchmarks import bootstrap
 from benchfleet.benchmarks.base import Record, Score, Session
+from benchfleet.domain.lm_eval_layout import TASK_METRICS
 from benchfleet.domain.question_draws import draw_id, seed_of_draw
 
 ContextEnd = Callable[[Mapping[str, Any], str], int]
@@ -127,8 +128,13 @@ def interleaved(draws: Sequence[Score]) -> Score:
         if all(name in draw.tasks for draw in draws)
     }
     parsed = all(draw.parsed for draw in draws)
+    facts = [  # the errors are those of one draw
+        {name: value for name, value in one.items() if name != "stderr"}
+        for one in draws[0].summary.get(TASK_METRICS, ())
+    ]
     return replace(
         draws[0],
+        summary={**draws[0].summary, TASK_METRICS: facts},
         overall=math.fsum(draw.overall for draw in draws) / len(draws),
         per_sample=[v for some in zip(*(d.per_sample for d in draws), strict=True) for v in some]
         if whole

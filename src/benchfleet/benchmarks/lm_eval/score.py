@@ -12,8 +12,10 @@ from typing import Any
 from benchfleet.benchmarks.base import Score
 from benchfleet.benchmarks.bootstrap import bootstrap, scaled
 from benchfleet.benchmarks.scoring import mean_by
+from benchfleet.domain.averages import BOOTSTRAP_STDERR, standard_error
 from benchfleet.domain.canonical import content_digest
 from benchfleet.domain.failure import Kind
+from benchfleet.domain.lm_eval_layout import DOCUMENTS, TASK_METRICS
 from benchfleet.errors import CellFailure
 
 from .plain_values import plain
@@ -52,10 +54,12 @@ def scored(
     config = results["configs"][task]
     samples, overall = results["samples"][task], sign * metrics[chosen]
     per_sample = _per_sample(samples, chosen, sign)
+    errors = _standard_errors(samples, metrics)
     error: dict[str, float] = {}
     aggregate = aggregations.get(_name(chosen))
     if aggregate and not _is_mean(per_sample, overall):
         error = scaled(bootstrap(aggregate, _values(samples, chosen)), sign)
+        errors |= {chosen: error[BOOTSTRAP_STDERR]} if error else {}
     return Score(
         overall=overall,
         per_sample=per_sample,
@@ -63,6 +67,8 @@ def scored(
         summary={
             **error,
             "metric": _display_name(chosen),
+            TASK_METRICS: facts_of_metrics(metrics, better, errors),
+            DOCUMENTS: plain(results.get("n-samples", {}).get(task)),
             "lm_eval": version("lm_eval"),
             "task_version": plain(results["versions"].get(task)),
             "num_fewshot": plain(results["n-shot"].get(task)),
@@ -73,6 +79,21 @@ def scored(
         unparsed=_unparsed(results["samples"][task], chosen, config),
         parsed=parsed_texts(results["samples"][task], chosen, config),
     )
+
+
+def facts_of_metrics(
+    metrics: Mapping[str, float], better: Mapping[str, Any], errors: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """What is known of each metric besides its value, on lm-eval's scale, in the task's order."""
+    facts: list[dict[str, Any]] = []
+    for key, value in metrics.items():
+        if math.isfinite(value):
+            facts.append({"name": _display_name(key)})
+            if isinstance(is_better := better.get(_name(key)), bool):
+                facts[-1]["higher_is_better"] = is_better
+            if key in errors:
+                facts[-1]["stderr"] = errors[key]
+    return facts
 
 
 def documents(samples: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -120,6 +141,18 @@ def _values(samples: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
     name, _, chosen_filter = key.partition(",")
     ours = [sample for sample in samples if sample["filter"] == chosen_filter]
     return [sample.get(name) for sample in sorted(ours, key=lambda one: int(one["doc_id"]))]
+
+
+def _standard_errors(
+    samples: Sequence[Mapping[str, Any]], metrics: Mapping[str, float]
+) -> dict[str, float]:
+    """The standard error of each metric that is the mean of its documents' values."""
+    errors: dict[str, float] = {}
+    for key, value in metrics.items():
+        values = _per_sample(samples, key, 1.0)
+        error = standard_error(values) if _is_mean(values, value) else None
+        errors |= {} if error is None else {key: error}
+    return errors
 
 
 def _is_mean(per_sample: Sequence[float], overall: float) -> bool:

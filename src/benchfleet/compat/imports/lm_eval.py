@@ -11,8 +11,14 @@ from typing import Any
 
 from benchfleet.benchmarks.lm_eval.answers import document_id
 from benchfleet.benchmarks.lm_eval.plain_values import columns_of, plain
-from benchfleet.benchmarks.lm_eval.score import parsed_texts
-from benchfleet.domain.document_id import OWN_ID
+from benchfleet.benchmarks.lm_eval.score import facts_of_metrics, parsed_texts
+from benchfleet.domain.lm_eval_layout import (
+    DOCUMENTS,
+    LIKELIHOODS,
+    OWN_ANSWER,
+    OWN_ID,
+    TASK_METRICS,
+)
 
 from .result import ForeignResult, UnreadableResult, sample
 
@@ -47,23 +53,38 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
         config = (content.get("configs") or {}).get(task) or {}
         filtered = [{"filter": "none", **line} for line in lines if "filtered_resps" in line]
         metrics = {k: float(v) for k, v in values.items() if _is_metric(k, v)}
+        better = (content.get("higher_is_better") or {}).get(task) or {}
+        errors = {k: e for k in metrics if (e := _error(values, k)) is not None}
+        own = content.get("benchfleet") or {}  # `benchfleet export` wrote it
+        reported = {
+            "lm_eval": content.get("lm_eval_version"),
+            "task_version": (content.get("versions") or {}).get(task),
+            "num_fewshot": (content.get("n-shot") or {}).get(task),
+            DOCUMENTS: counts,
+        }
         yield ForeignResult(
             file=file,
             harness=f"lm-eval {content.get('lm_eval_version', '')}".strip(),
             model=_model_name(content, settings),
             benchmark=task,
+            headline=own.get("metric"),
             metrics=metrics,
-            higher_is_better=(content.get("higher_is_better") or {}).get(task) or {},
+            errors=errors,
+            higher_is_better=better,
             samples=samples,
             per_sample={key: _values(lines, key) for key in metrics},
             parsed={key: parsed_texts(filtered, key, config) for key in metrics},
             answered=answered,
             limit=None if answered == total else answered,
+            summary={
+                TASK_METRICS: facts_of_metrics(metrics, better, errors),
+                **{name: value for name, value in reported.items() if value not in (None, "", {})},
+            },
             settings={
                 "model_args": str(settings.get("model_args")),
                 "batch_size": settings.get("batch_size"),
-                "task_version": (content.get("versions") or {}).get(task),
-                "num_fewshot": (content.get("n-shot") or {}).get(task),
+                "task_version": reported["task_version"],
+                "num_fewshot": reported["num_fewshot"],
                 "date": date,
             },
         )
@@ -80,6 +101,13 @@ def _model_name(content: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 def _is_metric(key: str, value: Any) -> bool:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return number and "," in key and "_stderr," not in key
+
+
+def _error(values: Mapping[str, Any], key: str) -> float | None:
+    """The standard error of a metric, where there is one."""
+    name, _, chosen = key.partition(",")
+    error = values.get(f"{name}_stderr,{chosen}")
+    return float(error) if isinstance(error, (int, float)) and math.isfinite(error) else None
 
 
 def _sample_lines(file: Path, answered: int | None) -> list[dict[str, Any]]:
@@ -111,7 +139,9 @@ def _record(index: int, number: int, line: Mapping[str, Any]) -> dict[str, Any]:
     """A sample with the id and the columns that it has in a run of benchfleet's own."""
     requests, target = _requests(line), str(line.get("target", ""))
     likelihoods = _likelihoods(line, requests)
-    if likelihoods:
+    if OWN_ANSWER in line:
+        predicted = str(line[OWN_ANSWER])
+    elif likelihoods:
         choices = _choices(requests)
         predicted = _likeliest(choices, likelihoods, line)
         if len(choices) > 1 and target.isdecimal() and int(target) < len(choices):
@@ -124,7 +154,7 @@ def _record(index: int, number: int, line: Mapping[str, Any]) -> dict[str, Any]:
         return sample(index, number, question, target, predicted)
     columns = {**columns_of(doc), "target": target}
     if likelihoods:
-        columns["loglikelihoods"] = plain(likelihoods)
+        columns[LIKELIHOODS] = plain(likelihoods)
     own = sample(index, line.get(OWN_ID) or document_id(number, doc), question, target, predicted)
     end = {"finish": "stop"} if likelihoods else {}  # lm-eval does not say how a text ended
     return {**own, **end, "columns": columns}
@@ -140,10 +170,14 @@ def _requests(line: Mapping[str, Any]) -> list[list[Any]]:
 
 def _likelihoods(line: Mapping[str, Any], requests: Sequence[Sequence[Any]]) -> list[float]:
     """The log-likelihood of each continuation; empty where the model wrote the answer."""
-    if not requests or not all(len(one) == 2 and isinstance(one[1], str) for one in requests):
+    has_continuations = requests and all(
+        len(one) == 2 and isinstance(one[1], str) for one in requests
+    )
+    if not has_continuations and OWN_ANSWER not in line:
         return []
     try:
-        return [float(answers[0][0]) for answers in line["resps"]]
+        firsts = [answers[0] for answers in line["resps"]]
+        return [float(one if isinstance(one, str) else one[0]) for one in firsts]
     except (KeyError, IndexError, TypeError, ValueError):
         return []
 

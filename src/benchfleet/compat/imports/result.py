@@ -25,7 +25,9 @@ class ForeignResult:
     subset: str | None = None
     config: str = ""  # its name; "" where the harness has none
     overall: float | None = None  # None: chosen by the cell from `metrics`
+    headline: str | None = None  # its name in `metrics`, where the harness says it
     metrics: Mapping[str, float] = field(default_factory=dict)
+    errors: Mapping[str, float] = field(default_factory=dict)  # the standard error, by metric
     higher_is_better: Mapping[str, bool] = field(default_factory=dict)
     samples: Sequence[Mapping[str, Any]] = ()  # as records of `samples.jsonl`
     per_sample: Mapping[str, Sequence[float]] = field(

@@ -11,7 +11,9 @@ from benchfleet.benchmarks.base import benchmark_class
 from benchfleet.benchmarks.lm_eval.score import headline_key
 from benchfleet.compat.import_cells import sealed_outcome
 from benchfleet.domain.attempt import Claim, Outcome
+from benchfleet.domain.averages import BOOTSTRAP_STDERR
 from benchfleet.domain.cell import Cell
+from benchfleet.results.summary import is_mean
 from benchfleet.results.write import AttemptFolder, Verdict
 
 from .result import ForeignResult, UnreadableResult
@@ -32,9 +34,9 @@ def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
     factor = benchmark_class(cell.workload.benchmark).scale
     headline, overall = "overall_score", result.overall
     per_sample, parsed = [*result.per_sample.get(headline, ())], [*result.parsed.get(headline, ())]
-    metrics = dict(result.metrics)
+    metrics, error = dict(result.metrics), None
     if overall is None:
-        metric = cell.workload.params.get("metric")
+        metric = cell.workload.params.get("metric") or result.headline
         key = headline_key(metrics, result.higher_is_better, metric)
         if key is None:
             names = ", ".join(metrics) or "none"
@@ -47,6 +49,7 @@ def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
         headline, overall = key.removesuffix(",none"), metrics[key] * factor * sign
         values = [value * factor * sign for value in result.per_sample.get(key, ())]
         per_sample = values if len(values) == len(result.samples) else []
+        error = result.errors.get(key)
         metrics = {
             name.removesuffix(",none"): value * factor
             for name, value in metrics.items()
@@ -54,6 +57,8 @@ def verdict_of(cell: Cell, result: ForeignResult) -> Verdict:
         }
     summary: dict[str, Any] = {"metric": headline, "origin": "imported", "harness": result.harness}
     summary |= result.summary
+    if error is not None and result.samples and not is_mean(overall, per_sample):
+        summary[BOOTSTRAP_STDERR] = error * factor
     return Verdict(
         score={
             "overall": overall,
