@@ -60,6 +60,11 @@ def lines(*numbers: int, filters: Sequence[str] = FILTERS, text: str = "") -> li
     ]
 
 
+def without_value(number: int) -> dict[str, Any]:
+    (line,) = lines(number, filters=["strict"])
+    return {name: value for name, value in line.items() if name != "acc"}
+
+
 @pytest.mark.parametrize(
     ("samples", "why"),
     [
@@ -98,6 +103,56 @@ def test_samples_of_documents_without_a_metric_are_no_defect(tmp_path: Path) -> 
     out = lm_eval_output(tmp_path / "out", {"sums": lines(0, 1, 2)}, effective=2)
     ((one,), problems) = read_results(out)
     assert (problems, len(one.samples), one.answered, one.limit) == ([], 3, 3, None)
+
+
+def with_metrics(out: Path, *entries: dict[str, Any]) -> Path:
+    file = out / f"results_{DATE}.json"
+    configs = {"configs": {"sums": {"metric_list": [*entries]}}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | configs))
+    return out
+
+
+def test_a_result_of_lm_eval_that_its_samples_contradict_is_left_out_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = lm_eval_output(tmp_path / "out", {"sums": lines(0, 1, 2)}, value=0.9)
+    with_metrics(out, {"metric": "acc", "aggregation": "mean"})
+    (tmp_path / "sums.py").write_text("")
+    study = campaign(
+        tmp_path,
+        "{name: tiny, adapter: mock}",
+        "command: {name: sums, argv: [python, sums.py, '{result}'], files: [sums.py]}",
+    )
+    code, summary = imported(capsys, study, out)
+    why = "acc,strict is 0.9, and the mean of 3 is 0.333"
+    problem = f"{out}/results_{DATE}.json contradicts its samples of sums: {why}"
+    assert (code, summary["left out"]) == (1, [problem])
+    assert not (tmp_path / "benchmark_results").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "entries", "some"),
+    [
+        (1 / 3, [{"metric": "acc", "aggregation": "mean"}], lines(0, 1, 2)),
+        (0.333, [{"metric": "acc", "aggregation": "mean"}], lines(0, 1, 2)),
+        (0.9, [{"metric": "acc", "aggregation": "median"}], lines(0, 1, 2)),
+        (0.9, [{"metric": "acc", "aggregation": "def mean(items): ..."}], lines(0, 1, 2)),
+        (0.9, [{"metric": "acc"}, {"metric": "other", "aggregation": "mean"}], lines(0, 1, 2)),
+        (0.9, [], lines(0, 1, 2)),
+        (0.9, [{"metric": "acc", "aggregation": "mean"}], None),
+        (
+            0.9,
+            [{"metric": "acc", "aggregation": "mean"}],
+            [*lines(0, 1, filters=["strict"]), without_value(2)],
+        ),
+    ],
+)
+def test_a_metric_that_is_no_mean_of_all_samples_is_not_compared_with_them(
+    value: float, entries: list[dict[str, Any]], some: list[dict[str, Any]] | None, tmp_path: Path
+) -> None:
+    out = lm_eval_output(tmp_path / "out", {"sums": some}, value=value)
+    ((one,), problems) = read_results(with_metrics(out, *entries))
+    assert (problems, one.metrics) == ([], {"acc,strict": value})
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85", "\x0c"])

@@ -12,6 +12,7 @@ from typing import Any
 from benchfleet.benchmarks.lm_eval.answers import document_id
 from benchfleet.benchmarks.lm_eval.plain_values import columns_of, plain
 from benchfleet.benchmarks.lm_eval.score import facts_of_metrics, parsed_texts
+from benchfleet.domain.averages import mean
 from benchfleet.domain.lm_eval_layout import (
     DOCUMENTS,
     LIKELIHOODS,
@@ -21,6 +22,8 @@ from benchfleet.domain.lm_eval_layout import (
 )
 
 from .result import ForeignResult, UnreadableResult, sample
+
+_ROUNDING = 1e-3  # of what a file says, relative and absolute
 
 
 def lm_eval_files(folder: Path) -> list[Path]:
@@ -48,11 +51,16 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
         except UnreadableResult as error:
             yield error
             continue
+        config = (content.get("configs") or {}).get(task) or {}
+        metrics = {k: float(v) for k, v in values.items() if _is_metric(k, v)}
+        per_sample = {key: _values(lines, key) for key in metrics}
+        whole = {key: some for key, some in per_sample.items() if len(some) == len(samples)}
+        if wrong := _contradiction(metrics, whole, config):
+            yield UnreadableResult(f"{file} contradicts its samples of {task}: {wrong}")
+            continue
         if answered is not None:  # lm-eval counts no document without a metric
             answered = max(answered, len(samples))
-        config = (content.get("configs") or {}).get(task) or {}
         filtered = [{"filter": "none", **line} for line in lines if "filtered_resps" in line]
-        metrics = {k: float(v) for k, v in values.items() if _is_metric(k, v)}
         better = (content.get("higher_is_better") or {}).get(task) or {}
         errors = {k: e for k in metrics if (e := _error(values, k)) is not None}
         own = content.get("benchfleet") or {}  # `benchfleet export` wrote it
@@ -72,7 +80,7 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
             errors=errors,
             higher_is_better=better,
             samples=samples,
-            per_sample={key: _values(lines, key) for key in metrics},
+            per_sample=per_sample,
             parsed={key: parsed_texts(filtered, key, config) for key in metrics},
             answered=answered,
             limit=None if answered == total else answered,
@@ -108,6 +116,23 @@ def _error(values: Mapping[str, Any], key: str) -> float | None:
     name, _, chosen = key.partition(",")
     error = values.get(f"{name}_stderr,{chosen}")
     return float(error) if isinstance(error, (int, float)) and math.isfinite(error) else None
+
+
+def _contradiction(
+    metrics: Mapping[str, float],
+    per_sample: Mapping[str, Sequence[float]],
+    config: Mapping[str, Any],
+) -> str:
+    """Which metric is not the mean of its samples' values, as the task's settings say."""
+    entries = [one for one in config.get("metric_list") or () if isinstance(one, Mapping)]
+    for key, values in per_sample.items():
+        name, value = key.partition(",")[0], metrics[key]
+        kinds = {str(one.get("aggregation")) for one in entries if one.get("metric") == name}
+        if kinds == {"mean"} and values and math.isfinite(value):
+            expected = mean(values)
+            if not math.isclose(expected, value, rel_tol=_ROUNDING, abs_tol=_ROUNDING):
+                return f"{key} is {value:.3g}, and the mean of {len(values)} is {expected:.3g}"
+    return ""
 
 
 def _sample_lines(file: Path, answered: int | None) -> list[dict[str, Any]]:
