@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchfleet.cli.main import main
+from benchfleet.compat.imports.read import read_results
 from tiny_models import saved_model
 
 from .conftest import campaign, imported, result
@@ -68,6 +69,14 @@ def test_an_output_folder_of_lm_eval_gives_the_score_of_a_run_of_ones_own(
     assert metrics["summary"]["metric"] == "acc"
     assert sealed["provenance"]["origin"] == "imported"
     assert sealed["provenance"]["harness"].startswith("lm-eval 0.4")
+    settings = sealed["provenance"]["settings"]
+    seeds = {"random_seed": 0, "numpy_seed": 1234, "torch_seed": 1234, "fewshot_seed": 1234}
+    assert {name: settings[name] for name in seeds} == seeds
+    assert (settings["chat_template"], settings["limit"], settings["num_fewshot"]) == (
+        False,
+        None,
+        0,
+    )
     imported_samples = samples(tmp_path, "dense")
     scores = [one["score"] for one in imported_samples]
     assert sum(scores) / 6 == pytest.approx(accuracy)
@@ -103,6 +112,35 @@ def test_an_output_folder_of_lm_eval_gives_the_score_of_a_run_of_ones_own(
     paired = {name: one["difference"] for name, one in entries.items() if name != "dense"}
     assert {name: one["n"] for name, one in paired.items()} == {"local": 6, "same": 6}
     assert paired["same"]["difference"] == 0
+
+
+def test_the_settings_of_a_run_of_lm_eval_are_in_the_provenance(tmp_path: Path) -> None:
+    generation = {"until": ["@"], "do_sample": True, "temperature": 0.5}
+    seeds = {f"{name}_seed": 7 for name in ("random", "numpy", "torch", "fewshot")}
+    content = {
+        "results": {"sums": {"acc,none": 0.5}},
+        "configs": {"sums": {"generation_kwargs": generation}},
+        "config": {"model": "hf", "gen_kwargs": {"temperature": 0.5}, "limit": 30.0, **seeds},
+        "system_instruction": "Add.",
+        "system_instruction_sha": "5a",
+        "chat_template": "{{ messages }}" * 1000,
+        "chat_template_sha": "c4",
+        "fewshot_as_multiturn": True,
+    }
+    (tmp_path / "results_1.json").write_text(json.dumps(content))
+    ((one,), _) = read_results(tmp_path)
+    expected = {
+        "generation_kwargs": generation,
+        "gen_kwargs": {"temperature": 0.5},
+        "limit": 30.0,
+        "system_instruction": "Add.",
+        "system_instruction_sha": "5a",
+        "chat_template": True,
+        "chat_template_sha": "c4",
+        "fewshot_as_multiturn": True,
+        **seeds,
+    }
+    assert {name: one.settings[name] for name in expected} == expected
 
 
 def attention_hub_tree(folder: Path, benchmark: str, subset: str, overall: float) -> Path:

@@ -79,3 +79,36 @@ def test_a_result_is_of_the_cell_with_its_number_of_examples(shots: int, named: 
     )
     (found,) = match([plain, few], [result], config="dense").cells
     assert found[0].workload.called == named
+
+
+@pytest.mark.parametrize(
+    ("cells_own", "other", "why"),
+    [
+        (0.7, {"do_sample": True, "temperature": 0.7}, ""),
+        (0.7, {"temperature": 0.7}, ""),
+        (0, {"do_sample": False}, ""),
+        (0, {}, ""),
+        (0.7, {"do_sample": False}, "it has temperature 0, and the cell has temperature 0.7"),
+        (0, {"do_sample": True, "temperature": 1.0}, "it has temperature 1, and the cell has"),
+        (None, {"do_sample": True, "temperature": 1.0}, ""),  # of the cell's task nothing is known
+        (0.7, None, ""),
+        (0.7, {"do_sample": False, "temperature": 1.0}, ""),  # some models take the one, or other
+        (0.7, {"do_sample": True}, ""),
+    ],
+)
+def test_a_result_of_another_temperature_than_the_cell_names_is_of_no_cell(
+    cells_own: float | None, other: Mapping[str, Any] | None, why: str
+) -> None:
+    cell = sample_cell(benchmark="lm_eval", subset="sums")
+    generation = {} if cells_own is None else {"temperature": cells_own}
+    cell = replace(cell, workload=replace(cell.workload, generation=generation))
+    result = ForeignResult(
+        file=Path("r.json"),
+        harness="lm-eval 0.4",
+        model="tiny",
+        benchmark="sums",
+        settings={"generation_kwargs": other},
+    )
+    found = match([cell], [result], config="dense")
+    assert (len(found.cells), len(found.others)) == ((0, 1) if why else (1, 0))
+    assert all(why in reason for _, reason in found.others)

@@ -25,6 +25,21 @@ from .result import ForeignResult, UnreadableResult, sample
 
 _ROUNDING = 1e-3  # of what a file says, relative and absolute
 
+_RUN_SETTINGS = (  # of a whole run; `gen_kwargs` is what it set over its tasks' own
+    "gen_kwargs",
+    "limit",
+    "random_seed",
+    "numpy_seed",
+    "torch_seed",
+    "fewshot_seed",
+)
+_PROMPT_SETTINGS = (
+    "chat_template_sha",
+    "system_instruction",
+    "system_instruction_sha",
+    "fewshot_as_multiturn",
+)
+
 
 def lm_eval_files(folder: Path) -> list[Path]:
     """The results below a folder, the newest of the same date order last."""
@@ -93,7 +108,11 @@ def read_lm_eval(file: Path) -> Iterator[ForeignResult | UnreadableResult]:
                 "batch_size": settings.get("batch_size"),
                 "task_version": reported["task_version"],
                 "num_fewshot": reported["num_fewshot"],
+                "generation_kwargs": plain(config.get("generation_kwargs")),
+                "chat_template": bool(content.get("chat_template")),
                 "date": date,
+                **{name: plain(settings.get(name)) for name in _RUN_SETTINGS},
+                **{name: content.get(name) for name in _PROMPT_SETTINGS},
             },
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,12 @@ def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Ce
     of_task = [cell for cell in of_task if shots is None or _shots(cell) in (None, shots)]
     if not of_task:
         return None, f"it has {shots} few-shot examples, and the cell has num_fewshot {expected}"
+    temperature, expected = _their_temperature(result), _temperature(of_task[0])
+    if temperature is not None:
+        of_task = [cell for cell in of_task if _temperature(cell) in (None, temperature)]
+    if not of_task:
+        why = f"it has temperature {temperature:g}, and the cell has temperature {expected:g}"
+        return None, why
     of_task.sort(key=lambda cell: _shots(cell) is None)  # one that says it is the likelier one
     answers = of_task[0].workload.samples_per_question
     of_task = [c for c in of_task if c.workload.samples_per_question == result.samples_per_question]
@@ -75,6 +81,23 @@ def _cell(cells: Sequence[Cell], result: ForeignResult, config: str) -> tuple[Ce
 
 def _shots(cell: Cell) -> Any:
     return cell.workload.params.get("num_fewshot")
+
+
+def _temperature(cell: Cell) -> float | None:
+    """What the cell names; None where its task says it, or nothing."""
+    value = cell.workload.generation.get("temperature")
+    return None if value is None else float(value)
+
+
+def _their_temperature(result: ForeignResult) -> float | None:
+    """What lm-eval drew the texts at; None where it leaves that to the kind of model."""
+    settings = result.settings.get("generation_kwargs")
+    if not isinstance(settings, Mapping) or not result.harness.startswith("lm-eval"):
+        return None
+    samples, value = settings.get("do_sample"), settings.get("temperature")
+    if not isinstance(value, (int, float)) or value <= 0:
+        return None if samples or value else 0.0
+    return None if samples is False else float(value)
 
 
 def _is_model(cell: Cell, name: str) -> bool:
