@@ -61,6 +61,10 @@ class Lists:
     def read(self, phase: str = "one") -> list[str]:
         return git(self._bare, "show", f"main:data/phase/{phase}.txt").splitlines()
 
+    def tips(self) -> str:
+        """The commits of the lists, and of those that were read last."""
+        return git(self._bare, "rev-parse", "main", "refs/benchfleet-lists/study/main")
+
     def edit(self, lines: Sequence[str], phase: str = "one") -> None:
         """Change a list as people do, with a pull, a commit and a push."""
         git(self._repo, "pull", "-q", "--rebase")
@@ -159,6 +163,53 @@ def test_what_was_changed_while_nobody_ran_is_followed_by_the_next_run(
     assert "1 cell moved up" in output.stderr
     user.run("run", *at, "--cpu-slots", "1", "--only", "phases=one", code=1)
     assert started(user) == ["first", "fourth", "second"]
+
+
+def test_a_list_with_conflict_markers_waits_alone(
+    user: User, at: tuple[str, ...], lists: Lists
+) -> None:
+    generate = ("phase", "generate", *at, "--repo", "seed", "--branch", "main")
+    user.write(SETTINGS.replace('["fifth"]', '["fifth", "sixth"]'), "study.py")
+    user.run(*generate)
+    conflict = ["<<<<<<< HEAD", name("fifth"), "=======", ">>>>>>> theirs"]
+    lists.edit(conflict, "two")
+    lists.edit([name(level) for level in LEVELS if level != "third"])
+    hold = user.write("", "hold-first")
+    words = ("--cpu-slots", "1", "--only", "benchmarks=!sixth")
+    run = start_hurried(user, "run", *at, *words)
+    until(lambda: states(user)["third"] == "cancelled")
+    hold.unlink()
+    printed = "".join(run.communicate(timeout=240))
+    assert run.returncode == 1, printed  # one is cancelled
+    notice = "the list data/phase/two.txt on main waits: it has conflict markers; resolve them"
+    assert printed.count(notice) == 1
+    assert sorted(started(user)) == ["fifth", "first", "fourth", "second"]
+    assert (lists.read(), lists.read("two")) == ([], conflict)
+    assert states(user)["sixth"] == "pending"
+    tips = lists.tips()
+    assert notice in user.run(*generate, code=2).stderr
+    assert lists.tips() == tips
+    merged = user.run("merge", *at).stdout
+    assert "waits    data/phase/two.txt on main: it has conflict markers; resolve them" in merged
+    assert lists.read("two") == conflict
+    lists.edit([name("fifth")], "two")  # the sixth is struck
+    user.run(*generate)
+    assert lists.read("two") == []
+    assert states(user)["sixth"] == "cancelled"
+
+
+def test_a_conflict_in_a_list_that_was_never_read_cancels_nothing(
+    user: User, at: tuple[str, ...], lists: Lists
+) -> None:
+    git(user.folder / "lab.git", "update-ref", "-d", "refs/benchfleet-lists/study/main")
+    lists.edit(["<<<<<<< HEAD", name("first"), "=======", name("third"), ">>>>>>> theirs"])
+    words = ("run", *at, "--cpu-slots", "1", "--only", "benchmarks=fifth")
+    user.run(*words)
+    assert lists.read("two") == []
+    lists.edit([name("first"), name("fifth")])
+    user.run(*words)
+    assert lists.read() == [name("first")]
+    assert states(user) == {**dict.fromkeys(LEVELS, "pending"), "fifth": "success"}
 
 
 def test_a_second_campaign_takes_no_line_of_the_first_for_an_order(

@@ -144,3 +144,17 @@ def test_the_lines_of_another_campaign_are_left_alone() -> None:
 def test_conflict_markers_are_seen() -> None:
     assert has_conflict(["a", "<<<<<<< HEAD"])
     assert not has_conflict(["# <<<<<<<", "a"])
+
+
+def test_the_lines_of_a_list_that_waits_are_neither_struck_nor_moved() -> None:
+    before = {ONE: ["a", "b", "running"], TWO: ["c", "d", "e", "failed"]}
+    after = {
+        ONE: ["a", "c", "failed"],  # from the list that waits
+        TWO: ["<<<<<<< HEAD", "e", "d", "=======", "b", "done", ">>>>>>> theirs"],
+    }
+    orders = orders_of(before, after, KNOWN, waiting={TWO})
+    assert (orders.cancel, orders.retry, orders.first) == ([], [], {})
+    assert [(path, line) for path, line, _ in orders.refused] == [(ONE, "b"), (ONE, "running")]
+    one = rewritten(ONE, after[ONE], orders, KNOWN)
+    assert one[:5] == ["a", "c", "failed", "b", "running"]
+    assert one[5].startswith("# refused: b: it was moved to phase/two.txt, which waits")

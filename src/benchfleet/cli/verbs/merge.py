@@ -135,6 +135,8 @@ def _branch(study: Study, ledger: Ledger, records: Sequence[CellRecord]) -> Merg
 def _print_branch(branch: Merged) -> None:
     for path, why in branch.refused.items():
         say(f"refused  {path}: {why}")
+    for listed, why in branch.waiting.items():
+        say(f"waits    {listed}: {why}")
     if branch.commit:
         struck = (
             f", {counted(branch.struck, 'line')} removed from the lists" if branch.struck else ""

@@ -159,6 +159,8 @@ def _follow_edits(arguments: argparse.Namespace, study: Study, repository: Path)
         )
         for update in update_lists(files, study.campaign.name, ledger, branches=[branch.name]):
             say(*(f"benchfleet: {message}" for message in update.messages), to=sys.stderr)
+            for notice in update.notices:
+                raise BenchfleetError(notice)
 
 
 class _UnknownLines:

@@ -19,6 +19,7 @@ from benchfleet.results.stores.git import (
     seal_digest,
     summary_path,
 )
+from benchfleet.results.stores.list_edits import why_waiting
 from benchfleet.results.stores.phase_lists import ALL_SEEN, list_blobs, owner_of_lists
 
 MAIN = "refs/heads/main"
@@ -43,6 +44,7 @@ class Merged:
 
     entries: list[str] = field(default_factory=list)  # new results
     struck: int = 0  # lines removed from the lists
+    waiting: dict[str, str] = field(default_factory=dict)  # list and branch → why it cannot be read
     refused: dict[str, str] = field(default_factory=dict)  # path → reason
     commit: str = ""  # "" if nothing changed
 
@@ -97,11 +99,11 @@ def _merged(
     entries, swaps = {f"{entry_name(one.id)}.json" for one in done}, list[RefUpdate]()
     seen = remote.refs(ALL_SEEN)
     if not owner_of_lists(seen, campaign, _branch_of(MAIN)):
-        tree, merged.struck = _struck(objects, tree, entries)
+        tree = _struck(objects, tree, entries, merged, MAIN)
     if (lists := refs.get(LISTS)) and not owner_of_lists(seen, campaign, _branch_of(LISTS)):
-        remaining, struck = _struck(objects, objects.commit_of(lists).tree, entries)
-        merged.struck += struck
-        if struck:
+        listed = objects.commit_of(lists).tree
+        remaining = _struck(objects, listed, entries, merged, LISTS)
+        if remaining != listed:
             new = objects.commit(remaining, (lists,), "strike what is done\n", who=_AUTHOR, at=at)
             swaps.append(RefUpdate(ref=LISTS, old=lists, new=new))
     if tree == before:
@@ -140,13 +142,16 @@ def _with(objects: Objects, tree: str, branch: str, campaign: str, result: Done)
     return objects.with_file(tree, run, summary[0]) if summary and not summary[1] else tree
 
 
-def _struck(objects: Objects, tree: str, entries: set[str]) -> tuple[str, int]:
-    """The tree without these lines in every ``phase/<phase>.txt``, and how many were removed."""
-    count = 0
+def _struck(objects: Objects, tree: str, entries: set[str], merged: Merged, ref: str) -> str:
+    """The tree without these lines in every ``phase/<phase>.txt`` that can be read."""
     for path, blob in list_blobs(objects, tree).items():
-        lines = objects.read(blob)[1].splitlines(keepends=True)
+        content = objects.read(blob)[1]
+        if why := why_waiting(content):
+            merged.waiting[f"{path} on {_branch_of(ref)}"] = why
+            continue
+        lines = content.splitlines(keepends=True)
         rest = [line for line in lines if line.strip().decode("utf-8", "replace") not in entries]
         if len(rest) < len(lines):
-            count += len(lines) - len(rest)
+            merged.struck += len(lines) - len(rest)
             tree = objects.with_file(tree, path, objects.blob(b"".join(rest)))
-    return tree, count
+    return tree

@@ -7,7 +7,7 @@ and lines that are moved up run first. What can mean several things is refused w
 from __future__ import annotations
 
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchfleet.domain.attempt import CellRecord
@@ -58,22 +58,37 @@ def has_conflict(lines: Sequence[str]) -> bool:
     return any(line.startswith(_MARKERS) for line in lines)
 
 
-def orders_of(before: Lists, after: Lists, records_by_name: RecordsByName) -> Orders:
-    """What was asked for between two states of the lists."""
+def why_waiting(content: bytes) -> str:
+    """What keeps a list from being read, with what to do; ``""`` for nothing."""
+    try:
+        conflict = has_conflict(lines_of(content))
+    except UnicodeDecodeError:
+        return "it is not UTF-8; save it as UTF-8 and push it"
+    return "it has conflict markers; resolve them and push it" if conflict else ""
+
+
+def orders_of(
+    before: Lists, after: Lists, records_by_name: RecordsByName, *, waiting: Collection[str] = ()
+) -> Orders:
+    """What was asked for between two states of the lists. The edits of lists that are `waiting`
+    are no orders yet, and no line in their text is struck elsewhere."""
     orders = Orders()
     homes = {line: path for path, lines in before.items() for line in entries(lines)}
-    now = {line: path for path, lines in after.items() for line in entries(lines)}
-    for path, lines in after.items():
+    in_waiting = {line: path for path in waiting for line in entries(after[path])}
+    readable = {path: lines for path, lines in after.items() if path not in waiting}
+    now = {line for lines in readable.values() for line in entries(lines)}
+    for path, lines in readable.items():
         ours = any(line in records_by_name for line in (*lines, *before.get(path, ())))
         for line in dict.fromkeys(entries(lines)):
-            if homes.get(line, path) != path:
-                why = (
-                    f"it was moved from {homes[line]}; the campaign file says which phase it is in"
-                )
-                orders.refuse(path, line, why, home=homes[line])
+            home = homes.get(line, path)
+            if home != path and home not in waiting:
+                why = f"it was moved from {home}; the campaign file says which phase it is in"
+                orders.refuse(path, line, why, home=home)
             elif line not in homes and ours:
                 _add(orders, path, line, records_by_name.get(line))
     for path, lines in before.items():
+        if path in waiting:
+            continue
         struck = [line for line in entries(lines) if line in records_by_name and line not in now]
         open_ = [line for line in struck if records_by_name[line].state == "pending"]
         remaining = set(entries(lines)).intersection(entries(after.get(path, ())))
@@ -83,8 +98,8 @@ def orders_of(before: Lists, after: Lists, records_by_name: RecordsByName) -> Or
                 orders.refuse(path, line, why, home=path)
             continue
         for line in struck:
-            _strike(orders, path, line, records_by_name[line])
-    for path in before.keys() & after.keys():
+            _strike(orders, path, line, records_by_name[line], in_waiting.get(line, ""))
+    for path in before.keys() & readable.keys():
         if moved := _raised(before[path], after[path], records_by_name):
             orders.first[path] = moved
     return orders
@@ -106,8 +121,11 @@ def _add(orders: Orders, path: str, line: str, record: CellRecord | None) -> Non
         orders.retry.append(record)
 
 
-def _strike(orders: Orders, path: str, line: str, record: CellRecord) -> None:
-    if record.state == "pending":
+def _strike(orders: Orders, path: str, line: str, record: CellRecord, now_in: str) -> None:
+    """`now_in` is the list that waits and has the line now."""
+    if now_in and record.state != "success":
+        orders.refuse(path, line, f"it was moved to {now_in}, which waits", home=path)
+    elif record.state == "pending":
         orders.cancel.append(record)
     elif record.state == "running":
         orders.refuse(path, line, "it runs now; `benchfleet cancel` ends it", home=path)

@@ -25,10 +25,10 @@ from benchfleet.git.shared_files import SharedFiles
 from benchfleet.ledger.base import Ledger
 from benchfleet.results.stores.list_edits import (
     Orders,
-    has_conflict,
     lines_of,
     orders_of,
     rewritten,
+    why_waiting,
     with_endings,
 )
 
@@ -60,8 +60,17 @@ def owner_of_lists(refs: Iterable[str], campaign: str, branch: str) -> str:
 class ListUpdate:
     """What came of the lists of a branch."""
 
+    branch: str
+    waiting: dict[str, str]  # lists that cannot be read, each with the reason
     struck: int = 0  # lines of cells that are done
     orders: Orders = field(default_factory=Orders)
+
+    @property
+    def notices(self) -> list[str]:
+        """What keeps lists from being read, each with what to do."""
+        return [
+            f"the list {path} on {self.branch} waits: {why}" for path, why in self.waiting.items()
+        ]
 
     @property
     def messages(self) -> list[str]:
@@ -82,8 +91,8 @@ def update_lists(
     files: SharedFiles, campaign: str, ledger: Ledger, *, branches: Sequence[str] = BRANCHES
 ) -> list[ListUpdate]:
     """Follow the edits of all lists, and remove the lines that are done. One entry for each branch
-    with lists of this campaign. Raises GitError, LedgerError, and BenchfleetError for a list with
-    conflicts or in another encoding."""
+    with lists of this campaign. A list with conflicts or in another encoding waits. Raises GitError
+    and LedgerError."""
     for _ in range(_MAX_PUSHES):
         refs = files.remote.refs(*(f"refs/heads/{branch}" for branch in branches), ALL_SEEN)
         done, updates = list[ListUpdate](), list[RefUpdate]()
@@ -91,7 +100,7 @@ def update_lists(
             if owner_of_lists(refs, campaign, branch):
                 continue
             tip, seen = refs.get(f"refs/heads/{branch}", ""), seen_ref(campaign, branch)
-            one = _update_branch(files, ledger, tip, refs.get(seen, "")) if tip else None
+            one = _update_branch(files, ledger, branch, tip, refs.get(seen, "")) if tip else None
             if one is not None:
                 outcome, commit, last_seen = one
                 done.append(outcome)
@@ -107,49 +116,67 @@ def update_lists(
 
 
 def _update_branch(
-    files: SharedFiles, ledger: Ledger, tip: str, seen: str
+    files: SharedFiles, ledger: Ledger, branch: str, tip: str, seen: str
 ) -> tuple[ListUpdate, str, str] | None:
     """Do what the edits of a branch ask for; the commits that the branch and the ref beside it
     should have. None without lists."""
     objects = files.objects
     new = [oid for oid in dict.fromkeys((tip, seen)) if oid and not objects.has(oid)]
     files.remote.fetch(new, depth=int(files.shallow), without_files=files.shallow)
-    blobs = list_blobs(objects, objects.commit_of(tip).tree)
+    tree = before_tree = objects.commit_of(tip).tree
+    blobs = list_blobs(objects, tree)
     earlier = list_blobs(objects, objects.commit_of(seen).tree) if seen else blobs
     if not blobs and not earlier:
         return None
     missing = [oid for oid in (*blobs.values(), *earlier.values()) if not objects.has(oid)]
     files.remote.fetch(missing)
-    after = _lines(objects, blobs)
-    before = {
-        path: lines_of(objects.read(oid)[1], errors="replace") for path, oid in earlier.items()
-    }
-    for path, lines in after.items():
-        if has_conflict(lines):
-            raise BenchfleetError(f"{path} has conflict markers; resolve them and push it again")
     records_by_name = {f"{entry_name(record.id)}.json": record for record in ledger.cells()}
-    after = {path: with_endings(lines, records_by_name) for path, lines in after.items()}
-    before = {path: with_endings(lines, records_by_name) for path, lines in before.items()}
-    update = ListUpdate(orders=orders_of(before, after, records_by_name))
-    _follow(ledger, update.orders, after, records_by_name)
-    tree = objects.commit_of(tip).tree
-    for path in dict.fromkeys((*after, *update.orders.back)):
+    contents = {path: objects.read(oid)[1] for path, oid in blobs.items()}
+    waiting = {path: why for path, content in contents.items() if (why := why_waiting(content))}
+    after = {
+        path: with_endings(lines_of(content, errors="replace"), records_by_name)
+        for path, content in contents.items()
+    }
+    before = {}
+    for path, oid in earlier.items():
+        content = objects.read(oid)[1]
+        if why_waiting(content):  # it was never read: what it says now is no edit
+            before[path] = after.get(path, [])
+        else:
+            before[path] = with_endings(lines_of(content), records_by_name)
+    orders = orders_of(before, after, records_by_name, waiting=waiting)
+    update = ListUpdate(branch=branch, waiting=waiting, orders=orders)
+    _follow(ledger, orders, after, records_by_name)
+    for path in dict.fromkeys((*after, *orders.back)):
+        if path in waiting:
+            continue
         lines = after.get(path, [])
-        listed = rewritten(path, lines, update.orders, records_by_name)
+        listed = rewritten(path, lines, orders, records_by_name)
         update.struck += sum(
             line in records_by_name and records_by_name[line].state == "success" for line in lines
         )
         if listed != lines:
-            content = "".join(f"{line}\n" for line in listed)
-            tree = objects.with_file(tree, path, objects.blob(content.encode()))
-    if tree == objects.commit_of(tip).tree:
-        return update, tip, seen if seen and blobs == earlier else tip
+            content = "".join(f"{line}\n" for line in listed).encode()
+            tree = objects.with_file(tree, path, objects.blob(content))
+    commit = tip
+    if tree != before_tree:
+        commit = objects.commit(tree, (tip,), _message(update), who=_AUTHOR, at=time.time())
+    as_read = {path: (earlier[path], False) for path in waiting if path in earlier}
+    seen_tree = objects.with_all(tree, as_read)
+    if seen and list_blobs(objects, seen_tree) == earlier:
+        return update, commit, seen
+    if seen_tree != tree:  # lists that wait stay there as they were read last
+        text = "keep lists that wait as they were\n"
+        seen = objects.commit(seen_tree, (commit,), text, who=_AUTHOR, at=time.time())
+        return update, commit, seen
+    return update, commit, commit
+
+
+def _message(update: ListUpdate) -> str:
     refused = len(update.orders.refused)
     parts = [f"strike {counted(update.struck, 'done line')}"] if update.struck else []
     parts += [f"refuse {counted(refused, 'edit')}"] if refused else []
-    text = f"{', '.join(parts) or 'put back lines'}\n"
-    commit = objects.commit(tree, (tip,), text, who=_AUTHOR, at=time.time())
-    return update, commit, commit
+    return f"{', '.join(parts) or 'put back lines'}\n"
 
 
 def _follow(
@@ -185,16 +212,6 @@ def with_order(ledger: Ledger, cells: Sequence[Cell]) -> list[Cell]:
     return [
         replace(cell, priority=priorities.get(cell.fingerprint, cell.priority)) for cell in cells
     ]
-
-
-def _lines(objects: Objects, blobs: Mapping[str, str]) -> dict[str, list[str]]:
-    lines_by_path = {}
-    for path, oid in blobs.items():
-        try:
-            lines_by_path[path] = lines_of(objects.read(oid)[1])
-        except UnicodeDecodeError:
-            raise BenchfleetError(f"{path} is not UTF-8; save it as UTF-8 and push it") from None
-    return lines_by_path
 
 
 def list_blobs(objects: Objects, tree: str) -> dict[str, str]:

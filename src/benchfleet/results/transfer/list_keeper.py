@@ -24,6 +24,7 @@ class ListKeeper:
     def __init__(self, ledger: Ledger, campaign: str, *, notify: Callable[[str], object]) -> None:
         self._ledger, self._campaign, self._notify = ledger, campaign, notify
         self._stopping, self._reported = threading.Event(), set[str]()
+        self._notices = set[str]()  # of lists that wait
         self._last_look = False
         self._thread: threading.Thread | None = None
 
@@ -64,9 +65,12 @@ class ListKeeper:
     def _look(self, files: SharedFiles) -> None:
         try:
             with self._ledger.within(_CALL_TIMEOUT_S):
-                for update in update_lists(files, self._campaign, self._ledger):
-                    for message in update.messages:
-                        self._notify(message)
+                updates = update_lists(files, self._campaign, self._ledger)
+            notices = {notice for update in updates for notice in update.notices}
+            messages = [message for update in updates for message in update.messages]
+            for message in (*messages, *sorted(notices - self._notices)):
+                self._notify(message)
+            self._notices = notices
         except (GitAway, LedgerAway):
             pass  # the run says so itself
         except BenchfleetError as error:
