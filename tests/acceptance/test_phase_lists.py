@@ -80,9 +80,29 @@ def test_what_is_done_is_left_out_also_from_a_worktree_and_without_a_remote(user
     words = ("phase", "generate", "study.py", "--repo", "tree")
     output = user.json(*words)
     assert output["lists"] == {**output["lists"], "phase2": []}
-    assert git(repo, "show", "benchfleet/phases:phase/phase1.txt").count("\n") == 4
+    assert git(repo, "show", "benchfleet/phases:data/phase/phase1.txt").count("\n") == 4
     assert "is checked out" in user.run(*words, "--branch", "other", code=2).stderr
     assert "can be no branch" in user.run(*words, "--branch", "a..b", code=2).stderr
+
+
+def test_a_new_branch_has_its_lists_in_the_folder_that_the_checkout_has(user: User) -> None:
+    repo = prepared(user)
+    (repo / "results" / "phase").mkdir(parents=True)
+    (repo / "results" / "phase" / "phase1.txt").write_text("")
+    git(repo, "rm", "-q", "-r", "data")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "another place")  # is not pushed
+    words = ("phase", "generate", "study.py", "--repo", "repo")
+    user.run(*words)
+    remote = user.folder / "remote.git"
+    listed = ("ls-tree", "-r", "--name-only")
+    files = ["results/phase/phase1.txt", "results/phase/phase2.txt"]
+    assert git(remote, *listed, "benchfleet/phases").split() == files
+    user.run(*words, "--root", ".", "--branch", "top")
+    user.write(SETTINGS.replace("reruns=2", "reruns=3"), "study.py")
+    user.run(*words, "--branch", "top")  # its own folder counts first
+    assert git(remote, *listed, "top").split() == ["phase/phase1.txt", "phase/phase2.txt"]
+    assert git(remote, "show", "top:phase/phase2.txt").count("\n") == 3
 
 
 def test_a_plain_folder_gets_files_and_two_results_of_one_name_are_refused(user: User) -> None:

@@ -216,10 +216,13 @@ def _committed(
     unknown: _UnknownLines,
 ) -> tuple[str, str]:
     """Commit the lists to the branch, and push; what was done, and the commit."""
-    branch = Branch(repository, arguments.branch)
+    branch, git = Branch(repository, arguments.branch), Git(repository)
+
+    def in_checkout(path: str) -> bool:
+        return not git.run("cat-file", "-e", f"HEAD:{path}").code
 
     def files(read: Read) -> dict[str, bytes]:
-        folder = _chosen(root, lambda path: read(path) is not None)
+        folder = _chosen(root, lambda path: read(path) is not None, in_checkout)
         above = f"{folder}/" if folder else ""
         paths = {name: f"{above}phase/{name}.txt" for name in listed}
         return {path: unknown.text(name, listed[name], read(path)) for name, path in paths.items()}
@@ -236,12 +239,17 @@ def _committed(
     return f"{pushed} {branch.name} ({commit[:12]})", commit
 
 
-def _chosen(root: str | None, exists: Callable[[str], bool]) -> str:
-    """The folder that the earlier tools' folders lie in, where it is not named."""
+def _chosen(root: str | None, *checks: Callable[[str], bool]) -> str:
+    """The folder that the earlier tools' folders lie in, where it is not named. Each check says
+    whether a path exists in a tree; the first tree with such folders counts."""
     if root is not None:
         return root
-    below = [one for one in _ROOTS if one and (exists(f"{one}/phase") or exists(f"{one}/runs"))]
-    return below[0] if below else ""
+    for exists in checks:
+        for one in _ROOTS:
+            folders = (f"{one}/phase", f"{one}/runs") if one else ("phase",)
+            if any(exists(folder) for folder in folders):
+                return one
+    return ""
 
 
 def _import(arguments: argparse.Namespace) -> int:
