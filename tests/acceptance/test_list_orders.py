@@ -165,6 +165,22 @@ def test_what_was_changed_while_nobody_ran_is_followed_by_the_next_run(
     assert started(user) == ["first", "fourth", "second"]
 
 
+def test_merge_and_generate_know_lines_without_their_ending(
+    user: User, at: tuple[str, ...], lists: Lists
+) -> None:
+    user.run("run", *at, "--cpu-slots", "1", "--only", "benchmarks=first")
+    stems = [name(level).removesuffix(".json") for level in LEVELS]
+    lists.edit([*stems, "what_0"])
+    user.run("merge", *at)
+    assert lists.read() == [*stems[1:], "what_0"]
+    written = user.json("phase", "generate", *at, "--repo", "seed")  # another branch
+    assert written["unknown"] == {}
+    git(user.folder / "seed", "remote", "remove", "origin")
+    git(user.folder / "seed", "fetch", "-q", "../lab.git", "main:mine")
+    written = user.json("phase", "generate", *at, "--repo", "seed", "--branch", "mine")
+    assert written["unknown"] == {"one": ["what_0"]}
+
+
 def test_a_list_with_conflict_markers_waits_alone(
     user: User, at: tuple[str, ...], lists: Lists
 ) -> None:

@@ -92,7 +92,7 @@ def read_repository(folder: Path) -> Repository | None:
         for line in lines:
             if line.startswith("#"):
                 continue
-            draft = drafts.setdefault(line, _Draft())
+            draft = drafts.setdefault(_listed_name(line), _Draft())
             if file.stem not in draft.phases:
                 draft.phases.append(file.stem)
     for file in _files(root / "runs", ".json"):
@@ -113,6 +113,12 @@ def read_repository(folder: Path) -> Repository | None:
     return Repository(
         root=root, entries=tuple(_entries(drafts)), empty_lists=tuple(empty), unreadable=tuple(bad)
     )
+
+
+def _listed_name(line: str) -> str:
+    """The result name that a line of a list means: people leave out the ending."""
+    full = f"{line}.json"
+    return full if _RERUN.search(full) else line
 
 
 def finished_names(folder: Path, campaign: str) -> set[str]:

@@ -48,6 +48,20 @@ def test_the_summary_names_what_is_odd(tmp_path: Path) -> None:
     assert summary["results whose content disagrees with their name"] == ["hard_other_rag_0.json"]
 
 
+def test_a_listed_line_without_its_ending_is_that_name(tmp_path: Path) -> None:
+    settings = {"level": "easy", "model": "phi", "configuration": "rag"}
+    _result(tmp_path / "runs", "easy_phi_rag_0.json", **settings)
+    (tmp_path / "phase").mkdir()
+    lines = "easy_phi_rag_0\nhard_phi_rag_1\nhard_phi_rag_1.json\nsee level_3 first\n"
+    (tmp_path / "phase" / "one.txt").write_text(lines)
+    repository = _repository(tmp_path)
+    summary = summarize(repository)
+    assert summary["done, and still in a list"] == ["easy_phi_rag_0.json"]
+    assert summary["to do"] == ["hard_phi_rag_1.json"]
+    assert summary["lines that are not result names"] == ["see level_3 first"]
+    assert repository.entries[1].parts == ("hard", "phi", "rag", 1)
+
+
 def test_a_name_without_a_reading_is_an_open_question_of_the_draft(tmp_path: Path) -> None:
     (tmp_path / "phase").mkdir()
     (tmp_path / "phase" / "one.txt").write_text("a_b_c_0.json\n")

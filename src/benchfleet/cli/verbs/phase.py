@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from benchfleet.cli.shared.actions import Action, add_actions
 from benchfleet.cli.text.output import print_json, say
 from benchfleet.cli.text.terminal import display_path
 from benchfleet.compat.legacy_repository import finished_names
-from benchfleet.compat.phase_lists import by_result_name, lists
+from benchfleet.compat.phase_lists import SUFFIX, by_result_name, lists
 from benchfleet.domain.humanize import counted
 from benchfleet.errors import BenchfleetError, wrong_option
 from benchfleet.git.branch import Branch, Read, find_repository
@@ -166,8 +166,8 @@ def _follow_edits(arguments: argparse.Namespace, study: Study, repository: Path)
 class _UnknownLines:
     """Lines of earlier lists that name no cell of the campaign; they stay as comments."""
 
-    def __init__(self, known_names: Collection[str]) -> None:
-        self._known_names = known_names
+    def __init__(self, known_names: Iterable[str]) -> None:
+        self._known_names = set(known_names)
         self.by_file: dict[str, list[str]] = {}
 
     def text(self, name: str, entries: list[str], earlier: bytes | None) -> bytes:
@@ -175,7 +175,7 @@ class _UnknownLines:
         lines = [line.strip() for line in (earlier or b"").decode("utf-8", "replace").splitlines()]
         comments = [line for line in lines if line.startswith("#")]
         others = [line for line in lines if line and not line.startswith("#")]
-        unknown = [line for line in others if line not in self._known_names]
+        unknown = [line for line in others if not {line, f"{line}{SUFFIX}"} & self._known_names]
         if unknown:
             self.by_file[name] = unknown
         comment_lines = dict.fromkeys([*comments, *(f"# {line}" for line in unknown)])

@@ -96,7 +96,8 @@ def _merged(
             if in_main:
                 why = "main has an older result, and no branch has the one of the ledger"
                 merged.refused.setdefault(result.path, why)
-    entries, swaps = {f"{entry_name(one.id)}.json" for one in done}, list[RefUpdate]()
+    stems, swaps = {entry_name(one.id) for one in done}, list[RefUpdate]()
+    entries = stems | {f"{stem}.json" for stem in stems}  # people leave out the ending
     seen = remote.refs(ALL_SEEN)
     if not owner_of_lists(seen, campaign, _branch_of(MAIN)):
         tree = _struck(objects, tree, entries, merged, MAIN)
