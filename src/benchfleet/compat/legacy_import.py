@@ -90,10 +90,8 @@ def summarize(repository: Repository) -> dict[str, Any]:
         "lines that are not result names": [
             e.name for e in entries if e.phases and not e.is_result_name
         ],
-        "to do": [
-            e.name
-            for e in entries
-            if e.phases and e.is_result_name and not e.done and e.content is None
+        "to do": [  # errors run again, also those that left their list
+            e.name for e in entries if (e.phases or e.error) and e.is_result_name and not e.done
         ],
         "results whose content disagrees with their name": [
             e.name for e in entries if e.contradicts_name

@@ -62,6 +62,20 @@ def test_a_listed_line_without_its_ending_is_that_name(tmp_path: Path) -> None:
     assert repository.entries[1].parts == ("hard", "phi", "rag", 1)
 
 
+def test_results_with_an_error_are_to_do(tmp_path: Path) -> None:
+    settings = {"level": "easy", "model": "phi", "configuration": "rag"}
+    for number in range(3):
+        _result(tmp_path / "runs", f"easy_phi_rag_{number}.json", **settings)
+    for number in (1, 2):
+        failed = json.dumps({"run": settings, "error": "out of memory"})
+        (tmp_path / "runs" / f"easy_phi_rag_{number}.json").write_text(failed)
+    (tmp_path / "phase").mkdir()
+    (tmp_path / "phase" / "one.txt").write_text("easy_phi_rag_0.json\neasy_phi_rag_1.json\n")
+    summary = summarize(_repository(tmp_path))
+    assert len(summary["errors that counted as done"]) == 2
+    assert summary["to do"] == ["easy_phi_rag_1.json", "easy_phi_rag_2.json"]
+
+
 def test_a_name_without_a_reading_is_an_open_question_of_the_draft(tmp_path: Path) -> None:
     (tmp_path / "phase").mkdir()
     (tmp_path / "phase" / "one.txt").write_text("a_b_c_0.json\n")
