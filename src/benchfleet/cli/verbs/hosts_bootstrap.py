@@ -130,7 +130,7 @@ class _HostOutput:
                 say(f"{host.name:<{self._width}}  {line}", flush=True)
 
 
-class _Interrupted(BenchfleetError):
+class _Interrupted(Exception):
     """The user ended the command."""
 
 
@@ -168,7 +168,7 @@ class _Work:
     def check(self) -> None:
         """Raises _Interrupted after `end`."""
         if self.ended.is_set():
-            raise _Interrupted("interrupted")
+            raise _Interrupted
 
     def ask(self, host: Host, step: Step) -> Answer:
         """Run a step. Raises BootstrapFailed where the connection fails, and _Interrupted."""
@@ -198,8 +198,8 @@ def _one(host: Host, installation: EnvironmentSpec, work: _Work) -> bool:
             hold=lambda step: _hold_remote_lock(work, host, step),
             tell=tell,
         )
-    except _Interrupted as error:
-        tell(str(error))
+    except _Interrupted:
+        tell("interrupted")
         return False
     except BenchfleetError as error:
         tell(f"failed: {error}")
