@@ -8,6 +8,7 @@ import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any
 
 from benchfleet.benchmarks.asking import answer_fields, ask, generation_of_draw
@@ -51,7 +52,8 @@ class ModelClient:
         are given."""
         self._session.check_stop()
         requests = [Prompt(context=p) if isinstance(p, str) else p for p in prompts]
-        kwargs = {**self._session.generation, **(generation or {})}
+        own = {name: _plain(value) for name, value in (generation or {}).items()}
+        kwargs = {**self._session.generation, **own}
         ids = [_digest(prompt, kwargs) for prompt in requests]
         indices = range(-self._request_count - 1, -self._request_count - 1 - len(requests), -1)
         self._request_count += len(requests)
@@ -138,6 +140,15 @@ class ModelClient:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session.adapter, name)
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as Python's own; anything else as it is."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
 
 
 def _digest(prompt: Prompt, generation: Mapping[str, Any]) -> str:

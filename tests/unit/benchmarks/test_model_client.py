@@ -3,12 +3,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from benchfleet.benchmarks.model_client import ModelClient
 from benchfleet.benchmarks.reported_scores import Report, read_report
 from benchfleet.domain.question_draws import seed_of_draw
 from benchfleet.models.base import Prompt
+from benchfleet.models.generation import Generation
 
 from .conftest import HeldSession
 
@@ -43,6 +45,22 @@ def test_a_request_of_the_earlier_tool_keeps_its_context_apart(
         Prompt(context="c", question=question) for question in ("q A:", "q", "r")
     ]
     assert given.adapter.generations[0] == {"max_new_tokens": 2}
+
+
+def test_numbers_of_numpy_reach_the_adapter_as_pythons_own(
+    session: Callable[..., HeldSession],
+) -> None:
+    given = session(lambda p: p.question)
+    one = SimpleNamespace(context="c", questions="q", answer_prefix="")
+    kwargs = {"max_new_tokens": np.int64(2), "temperature": np.float32(0.5), "stop": None}
+    ModelClient(given).process_request(one, kwargs)
+    asked = given.adapter.generations[0]
+    assert [type(value) for value in asked.values()] == [int, float, type(None)]
+    assert Generation.parse(asked) == Generation(max_new_tokens=2, temperature=0.5)
+    ModelClient(again := session(lambda p: p.question)).process_request(one, asked)
+    assert again.kept[0].id == given.kept[0].id  # the same question, by any numbers
+    ModelClient(given).process_request(one, {"max_new_tokens": np.bool_(True)})
+    assert Generation.problems(given.adapter.generations[1])
 
 
 def test_a_cell_that_is_to_stop_asks_no_more(session: Callable[..., HeldSession]) -> None:
