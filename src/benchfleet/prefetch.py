@@ -68,7 +68,7 @@ def missing_here(downloads: Sequence[Download], environ: Mapping[str, str]) -> l
     absent = list({one.title: one for one in downloads if not one.is_here(environ)}.values())
     if not absent:
         return []
-    asks = not offline(environ) and not unreachable_hub(environ)
+    asks = _may_ask(environ)
     with ThreadPoolExecutor(min(_MAX_THREADS, len(absent))) as threads:
         ask = (lambda one: one.size(environ)) if asks else (lambda one: None)
         sizes = list(threads.map(ask, absent))
@@ -76,6 +76,11 @@ def missing_here(downloads: Sequence[Download], environ: Mapping[str, str]) -> l
         Missing(kind=one.kind, name=one.title, size=size)
         for one, size in zip(absent, sizes, strict=True)
     ]
+
+
+def _may_ask(environ: Mapping[str, str]) -> bool:
+    """Whether the hub may and can be asked."""
+    return not offline(environ) and not unreachable_hub(environ)
 
 
 def fetch_all(downloads: Sequence[Download], environ: Mapping[str, str], tell: Tell) -> list[str]:
@@ -100,11 +105,13 @@ def fetch_all(downloads: Sequence[Download], environ: Mapping[str, str], tell: T
 
 @contextmanager
 def _progress(one: Download, environ: Mapping[str, str], label: str, tell: Tell) -> Iterator[None]:
-    """Tell every few seconds how much has come."""
+    """Tell every few seconds how much has come. It asks for the size once that takes a while."""
     ended = threading.Event()
 
     def report() -> None:
-        total = None if offline(environ) else one.size(environ)
+        if ended.wait(_REPORT_EVERY_S):
+            return
+        total = one.size(environ) if _may_ask(environ) else None
         while not ended.wait(_REPORT_EVERY_S):
             if received := one.received(environ):
                 of = f" of {sized(total)}" if total else ""
@@ -116,6 +123,7 @@ def _progress(one: Download, environ: Mapping[str, str], label: str, tell: Tell)
         yield
     finally:
         ended.set()
+        thread.join()  # OpenSSL crashes a process that ends while a thread is in it
 
 
 def main() -> None:

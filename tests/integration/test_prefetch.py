@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchfleet import prefetch
 from benchfleet.domain.humanize import sized
-from benchfleet.download import from_dict
+from benchfleet.download import Download, from_dict
 from benchfleet.models.fetch import HubModel
 from hubs import COMMIT, FILES, TOKEN, DatasetHub, ModelHub, client_of, serving
 from sshd import Sshd
@@ -123,17 +126,61 @@ def test_an_interrupted_fetch_ends_and_the_next_one_continues(
     assert (snapshot(environ) / WEIGHTS).read_bytes() == FILES[WEIGHTS]
 
 
-def test_data_sets_are_fetched_too(tmp_path: Path) -> None:
+def data_set_study(folder: Path) -> None:
+    """A campaign that reads the data set org/Rows."""
     pytest.importorskip("lm_eval")
     task = (
         f"include: {EXAMPLES}/tasks/recall_choice.yaml\ntask: rows\n"
         "dataset_path: org/Rows\ndataset_kwargs: {}\n"
     )
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "rows.yaml").write_text(task)
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / "rows.yaml").write_text(task)
     study = STUDY.replace("[org/tiny]", f"[{{name: m, path: {EXAMPLES}/model}}]")
     study = study.replace("[recall]", "[{lm_eval: {tasks: rows, include_path: ./tasks}}]")
-    (tmp_path / "study.yaml").write_text(study)
+    (folder / "study.yaml").write_text(study)
+
+
+def test_a_fetch_from_a_hub_that_cannot_be_reached_ends_with_its_exit_code(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    data_set_study(tmp_path)
+    with socket.socket() as refusing:  # bound, so that nobody else takes the port
+        refusing.bind(("127.0.0.1", 0))
+        environ["HF_ENDPOINT"] = f"https://127.0.0.1:{refusing.getsockname()[1]}"
+        del environ["NO_PROXY"]  # behind a proxy nobody knows what can be reached
+        run = runner(tmp_path, environ)
+        for _ in range(8):  # a thread in OpenSSL crashed many a process that ended then
+            assert "127.0.0.1 cannot be reached" in run("fetch", "study.yaml", code=1).stdout
+
+
+def test_no_thread_is_left_once_a_fetch_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefetch, "_REPORT_EVERY_S", 0.0)
+    monkeypatch.setattr(prefetch, "unreachable_hub", lambda environ: "")
+    asked, broke_off = threading.Event(), threading.Event()
+
+    class Slow(Download):
+        kind = "file"
+
+        def is_here(self, environ: Mapping[str, str]) -> bool:
+            return False
+
+        def fetch(self, environ: Mapping[str, str]) -> None:
+            assert asked.wait(60)
+            broke_off.set()
+            raise OSError("broke off")
+
+        def size(self, environ: Mapping[str, str]) -> int | None:
+            asked.set()
+            assert broke_off.wait(60)
+            return sum(range(10**6))  # while the fetch ends
+
+    before = threading.active_count()
+    assert len(prefetch.fetch_all([Slow()], {}, print)) == 1
+    assert threading.active_count() == before
+
+
+def test_data_sets_are_fetched_too(tmp_path: Path) -> None:
+    data_set_study(tmp_path)
     hub = DatasetHub()
     with serving(hub):
         run = runner(tmp_path, {**client_of(hub, tmp_path), "HF_TOKEN": TOKEN})
