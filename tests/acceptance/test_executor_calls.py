@@ -152,3 +152,25 @@ def test_importing_is_light(user: User, text: str, absent: list[str]) -> None:
     check = f"import sys; {text}; print([name for name in {absent!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_script_of_the_hub_makes_its_executor_and_prints_its_end(user: User) -> None:
+    (output,) = lines(
+        user,
+        """
+executor = BenchmarkExecutor(
+    gpu_ids=[], max_concurrent_runs=1, base_result_dir="benchmark_results",
+    enable_resumability=True, required_result_files=["raw_results.csv"],
+    timeout_per_benchmark=2.0, verbose=False)
+for reused in (0, 1):
+    results = executor.run_benchmark_matrix(
+        MODELS[1:], [("dense", None)], ["mock_benchmark", {"_hostile": {"act": "hang"}}],
+        ADAPTER, None, {}, limits={"tries": 1})
+    now = results.progress
+    assert [now.skipped_stubs, now.completed_stubs] == [reused, 1 - reused]
+    assert [now.total_stubs, now.failed_stubs, now.percent] == [2, 1, 100.0]
+assert [result.success for result in results.individual_results] == [True]
+show(results)
+""",
+    )
+    assert [kind for _, _, kind, _ in output["failed"]] == ["timeout"]

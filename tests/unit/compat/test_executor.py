@@ -53,6 +53,17 @@ def test_a_relative_folder_is_the_one_seen_when_it_was_made(
         ("ledger", "mysql://host/db", "ledger", "no ledger 'mysql'"),
         ("ledger", 3, "ledger", "text"),
         ("progress", 3, "progress", "to call"),
+        ("timeout_per_benchmark", 0, "timeout_per_benchmark", "seconds above 0, not 0"),
+        ("timeout_per_benchmark", float("inf"), "timeout_per_benchmark", "not inf"),
+        ("timeout_per_benchmark", "1h", "timeout_per_benchmark", "not '1h'"),
+        ("enable_resumability", False, "enable_resumability", "another base_result_dir"),
+        (
+            "required_result_files",
+            ["metrics.json", "own.csv"],
+            "required_result_files",
+            "'own.csv'",
+        ),
+        ("required_result_files", 3, "required_result_files", "no 3"),
     ],
 )
 def test_a_wrong_argument_is_named(argument: str, value: Any, key: str, part: str) -> None:

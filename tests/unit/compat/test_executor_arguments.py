@@ -67,6 +67,15 @@ def _mistakes(folder: Path, config: Any = None, **more: Any) -> dict[str, str]:
     return {mistake.key: mistake.message for mistake in caught.value.mistakes}
 
 
+def test_what_the_hub_asks_of_requests_is_refused_with_what_replaces_it(tmp_path: Path) -> None:
+    assert _arguments(tmp_path, request_kwargs={}).campaign(tmp_path)
+    found = _mistakes(tmp_path, request_kwargs={"max_requests": 2, "max_context_length": 9, "x": 1})
+    assert "BenchmarkConfig(name, subsets, {'limit': 2})" in found["request_kwargs.max_requests"]
+    assert "loses its middle" in found["request_kwargs.max_context_length"]
+    assert "leave it out" in found["request_kwargs.x"]
+    assert list(_mistakes(tmp_path, request_kwargs=3)) == ["request_kwargs"]
+
+
 def test_configs_of_sparse_attention_hub_are_the_same_cells_as_their_equals(tmp_path: Path) -> None:
     hub = ResearchAttentionConfig(
         [SinkMaskerConfig(4), LocalMaskerConfig(16), OracleTopKConfig(0.1)]

@@ -17,13 +17,14 @@ from benchfleet.errors import CampaignError, Mistake
 
 from .generation_kwargs import campaign_generation
 from .hub_configs import hub_steps, is_hub_config
+from .request_kwargs import request_problems
 
 CALL = "BenchmarkExecutor.run_benchmark_matrix"
 CAMPAIGN = "benchmark_matrix"  # one name for all, so that a results folder may be renamed
 MODELS, CONFIGS, BENCHMARKS = "model_names", "sparse_attention_configs", "benchmark_configs"
 ADAPTER, GENERATION = "adapter_config", "generation_kwargs"
-LIMITS, REPEATS = "limits", "repeats"
-_ORDER = (MODELS, CONFIGS, BENCHMARKS, ADAPTER, GENERATION, LIMITS, REPEATS)
+REQUEST, LIMITS, REPEATS = "request_kwargs", "limits", "repeats"
+_ORDER = (MODELS, CONFIGS, BENCHMARKS, ADAPTER, GENERATION, REQUEST, LIMITS, REPEATS)
 _TIMES = ("cell", "generation", "stuck")  # limits that are times
 _ADAPTERS = {"huggingface": "transformers"}  # as the earlier tool called it
 
@@ -94,6 +95,7 @@ def read_arguments(
     adapter_config: Any,
     generation_kwargs: Any,
     *,
+    request_kwargs: Any = None,
     limits: Any = None,
     repeats: Any = None,
 ) -> Arguments:
@@ -115,6 +117,8 @@ def read_arguments(
     _read_benchmarks(read, benchmark_configs)
     _read_adapter(read, adapter_config)
     read.defaults["generation"] = _generation(read, generation_kwargs, (GENERATION,))
+    for name, message in request_problems(request_kwargs).items():
+        read.wrong((REQUEST, name) if name else (REQUEST,), message)
     read.defaults |= {"limits": _with_units(limits), "repeats": repeats}
     return read
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 from benchfleet.campaign.base import absolute
 from benchfleet.errors import Mistake, UnknownName
 from benchfleet.ledger.addresses import split_url
+
+# Those that every result has: its folder appears whole.
+_RESULT_FILES = (
+    "metrics.json",
+    "raw_results.csv",
+    "samples.jsonl",
+    "config.json",
+    "cell.json",
+    "log.txt",
+)
 
 
 def read_gpu_ids(value: Any, mistakes: list[Mistake]) -> tuple[int, ...]:
@@ -71,6 +82,32 @@ def read_ledger(value: Any, mistakes: list[Mistake]) -> str:
             return value
     mistakes.append(Mistake(key="ledger", message=message))
     return ""
+
+
+def read_timeout(value: Any, mistakes: list[Mistake]) -> float | None:
+    """The seconds that a cell may take; None for no limit, or a wrong one."""
+    if value is None:
+        return None
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if number and 0 < float(value) < math.inf:
+        return float(value)
+    message = f"must be a number of seconds above 0, not {value!r:.60}"
+    mistakes.append(Mistake(key="timeout_per_benchmark", message=message))
+    return None
+
+
+def check_resuming(enabled: Any, required_files: Any, mistakes: list[Mistake]) -> None:
+    """Note arguments of the hub's executor that cannot be kept here."""
+    if not enabled:
+        message = "finished cells never run again; name another base_result_dir, or delete some"
+        mistakes.append(Mistake(key="enable_resumability", message=message))
+    files = () if required_files is None else required_files
+    listed = isinstance(files, Iterable) and not isinstance(files, (str, bytes))
+    known_files = ", ".join(_RESULT_FILES)
+    for name in files if listed else [files]:
+        if name not in _RESULT_FILES:
+            message = f"a result has no {name!r:.60}; leave it out, or name some of {known_files}"
+            mistakes.append(Mistake(key="required_result_files", message=message))
 
 
 def check_callback(value: Any, mistakes: list[Mistake]) -> None:

@@ -30,7 +30,15 @@ from benchfleet.summary import summarised, write_summary
 from benchfleet.wiring import run_cells
 
 from .arguments import CALL, Arguments, read_arguments
-from .checks import check_callback, read_count, read_folder, read_gpu_ids, read_ledger
+from .checks import (
+    check_callback,
+    check_resuming,
+    read_count,
+    read_folder,
+    read_gpu_ids,
+    read_ledger,
+    read_timeout,
+)
 from .collect import ProgressCallback, ProgressReporter, failure, result, stub
 from .interrupt import deferred_interrupt, handles_ctrl_c
 from .values import (
@@ -52,6 +60,9 @@ class BenchmarkExecutor:
     `ExecutionProgress` whenever something happened. `limits` and `repeats` are those of a
     campaign's defaults. Unless `quiet`, a call prints which cells it skips.
 
+    The last four are those of sparse-attention-hub: `timeout_per_benchmark` is ``limits["cell"]``
+    in seconds, and `verbose` the contrary of `quiet`; the other two cannot be changed.
+
     Raises CampaignError for wrong arguments, all at once.
     """
 
@@ -66,14 +77,20 @@ class BenchmarkExecutor:
         limits: Mapping[str, Any] | None = None,
         repeats: int | None = None,
         quiet: bool = False,
+        timeout_per_benchmark: float | None = None,
+        verbose: bool = True,
+        enable_resumability: bool = True,
+        required_result_files: Sequence[str] | None = None,
     ) -> None:
         mistakes: list[Mistake] = []
         self.gpu_ids = read_gpu_ids(gpu_ids, mistakes)
         self.max_concurrent_runs = read_count(max_concurrent_runs, mistakes)
         self.base_result_dir = read_folder(base_result_dir, mistakes)
         self._ledger, self._progress = read_ledger(ledger, mistakes), progress
-        self._limits, self._repeats, self._quiet = limits, repeats, quiet
+        self._limits, self._repeats, self._quiet = limits, repeats, quiet or not verbose
         check_callback(progress, mistakes)
+        self._timeout = read_timeout(timeout_per_benchmark, mistakes)
+        check_resuming(enable_resumability, required_result_files, mistakes)
         if mistakes:
             raise CampaignError("BenchmarkExecutor", mistakes)
 
@@ -84,6 +101,7 @@ class BenchmarkExecutor:
         benchmark_configs: Sequence[BenchmarkConfig | str | Mapping[str, Any]],
         adapter_config: AdapterConfig,
         generation_kwargs: Mapping[str, Any] | None = None,
+        request_kwargs: Mapping[str, Any] | None = None,
         *,
         progress: ProgressCallback | None = None,
         limits: Mapping[str, Any] | None = None,
@@ -95,7 +113,7 @@ class BenchmarkExecutor:
         A cell that fails is in `failed_executions`, with its reason, and stops nothing. A later
         call reuses what is done, tries again what failed (unless `retry_failed` is false), and
         runs again what was deleted. `progress`, `limits` and `repeats` go over those of the
-        executor.
+        executor. A setting in `request_kwargs` is a mistake that says what replaces it.
 
         Raises CampaignError for wrong arguments, all at once and before anything runs;
         LedgerError or ResultsError where ledger or folder cannot be used; and KeyboardInterrupt
@@ -108,7 +126,8 @@ class BenchmarkExecutor:
             benchmark_configs,
             adapter_config,
             generation_kwargs,
-            limits=self._limits if limits is None else limits,
+            request_kwargs=request_kwargs,
+            limits=self._limited(self._limits if limits is None else limits),
             repeats=self._repeats if repeats is None else repeats,
         )
         pool, study = self._checked(call, progress)
@@ -138,6 +157,12 @@ class BenchmarkExecutor:
             failed_executions=failures,
             execution_time=end.seconds,
         )
+
+    def _limited(self, limits: Any) -> Any:
+        """The limits with the executor's `timeout_per_benchmark`, unless they have a `cell`."""
+        if self._timeout is None or not isinstance(limits, (Mapping, type(None))):
+            return limits
+        return {"cell": self._timeout, **(limits or {})}
 
     def _checked(self, call: Arguments, progress: Any) -> tuple[Pool, Study]:
         """The devices and the campaign, or every mistake in executor and call at once."""

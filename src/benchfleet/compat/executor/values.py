@@ -56,6 +56,11 @@ class BenchmarkResult:
     host: str
     device: str  # gpu:0, cpu:1
 
+    @property
+    def success(self) -> bool:
+        """Always true, as failures are a class of their own."""
+        return True
+
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkFailure:
@@ -98,3 +103,16 @@ class ExecutionResults:
     individual_results: list[BenchmarkResult]
     failed_executions: list[BenchmarkFailure]
     execution_time: float  # seconds, of this call
+
+    @property
+    def progress(self) -> ExecutionProgress:
+        """How far the call was at its end."""
+        reused = sum(result.reused for result in self.individual_results)
+        return ExecutionProgress(
+            total_stubs=len(self.individual_results) + len(self.failed_executions),
+            skipped_stubs=reused,
+            completed_stubs=len(self.individual_results) - reused,
+            failed_stubs=len(self.failed_executions),
+            current_executions={},
+            seconds_left=0.0,
+        )
