@@ -235,9 +235,8 @@ class ReadModel:
     def lease_silence(self, name: str) -> float:
         """Seconds since the lease of a running cell or part, by its fingerprint, was last renewed,
         once it has expired; 0 while it is alive, or was when the ledger was read last."""
-        ends = self.leases.get(name)
         now = time.monotonic() - self.freshness.unknown_seconds
-        over = now - ends if ends is not None else 0.0
+        over = now - self.leases.get(name, now)
         return over + self.lease if over > 0 else 0.0
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
