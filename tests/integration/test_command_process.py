@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -21,6 +22,17 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 open(sys.argv[1], "w").write(f"{os.getpid()} {child.pid}")
 os.rename(sys.argv[1], sys.argv[1] + ".ready")
 time.sleep(600)
+"""
+
+_SESSION = """\
+import subprocess, sys, time
+start = "import subprocess, sys, time; print(subprocess.Popen(sys.argv[1:], " \\
+    "start_new_session=True).pid, flush=True); time.sleep(600)"
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+first = subprocess.Popen(
+    [sys.executable, "-c", start, *sleep], start_new_session=True, stdout=subprocess.PIPE, text=True
+)
+open(sys.argv[1], "w").write(f"{first.pid} {first.stdout.readline()}")
 """
 
 
@@ -79,6 +91,19 @@ def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     left = "sleep 600 & echo $! > pid; echo done"
     assert _run(["sh", "-c", left], tmp_path) == b"done\n"
     assert _gone([int((tmp_path / "pid").read_text())])
+
+
+@pytest.mark.parametrize("ending", ["well", "badly", "by time"])
+def test_what_a_command_leaves_in_a_session_of_its_own_ends_with_it(
+    tmp_path: Path, ending: str
+) -> None:
+    """Else it takes memory and cores of the cells that come next."""
+    last = {"well": "", "badly": "sys.exit(1)", "by time": "time.sleep(600)"}[ending]
+    child = f"{_SESSION}\n{last}"
+    argv, marker = [sys.executable, "-c", child], tmp_path / "pids"
+    with contextlib.suppress(CellFailure):
+        _run([*argv, str(marker)], tmp_path, timeout=5.0 if ending == "by time" else None)
+    assert _gone([int(pid) for pid in marker.read_text().split()])
 
 
 def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:

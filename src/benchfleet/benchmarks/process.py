@@ -25,6 +25,8 @@ _POLL_S = 0.1  # seconds between looks at the time and at what asks it to stop
 _READ_BYTES = 2**16  # bytes read at once
 _MAX_LINE_CHARS = 300  # of stderr, in a message
 MAX_STDOUT_BYTES = 64_000_000  # the last of what it prints, where a report may be
+_MARK = "BENCHFLEET_SCRIPT"  # the variable that names the processes of one script
+_MAX_SWEEPS = 50  # a second: a process in the kernel may not end at once
 _MAX_STDERR_BYTES = 2**20  # the last ones, for a message
 
 
@@ -41,14 +43,16 @@ def run_process(
     """Run the command and return the end of what it wrote to stdout.
 
     Both its outputs go to this process's own as they come. However this ends, by the command's
-    own end, by `timeout` seconds, or by what `check_stop` raises, its whole process group ends
-    with it. Raises CellFailure where it cannot start, takes too long or fails.
+    own end, by `timeout` seconds, or by what `check_stop` raises, all processes that it started
+    end with it: its group, and those with the mark that its environment gets. Raises CellFailure
+    where it cannot start, takes too long or fails.
     """
+    mark = os.urandom(16).hex()
     try:
         process = subprocess.Popen(
             argv,
             cwd=folder,
-            env=environment,
+            env={**environment, _MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -63,6 +67,7 @@ def run_process(
             tails = _follow(process, check_stop, ends, clock)
         finally:
             _end_group(process, grace if process.poll() is None else 0.0)
+            _end_marked(f"{_MARK}={mark}".encode())
     if tails is None:
         raise _failed("timeout", f"it ran longer than its timeout of {timeout:g} s", again=True)
     if process.returncode:
@@ -143,6 +148,26 @@ def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
                 os.killpg(group, 0)
                 time.sleep(_POLL_S / 5)
         os.killpg(group, signal.SIGKILL)
+
+
+def _end_marked(mark: bytes) -> None:
+    """Kill what left its group: all whose environment has the mark."""
+    for _ in range(_MAX_SWEEPS):  # one that is being killed may have started another
+        pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
+        marked = [pid for pid in pids if _has_mark(pid, mark)]
+        if not marked:
+            return
+        for pid in marked:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_S / 5)
+
+
+def _has_mark(pid: int, mark: bytes) -> bool:
+    """Whether a process that still runs has it; one that was killed has no environment."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return mark in file.read().split(b"\0")
+    return False
 
 
 def _write(piece: bytes, handle: int) -> None:

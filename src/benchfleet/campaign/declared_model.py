@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchfleet.domain.cell import Model
+from benchfleet.domain.limits import Limits
 from benchfleet.domain.matrix import ModelEntry
 from benchfleet.models.base import Adapter
 
@@ -26,3 +27,8 @@ class DeclaredModel:
     adapter: type[Adapter] | None = None
     variants: tuple[DeclaredModel, ...] = ()
     series: CheckpointSeries | None = None  # that it is one of
+
+    def as_variant(self, generation: Mapping[str, Any], limits: Limits | None) -> DeclaredModel:
+        """It with these settings of the model that it stands in for, where it has none itself."""
+        model = self.model and replace(self.model, limits=self.model.limits or limits)
+        return replace(self, model=model, generation={**generation, **self.generation})

@@ -191,7 +191,12 @@ def _read(
         model=model if digest and entry.right else None,
         opened=model.model if digest else None,
         adapter=opened,
-        variants=tuple(_read(item, defaults, folder, _OWN) for item in variants),
+        variants=tuple(
+            _read(item, replace(defaults, limits=limits), folder, _OWN).as_variant(
+                generation, None if fields["limits"].absent else limits
+            )
+            for item in variants
+        ),
     )
 
 

@@ -43,8 +43,7 @@ WAYS_OUT: Mapping[str, str] = {
     "'key' if it has none.",
     "bad_request": "The server refuses the request, or its reply has another form: correct what "
     "the message names.",
-    "try_again": "The script ended with exit code 75 (try again) each time: its log says what it "
-    "waits for.",
+    "try_again": "The script ended with exit code 75 (try again): its log says what it waits for.",
     "host_lost": "Bring the host back or go on without it: its cells are run again elsewhere and "
     "lose no try.",
     "no_capacity": "No machine could be rented: raise max_price, allow other providers or GPUs, or "

@@ -168,6 +168,24 @@ def test_a_model_has_variants_with_settings_of_their_own() -> None:
     assert [one.name for one in declared.variants] == ["r1-7b-q4", "r1-1b"]
 
 
+def test_a_variant_is_asked_as_its_model_where_it_says_nothing_else() -> None:
+    ((declared, _),) = _read(
+        """
+        - name: r1-7b
+          generation: {max_new_tokens: 2, temperature: 0.5}
+          limits: {tries: 1, cell: 5m}
+          variants:
+            - {name: r1-7b-q4, generation: {max_new_tokens: 8}, limits: {tries: 2}}
+            - r1-1b
+        """
+    )
+    own, other = declared.variants
+    assert own.generation == {"max_new_tokens": 8, "temperature": 0.5}
+    assert other.generation == declared.generation
+    limits = [one.model and one.model.limits for one in (own, other)]
+    assert [one and (one.tries, one.cell) for one in limits] == [(2, 300), (1, 300)]
+
+
 @pytest.mark.parametrize(
     ("text", "key", "message"),
     [

@@ -9,6 +9,9 @@ import unicodedata
 from pathlib import Path
 from typing import TextIO
 
+_SEQUENCES = re.compile(  # colours and the like, and titles or links
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+)
 _LINE_ENDS = re.compile(r"\s*[\r\n]\s*")
 
 
@@ -16,7 +19,7 @@ def printable(text: str) -> str:
     """The text in one line, without what could steer a terminal or be refused by its encoding."""
     if text.isprintable():
         return text
-    text = _LINE_ENDS.sub(" ", text)
+    text = _LINE_ENDS.sub(" ", _SEQUENCES.sub("", text))
     text_out = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
     return text_out.encode("utf-8", "replace").decode()
 

@@ -6,7 +6,8 @@ from benchfleet.cli.text.terminal import columns, padded, printable
 
 
 def test_what_could_steer_a_terminal_is_taken_out() -> None:
-    assert printable("\x1b[31mred\x07\udce9 ± ✓") == "\ufffd[31mred\ufffd\ufffd ± ✓"
+    assert printable("\x1b[31mred\x07\udce9 ± ✓") == "red\ufffd\ufffd ± ✓"
+    assert printable("\x1b]8;;http://there\x1b\\link\x1b]0;title\x07 \x1b(B.") == "link \ufffd(B."
 
 
 def test_a_line_end_and_what_is_around_it_become_one_blank() -> None:
