@@ -54,6 +54,8 @@ class SlotSession:
         self._allowed_errors = cell.limits.sample_errors
         self._errors = {r.index: r.error for r in recorded if r.error}
         self._answered = {record.index for record in recorded if record.index >= 0}
+        # Answers are recorded apart from the samples, which may have the tokens of theirs too.
+        self._records_answers = any(map(_is_answer, recorded))
         self._adapter = NothingToAsk(self._answered) if rescores else adapter
         self.model = cell.model
         self.config = cell.config
@@ -98,14 +100,16 @@ class SlotSession:
             self._answered.discard(record.index)
         elif record.index >= 0:
             self._answered.add(record.index)
+        self._records_answers |= _is_answer(record)
+        counts = record.index < 0 or not self._records_answers
         self._channel.send(
             "sample",
             (line,),
             attempt=self._attempt,
             done=len(self._answered),
             total=self._total,
-            prompt_tokens=record.prompt_tokens,
-            completion_tokens=record.completion_tokens,
+            prompt_tokens=record.prompt_tokens if counts else 0,
+            completion_tokens=record.completion_tokens if counts else 0,
         )
         self.check_stop()
         if record.error and self._total:
@@ -185,3 +189,8 @@ class SlotSession:
     def expect(self, total: int) -> None:
         self._total = total
         self._channel.send("progress", attempt=self._attempt, done=len(self._answered), total=total)
+
+
+def _is_answer(record: Record) -> bool:
+    """Whether it is an answer of the model that is no sample by itself, with its tokens."""
+    return record.index < 0 and record.prompt_tokens + record.completion_tokens > 0

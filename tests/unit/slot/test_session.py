@@ -73,3 +73,18 @@ def test_samples_count_once_and_what_is_kept_or_withdrawn_does_not() -> None:
     assert {fields["total"] for _, fields in heard.frames} == {9}
     tokens = [(f["prompt_tokens"], f["completion_tokens"]) for _, f in heard.frames[1:3]]
     assert tokens == [(70, 3), (0, 0)]
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_tokens_of_an_answer_count_once_where_its_sample_has_them_too(resumed: bool) -> None:
+    """As a `python` benchmark records: first what the model answered, then the samples of it."""
+    heard, answer = Heard(), record(-1, prompt_tokens=7, completion_tokens=3)
+    output = session(heard, recorded=[answer] if resumed else [])
+    output.expect(1)
+    if not resumed:
+        output.record(answer)
+    output.record(record(0, prompt_tokens=7, completion_tokens=3))
+    tokens = [
+        (f["prompt_tokens"], f["completion_tokens"]) for type, f in heard.frames if type == "sample"
+    ]
+    assert tokens == ([] if resumed else [(7, 3)]) + [(0, 0)]
