@@ -98,7 +98,7 @@ def truncation_warning(shares: Mapping[str, float]) -> tuple[str, ...]:
     if not cut:
         return ()
     return (
-        f"longer than the model takes, so their middle was cut out: {examples(cut)}; a low score "
+        f"longer than the model takes, so a part was cut out: {examples(cut)}; a low score "
         "may come from that",
     )
 

@@ -40,7 +40,7 @@ def test_prompts_that_were_cut_are_one_warning() -> None:
     shares = {"m / a": 1.0, "m / b": 0.0, "m / c": 0.5, "n / c": 0.25, "o / c": 0.1}
     (text,) = truncation_warning(shares)
     assert text == (
-        "longer than the model takes, so their middle was cut out: m / a (100% of the prompts), "
+        "longer than the model takes, so a part was cut out: m / a (100% of the prompts), "
         "m / c (50% of the prompts), n / c (25% of the prompts) and 1 more; a low score may come "
         "from that"
     )

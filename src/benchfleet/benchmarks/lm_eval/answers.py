@@ -41,12 +41,14 @@ class Answers:
         details: Callable[[], Mapping[str, Any]] = dict,  # `DETAILS` of the last answer
         context: Callable[[], str] = str,
         takes_length: bool = False,  # see `SampleBenchmark`
+        is_cut: Callable[[Any], bool] | None = None,  # whether a request is too long for the model
         clock: Callable[[], float],
     ) -> None:
         self._task = task
         self._session = session
         self._tokens, self._measures, self._clock = tokens, measures, clock
         self._details, self._context, self._takes_length = details, context, takes_length
+        self._is_cut = is_cut
         self._before = clock()
         self._waiting: dict[str, deque[_Position]] | None = None
         self._requests: dict[int, list[Any]] = defaultdict(list)
@@ -210,6 +212,9 @@ class Answers:
         if not generated:
             columns[LIKELIHOODS] = [plain(value) for value in likelihoods]
         entries = [[_digest(r), *map(plain, a)] for r, a in zip(requests, results, strict=True)]
+        measures = mean_measures(self._measures_by_document.pop(number, []) or [self._measured])
+        if self._is_cut is not None:
+            measures = {**measures, "truncated": float(any(map(self._is_cut, requests)))}
         now = self._clock()
         record = Record(
             index=number,
@@ -219,7 +224,7 @@ class Answers:
             prompt_tokens=self._tokens(first.args[0]),
             completion_tokens=self._tokens(predicted, add_special_tokens=False) if generated else 0,
             seconds=now - self._before,
-            measures=mean_measures(self._measures_by_document.pop(number, []) or [self._measured]),
+            measures=measures,
             **self._detail,
             context=context_digest(self._context()),
             resume={

@@ -156,11 +156,28 @@ def evaluate_task(
         add_bos_token=add_bos,
         max_length=settings["max_length"],
     )
+
+    def tokens(text: str, **kwargs: Any) -> int:
+        return len(lm.tok_encode(text, **kwargs))
+
+    def is_cut(request: Any) -> bool:
+        """Whether lm-eval cuts the beginning off."""
+        text, *others = request.args
+        if request.request_type == "generate_until":
+            longest_answer = int(others[0].get("max_gen_toks", lm.max_gen_toks))
+            return tokens(text) > int(lm.max_length) - longest_answer
+        whole = "".join(
+            request.args
+        )  # which is not cut but read in pieces where it is all there is
+        is_likelihood = request.request_type == "loglikelihood"
+        return is_likelihood and tokens(whole) > int(lm.max_length) + 1
+
     answers = Answers(
         task=task,
         takes_length=takes_one_token(task, session),
         session=session,
-        tokens=lambda text, **kwargs: len(lm.tok_encode(text, **kwargs)),
+        tokens=tokens,
+        is_cut=is_cut,
         measures=loan.measures,
         details=lm.details,
         clock=clock,
