@@ -166,11 +166,9 @@ def evaluate_task(
         if request.request_type == "generate_until":
             longest_answer = int(others[0].get("max_gen_toks", lm.max_gen_toks))
             return tokens(text) > int(lm.max_length) - longest_answer
-        whole = "".join(
-            request.args
-        )  # which is not cut but read in pieces where it is all there is
-        is_likelihood = request.request_type == "loglikelihood"
-        return is_likelihood and tokens(whole) > int(lm.max_length) + 1
+        if request.request_type == "loglikelihood":  # a rolling one is read in pieces
+            return tokens("".join(request.args)) > int(lm.max_length) + 1
+        return False
 
     answers = Answers(
         task=task,
