@@ -142,11 +142,7 @@ def evaluate_task(
         raise failure("user_error", _NO_TEMPLATE)
     tokenizer, add_bos = loan.tokenizer, settings["add_bos_token"]
     if add_bos is not None:  # lm-eval passes it on only where it loads the tokenizer itself
-        from transformers import AutoTokenizer
-
-        kwargs = {**session.model.tokenizer_kwargs, "add_bos_token": add_bos}
-        folder = tokenizer.name_or_path
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, **kwargs)
+        tokenizer = _opened(tokenizer.name_or_path, session, add_bos_token=add_bos)
     lm = ResumedLM(
         session=session,
         pretrained=loan.model,
@@ -156,31 +152,24 @@ def evaluate_task(
         add_bos_token=add_bos,
         max_length=settings["max_length"],
     )
-
-    def tokens(text: str, **kwargs: Any) -> int:
-        return len(lm.tok_encode(text, **kwargs))
-
-    def is_cut(request: Any) -> bool:
-        """Whether lm-eval cuts the beginning off."""
-        text, *others = request.args
-        if request.request_type == "generate_until":
-            longest_answer = int(others[0].get("max_gen_toks", lm.max_gen_toks))
-            return tokens(text) > int(lm.max_length) - longest_answer
-        if request.request_type == "loglikelihood":  # a rolling one is read in pieces
-            return tokens("".join(request.args)) > int(lm.max_length) + 1
-        return False
-
     answers = Answers(
         task=task,
         takes_length=takes_one_token(task, session),
         session=session,
-        tokens=tokens,
-        is_cut=is_cut,
+        tokens=lambda text, **kwargs: len(lm.tok_encode(text, **kwargs)),
+        is_cut=lm.is_cut,
         measures=loan.measures,
         details=lm.details,
         clock=clock,
     )
     return _evaluate(task, session, lm, answers, settings)
+
+
+def _opened(tokenizer: str, session: Session, **kwargs: Any) -> Any:
+    from transformers import AutoTokenizer
+
+    kwargs = {**session.model.tokenizer_kwargs, **kwargs}
+    return AutoTokenizer.from_pretrained(tokenizer, local_files_only=True, **kwargs)
 
 
 def evaluate_served(
@@ -233,12 +222,7 @@ def evaluate_prompted(
 
     tokenizer = None
     if settings["apply_chat_template"] and session.config.chat is None:
-        from transformers import AutoTokenizer
-
-        kwargs = session.model.tokenizer_kwargs
-        tokenizer = AutoTokenizer.from_pretrained(
-            session.model_path, local_files_only=True, **kwargs
-        )
+        tokenizer = _opened(session.model_path, session)
         if not tokenizer.chat_template:
             raise failure("user_error", _NO_TEMPLATE)
     lm = PromptedLM(session=session, context_end=context_end, tokenizer=tokenizer)

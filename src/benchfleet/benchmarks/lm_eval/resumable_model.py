@@ -110,6 +110,16 @@ class ResumedLM(HFLM):  # type: ignore[misc]
         self.cache_hook.random_state = self._random_state() if drawn else ""
         return generated
 
+    def is_cut(self, request: Any) -> bool:
+        """Whether the beginning of a request is cut off, which is longer than the model takes."""
+        text, *others = request.args
+        if request.request_type == "generate_until":
+            longest_answer = int(others[0].get("max_gen_toks", self.max_gen_toks))
+            return len(self.tok_encode(text)) > int(self.max_length) - longest_answer
+        if request.request_type == "loglikelihood":  # a rolling one is read in pieces
+            return len(self.tok_encode("".join(request.args))) > int(self.max_length) + 1
+        return False
+
     def details(self) -> dict[str, str]:
         """Why the next answer of the last batch ended, if it was generated."""
         return {"finish": self._finishes.popleft()} if self._finishes else {}
