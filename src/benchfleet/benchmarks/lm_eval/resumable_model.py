@@ -18,10 +18,12 @@ from typing import Any
 
 import torch
 from lm_eval.models.huggingface import HFLM
+from lm_eval.models.utils import normalize_gen_kwargs
 from lm_eval.utils import get_rolling_token_windows
 
 from benchfleet.benchmarks.base import Session
 
+_MAX_SPECIAL_TOKENS = 8  # that a tokenizer adds to a text
 _Batches = Sequence[Sequence[int]]  # places among the requests, in the order of asking
 
 
@@ -114,11 +116,16 @@ class ResumedLM(HFLM):  # type: ignore[misc]
         """Whether the beginning of a request is cut off, which is longer than the model takes."""
         text, *others = request.args
         if request.request_type == "generate_until":
-            longest_answer = int(others[0].get("max_gen_toks", self.max_gen_toks))
-            return len(self.tok_encode(text)) > int(self.max_length) - longest_answer
+            settings = normalize_gen_kwargs(others[0], self.max_gen_toks)
+            return self._has_more_tokens(text, self.max_length - settings["max_gen_toks"])
         if request.request_type == "loglikelihood":  # a rolling one is read in pieces
-            return len(self.tok_encode("".join(request.args))) > int(self.max_length) + 1
+            return self._has_more_tokens("".join(request.args), self.max_length + 1)
         return False
+
+    def _has_more_tokens(self, text: str, limit: int) -> bool:
+        if len(text.encode("utf-8", "replace")) + _MAX_SPECIAL_TOKENS <= limit:
+            return False  # a token is a byte or more
+        return len(self.tok_encode(text)) > limit
 
     def details(self) -> dict[str, str]:
         """Why the next answer of the last batch ended, if it was generated."""
