@@ -150,9 +150,9 @@ def test_a_service_says_which_secrets_its_unit_lacks(
     secrets = user.folder / ".config" / "benchfleet" / "environment"
     secrets.parent.mkdir(parents=True)
     secrets.write_text("HF_TOKEN=another\n")
-    told = user.run("service", "study.yaml", *CPU)
-    assert "put LAB_KEY, PGPASSWORD into ~/.config/benchfleet/environment" in told.stderr
-    assert "hush-hush" not in told.stdout + told.stderr
+    shown = user.run("service", "study.yaml", *CPU)
+    assert "put LAB_KEY, PGPASSWORD into ~/.config/benchfleet/environment" in shown.stderr
+    assert "hush-hush" not in shown.stdout + shown.stderr
     secrets.write_text("HF_TOKEN=another\nLAB_KEY=another\nPGPASSWORD=another\n")
     assert "note" not in user.run("service", "study.yaml", *CPU).stderr
 

@@ -101,7 +101,8 @@ def test_what_a_command_leaves_in_a_session_of_its_own_ends_with_it(
     last = {"well": "", "badly": "sys.exit(1)", "by time": "time.sleep(600)"}[ending]
     child = f"{_SESSION}\n{last}"
     argv, marker = [sys.executable, "-c", child], tmp_path / "pids"
-    with contextlib.suppress(CellFailure):
+    fails = contextlib.nullcontext() if ending == "well" else pytest.raises(CellFailure)
+    with fails:
         _run([*argv, str(marker)], tmp_path, timeout=5.0 if ending == "by time" else None)
     assert _gone([int(pid) for pid in marker.read_text().split()])
 

@@ -25,9 +25,9 @@ _POLL_S = 0.1  # seconds between looks at the time and at what asks it to stop
 _READ_BYTES = 2**16  # bytes read at once
 _MAX_LINE_CHARS = 300  # of stderr, in a message
 MAX_STDOUT_BYTES = 64_000_000  # the last of what it prints, where a report may be
-_MARK = "BENCHFLEET_SCRIPT"  # the variable that names the processes of one script
-_MAX_SWEEPS = 50  # a second: a process in the kernel may not end at once
 _MAX_STDERR_BYTES = 2**20  # the last ones, for a message
+_MARK = "BENCHFLEET_SCRIPT"  # the variable by which all processes of one script are found
+_SWEEPS, _SWEEP_PAUSE_S = 50, 0.02  # looks for such processes: the kernel may take its time
 
 
 def run_process(
@@ -152,7 +152,7 @@ def _end_group(process: subprocess.Popen[bytes], grace: float) -> None:
 
 def _end_marked(mark: bytes) -> None:
     """Kill what left its group: all whose environment has the mark."""
-    for _ in range(_MAX_SWEEPS):  # one that is being killed may have started another
+    for _ in range(_SWEEPS):  # one that is being killed may have started another
         pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
         marked = [pid for pid in pids if _has_mark(pid, mark)]
         if not marked:
@@ -160,7 +160,7 @@ def _end_marked(mark: bytes) -> None:
         for pid in marked:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(_POLL_S / 5)
+        time.sleep(_SWEEP_PAUSE_S)
 
 
 def _has_mark(pid: int, mark: bytes) -> bool:

@@ -23,4 +23,4 @@ class Freshness:
     @property
     def unknown_seconds(self) -> float:
         """Seconds for which signs of life could not be seen, since the ledger cannot be read."""
-        return max(0.0, time.time() - self.read_at) if self.error else 0.0
+        return max(0.0, time.time() - self.read_at) if self.error and self.read_at else 0.0

@@ -25,6 +25,13 @@ def campaign(folder: Path, model: str, benchmarks: str, configs: str = "dense: n
     return file
 
 
+def sums_campaign(folder: Path) -> Path:
+    """With one benchmark, a script called ``sums``."""
+    (folder / "sums.py").write_text("")
+    script = "command: {name: sums, argv: [python, sums.py, '{result}'], files: [sums.py]}"
+    return campaign(folder, "{name: tiny, adapter: mock}", script)
+
+
 def imported(
     capsys: pytest.CaptureFixture[str], study: Path, folder: Path, *more: str
 ) -> tuple[int, dict[str, Any]]:

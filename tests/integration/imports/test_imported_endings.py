@@ -10,7 +10,7 @@ import pytest
 
 from benchfleet.cli.main import main
 
-from .conftest import campaign, imported
+from .conftest import imported, sums_campaign
 from .test_inspect_imports import inspect_log, inspect_sample
 from .test_whole_results import DATE, lines, lm_eval_output
 
@@ -20,9 +20,7 @@ def imported_samples(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The samples and the metrics of the task ``sums`` in the cell that it was imported for."""
     folder = Path.cwd()
-    (folder / "sums.py").write_text("")
-    benchmark = "command: {name: sums, argv: [python, sums.py, '{result}'], files: [sums.py]}"
-    study = campaign(folder, "{name: tiny, adapter: mock}", benchmark)
+    study = sums_campaign(folder)
     code, summary = imported(capsys, study, source)
     assert (code, summary["left out"], summary["imported"]) == (0, [], 1)
     assert main(["report", str(study)]) == 0

@@ -16,7 +16,7 @@ import pytest
 from benchfleet.cli.main import main
 from benchfleet.compat.imports.inspect_logs import read_inspect
 
-from .conftest import campaign, imported, result
+from .conftest import campaign, imported, result, sums_campaign
 
 
 def inspect_log(samples: list[dict[str, Any]], status: str = "success") -> dict[str, Any]:
@@ -72,12 +72,7 @@ def test_a_log_of_inspect(form: str, tmp_path: Path, capsys: pytest.CaptureFixtu
             for one in log.pop("samples"):
                 archive.writestr(f"samples/{one['id']}_epoch_1.json", json.dumps(one))
             archive.writestr("header.json", json.dumps(log))
-    (tmp_path / "sums.py").write_text("")
-    study = campaign(
-        tmp_path,
-        "{name: tiny, adapter: mock}",
-        "command: {name: sums, argv: [python, sums.py, '{result}'], files: [sums.py]}",
-    )
+    study = sums_campaign(tmp_path)
     code, summary = imported(capsys, study, folder)
     assert (code, summary["left out"], summary["imported"]) == (0, [], 1)
     (path,) = summary["matched"]

@@ -13,7 +13,7 @@ from benchfleet.compat.imports.inspect_logs import read_inspect
 from benchfleet.compat.imports.read import read_results
 from benchfleet.compat.imports.result import UnreadableResult
 
-from .conftest import campaign, imported
+from .conftest import imported, sums_campaign
 from .test_inspect_imports import inspect_log, inspect_sample
 
 DATE = "2026-01-01T00-00-00.000000"
@@ -78,12 +78,7 @@ def test_results_of_lm_eval_that_lack_samples_are_left_out_by_name(
     samples: list[dict[str, Any]], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = lm_eval_output(tmp_path / "out", {"sums": samples})
-    (tmp_path / "sums.py").write_text("")
-    study = campaign(
-        tmp_path,
-        "{name: tiny, adapter: mock}",
-        "command: {name: sums, argv: [python, sums.py, '{result}'], files: [sums.py]}",
-    )
+    study = sums_campaign(tmp_path)
     code, summary = imported(capsys, study, out)
     (problem,) = summary["left out"]
     assert code == 1
@@ -117,12 +112,7 @@ def test_a_result_of_lm_eval_that_its_samples_contradict_is_left_out_by_name(
 ) -> None:
     out = lm_eval_output(tmp_path / "out", {"sums": lines(0, 1, 2)}, value=0.9)
     with_metrics(out, {"metric": "acc", "aggregation": "mean"})
-    (tmp_path / "sums.py").write_text("")
-    study = campaign(
-        tmp_path,
-        "{name: tiny, adapter: mock}",
-        "command: {name: sums, argv: [python, sums.py, '{result}'], files: [sums.py]}",
-    )
+    study = sums_campaign(tmp_path)
     code, summary = imported(capsys, study, out)
     why = "acc,strict is 0.9, and the mean of 3 is 0.333"
     problem = f"{out}/results_{DATE}.json contradicts its samples of sums: {why}"
@@ -166,12 +156,7 @@ def test_a_text_may_hold_any_mark_that_ends_a_line_elsewhere(mark: str, tmp_path
 def test_a_metric_that_is_no_number_is_named_with_its_value(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "sums.py").write_text("")
-    study = campaign(
-        tmp_path,
-        "{name: tiny, adapter: mock}",
-        "command: {name: sums, argv: [python, sums.py, '{result}'], files: [sums.py]}",
-    )
+    study = sums_campaign(tmp_path)
     out = lm_eval_output(tmp_path / "out", {"sums": lines(0, 1, 2)}, value=float("nan"))
     name = f"results_{DATE}.json (tiny sums)"
     code, summary = imported(capsys, study, out)

@@ -39,10 +39,19 @@ def _plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(registry._BUILT_IN["benchmarks"], name.lower(), f"{__name__}:{name}")
 
 
+def foreign(benchmark: str, **settings: Any) -> ForeignResult:
+    return ForeignResult(
+        file=Path("r.json"),
+        harness="lm-eval 0.4",
+        model="tiny",
+        benchmark=benchmark,
+        settings=settings,
+    )
+
+
 def matched(task: str, benchmark: str, subset: str | None = None) -> Matches:
     cell = sample_cell(benchmark=benchmark, subset=subset)
-    result = ForeignResult(file=Path("r.json"), harness="own 1", model="tiny", benchmark=task)
-    return match([cell], [result], config="dense")
+    return match([cell], [foreign(task)], config="dense")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +79,7 @@ def test_a_result_is_of_the_cell_with_its_number_of_examples(shots: int, named: 
     plain = sample_cell(benchmark="lm_eval", subset="sums")
     params = {"name": "few", "num_fewshot": 2}
     few = replace(plain, workload=replace(plain.workload, params=params, called="few"))
-    result = ForeignResult(
-        file=Path("r.json"),
-        harness="lm-eval 0.4",
-        model="tiny",
-        benchmark="sums",
-        settings={"num_fewshot": shots},
-    )
+    result = foreign("sums", num_fewshot=shots)
     (found,) = match([plain, few], [result], config="dense").cells
     assert found[0].workload.called == named
 
@@ -102,13 +105,7 @@ def test_a_result_of_another_temperature_than_the_cell_names_is_of_no_cell(
     cell = sample_cell(benchmark="lm_eval", subset="sums")
     generation = {} if cells_own is None else {"temperature": cells_own}
     cell = replace(cell, workload=replace(cell.workload, generation=generation))
-    result = ForeignResult(
-        file=Path("r.json"),
-        harness="lm-eval 0.4",
-        model="tiny",
-        benchmark="sums",
-        settings={"generation_kwargs": other},
-    )
+    result = foreign("sums", generation_kwargs=other)
     found = match([cell], [result], config="dense")
     assert (len(found.cells), len(found.others)) == ((0, 1) if why else (1, 0))
     assert all(why in reason for _, reason in found.others)
